@@ -10,9 +10,9 @@ from typing import Any
 
 __version__ = "0.1.0"
 _API = (
-    "Comparison", "Evaluation", "Events", "Message", "PreparedData", "Progress", "Recommendations", "RecsysError", "RunConfig",
-    "TrainedRun", "Workspace", "compare", "config_from_frame", "dataset_from_frames", "download", "etl", "evaluate",
-    "load_config", "train",
+    "Comparison", "Evaluation", "Events", "LoadedBundle", "Message", "PreparedData", "Progress", "Query", "Recommendations",
+    "RecsysError", "RunConfig", "TrainedRun", "Workspace", "compare", "config_from_frame", "dataset_from_frames", "download",
+    "etl", "evaluate", "export", "load_bundle", "load_config", "train",
 )  # fmt: skip
 
 

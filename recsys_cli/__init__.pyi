@@ -1,5 +1,9 @@
 """The Python API: `import recsys_cli as recsys`. Guide: docs/python.md."""
 
+# Bundles
+from recsys_cli.api.bundle import LoadedBundle as LoadedBundle
+from recsys_cli.api.bundle import load_bundle as load_bundle
+
 # Configs
 from recsys_cli.api.configs import config_from_frame as config_from_frame
 from recsys_cli.api.configs import dataset_from_frames as dataset_from_frames
@@ -18,6 +22,7 @@ from recsys_cli.api.stages import compare as compare
 from recsys_cli.api.stages import download as download
 from recsys_cli.api.stages import etl as etl
 from recsys_cli.api.stages import evaluate as evaluate
+from recsys_cli.api.stages import export as export
 from recsys_cli.api.stages import train as train
 from recsys_cli.api.workspace import Workspace as Workspace
 from recsys_cli.config import RunConfig as RunConfig
@@ -26,5 +31,6 @@ from recsys_cli.evaluation.compare.comparison import Comparison as Comparison
 from recsys_cli.evaluation.result import Evaluation as Evaluation
 from recsys_cli.events import Message as Message
 from recsys_cli.events import Progress as Progress
+from recsys_cli.serving.query import Query as Query
 
 __version__: str

@@ -49,14 +49,9 @@ class Ragged:
         return Ragged(self.values[first:last], offsets - first, weights)
 
     def padded(self, length: int, *, keep: Literal["last", "first"] = "last") -> tuple[Tensor, Tensor]:
-        """Return the lists padded to a rectangle, for attention and exported programs; without device synchronization.
+        """Return elements padded with 0 to a rectangle (B, L), and their mask (B, L), without device synchronization.
 
-        Args:
-            length: Maximum length L.
-            keep: End of a longer list to keep; `last` keeps the latest elements of a chronological history.
-
-        Returns:
-            Elements followed by 0 (the padding id), shape (B, L), and the mask of elements, bool, shape (B, L).
+        Of a longer list, `last` keeps the latest elements of a chronological history.
         """
         starts, ends = self.offsets[:-1, None], self.offsets[1:, None]
         if keep == "last":
@@ -98,11 +93,10 @@ Feature = Tensor | Ragged
 
 @dataclass(frozen=True)
 class Batch:
-    """A mini-batch of B rows.
+    """A mini-batch of B rows; labels are empty at inference.
 
     Attributes:
         features: Features by column name: ids as int32 or int64 of shape (B,), numbers as float32 of shape (B,), lists as Ragged.
-        labels: Labels by column name, float32, shape (B,). Empty at inference.
         weight: Weight of each row in the loss, float32, shape (B,); None for equal weights.
     """
 
@@ -132,7 +126,7 @@ class Batch:
             yield self.weight
 
     def not_finite(self) -> list[str]:
-        """Return the names of columns with NaN (such as a null) or infinite values."""
+        """Return the names of columns with NaN or infinite values."""
         columns: dict[str, Feature] = {**self.features, **self.labels}
         return [
             name
@@ -142,7 +136,7 @@ class Batch:
         ]
 
     def parts(self, number: int) -> Iterator[Batch]:
-        """Split into `number` batches of nearly equal size, in order; some are empty if there are fewer rows."""
+        """Split into `number` batches of nearly equal size, in order; some may be empty."""
         if number == 1:
             yield self
             return

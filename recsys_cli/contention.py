@@ -1,4 +1,4 @@
-"""CPU contention: the share of the cores available to this process while other processes compete for them."""
+"""CPU contention with other processes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,8 @@ class CpuTime(NamedTuple):
 class Contention:
     """Monitors the number of cores in use by this process.
 
-    Contention needs both conditions: threads wait for cores, and the process uses fewer than all cores. Waiting threads are no
-    proof, because a process with more threads than cores also has some.
-
-    Args:
-        read: Returns the CPU time so far; None if the system has no such statistics.
-        clock: Returns wall time in seconds.
+    Contention needs both conditions: threads wait for cores, and the process uses fewer than all cores. Waiting
+    threads are no proof, because a process with more threads than cores also has some.
     """
 
     def __init__(

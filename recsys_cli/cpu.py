@@ -18,12 +18,9 @@ _SAMPLES = 5
 def configure_threads(environment: MutableMapping[str, str] | None = None) -> None:
     """Set the thread variables of OpenMP and Polars, except those set by the user.
 
-    Call this before torch is imported: OpenMP reads the variables then. Idle threads spin, which is fastest on an idle machine.
-    With other busy processes they sleep, because a spinning thread blocks the core of a working one. In a container with a CPU
-    quota, the number of threads follows the quota.
-
-    Args:
-        environment: Variables to read and set; None for those of this process.
+    Call this before torch is imported: OpenMP reads the variables then. Idle threads spin, which is fastest on an
+    idle machine. With other busy processes they sleep, because a spinning thread blocks the core of a working one. In
+    a container with a CPU quota, the number of threads follows the quota.
     """
     environment = os.environ if environment is None else environment
     if not any(name in environment for name in _WAITING) and lacks_cores():
@@ -40,12 +37,7 @@ def cores() -> int:
 
 
 def cpu_quota(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> float | None:
-    """Return the CPU quota of this process in cores: the minimum over its control group and all parents; None if unlimited.
-
-    Args:
-        cgroups: Mount point of the control groups, version 2 or 1.
-        own: File with the groups of this process.
-    """
+    """Return the minimum CPU quota, in cores, of this process's control group (v1 or v2) and its parents; None if unlimited."""
     try:
         lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
     except OSError:  # not Linux
@@ -63,9 +55,6 @@ def lacks_cores(load: Path = _LOAD) -> bool:
     """Return whether other processes leave fewer cores than are available to this process.
 
     Uses the minimum of five counts of runnable threads within 8 ms, to ignore short tasks.
-
-    Args:
-        load: Linux's load file; its fourth field starts with the number of runnable threads.
     """
     counts = []
     for sample in range(_SAMPLES):
@@ -79,7 +68,7 @@ def lacks_cores(load: Path = _LOAD) -> bool:
 
 
 def has_bf16() -> bool:
-    """Return whether the CPU has native bf16 (AMX or AVX-512); emulated bf16 is slower than fp32."""
+    """Return whether the CPU has native bf16; emulated bf16 is slower than fp32."""
     try:
         return any(name in Path("/proc/cpuinfo").read_text(encoding="utf-8") for name in ("amx_bf16", "avx512_bf16"))
     except OSError:
@@ -93,7 +82,7 @@ def _affinity() -> int:
 def _parents(root: Path, path: str) -> list[Path]:
     """Return the folder of a control group and its parents up to the mount point.
 
-    In a container the mount point is often the group itself and the path that of the host; only the mount point exists then.
+    In a container only the mount point may exist, and the path be that of the host.
     """
     folder = root / path.strip("/")
     return [folder, *(parent for parent in folder.parents if parent.is_relative_to(root))]

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 
 class RecsysError(Exception):
-    """An error for the user to fix; the command line shows its message without a traceback.
-
-    Args:
-        message: Problem and location (file, line, key).
-        hint: The next step, as a sentence or a command.
-    """
+    """An error for the user to fix, shown without a traceback; the hint is the next step."""
 
     exit_code = 1
 
@@ -50,12 +45,7 @@ class MissingExtraError(RecsysError):
 
     @classmethod
     def for_extra(cls, extra: str, *, what: str) -> MissingExtraError:
-        """Return the error for a missing extra, with its install command.
-
-        Args:
-            extra: Name of the extra.
-            what: The feature that needs it.
-        """
+        """Return the error for a feature's missing extra, with its install command."""
         return cls(f"{what} needs the '{extra}' extra (not installed)", hint=f"pip install 'recsys-cli[{extra}]'")
 
 

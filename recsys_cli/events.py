@@ -11,13 +11,7 @@ Unit = Literal["rows", "bytes", "steps", "users", "trials", "runs", "parts"]
 
 @dataclass(frozen=True)
 class Message:
-    """A message for the user.
-
-    Attributes:
-        text: Text of the message.
-        level: `warning` if the user should act.
-        facts: The content as plain values, for callers of the library.
-    """
+    """A message for the user; `warning` if the user should act, `facts` for callers of the library."""
 
     text: str
     level: Literal["info", "warning"] = "info"
@@ -29,10 +23,8 @@ class Progress:
     """Progress of a task; events with the same task update the same bar.
 
     Attributes:
-        task: Name of the task, such as "download ml-25m.zip".
         done: Units done so far (absolute, not an increment).
         total: Total number of units; None if unknown. `done == total` ends the bar.
-        unit: Unit of `done` and `total`.
         fields: Short values next to the bar, such as the loss.
         left: Estimated remaining seconds; None to extrapolate from the speed.
     """

@@ -14,8 +14,6 @@ class Interactions:
     """Interactions of one or more splits, in file order.
 
     Attributes:
-        user_idx: Encoded users, shape (N,).
-        item_idx: Encoded items, shape (N,).
         labels: Main label, binary or numeric, float32, shape (N,).
         sampled: Mask of the negatives added by NegativeSampling, shape (N,); None without sampled negatives.
         times: Timestamps in the unit of the data (`Schema.ticks`), int64 or float64, shape (N,); None without timestamps.
@@ -47,7 +45,7 @@ class Interactions:
         )
 
     def chronological(self) -> npt.NDArray[np.intp]:
-        """Return the row indices ordered by (user, time, row number), the order of all user histories; shape (N,)."""
+        """Return the row indices ordered by (user, time, row number), the order of all user histories."""
         order = _by_number(self.row_numbers, len(self))
         keys = (self.user_idx,) if self.times is None else (self.times, self.user_idx)
         # lexsort is stable: rows with equal keys stay ordered by row number
@@ -68,7 +66,7 @@ class Interactions:
         return self if self.sampled is None else self.chosen(~self.sampled)
 
     def chosen(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Interactions:
-        """Return a subset of the real interactions, by mask or row indices."""
+        """Return some of the real interactions, by mask or indices."""
         times = None if self.times is None else self.times[rows]
         numbers = None if self.row_numbers is None else self.row_numbers[rows]
         return Interactions(
@@ -81,7 +79,7 @@ def _both(one: npt.NDArray[Any] | None, other: npt.NDArray[Any] | None) -> npt.N
 
 
 def _by_number(numbers: npt.NDArray[np.integer] | None, rows: int) -> npt.NDArray[np.intp]:
-    """Return the row indices ordered by row number: a counting sort for dense numbers, otherwise argsort."""
+    """Return the row indices ordered by row number: a counting sort for dense numbers."""
     if numbers is None or not rows:
         return np.arange(rows)
     low, high = int(numbers.min()), int(numbers.max())

@@ -117,12 +117,7 @@ def is_own(path: str) -> bool:
 
 
 def lookup(table: dict[str, str], name: str, *, what: str) -> str:
-    """Return the import path of a component without importing it.
-
-    Args:
-        table: Components of this package.
-        name: Name in the table, entry point of a plugin, or trusted import path.
-        what: Kind of the component: dataset, model, engine or tracker.
+    """Return the import path of a table's component, a plugin's entry point, or a trusted path, without importing it.
 
     Raises:
         ConfigError: The name is unknown (the message suggests the closest one and lists all), or the import path is not trusted.

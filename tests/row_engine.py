@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recsys_cli.etl.polars_engine.engine import PolarsEngine
 from recsys_cli.features.columns import TRAIN_ROW
 from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.features.ops import LambdaOp
 from recsys_cli.features.program import PlanStep
 from recsys_cli.features.spec import is_list
 from recsys_cli.serving.encoder.row_encoder import compile_nodes
@@ -19,7 +21,7 @@ from recsys_cli.serving.encoder.values import Columns, Types, Values, element, f
 
 
 class RowEngine(PolarsEngine):
-    """Applies steps by the row encoder; fits and joins by Polars, and so are train rows encoded out of fold."""
+    """Applies steps by the row encoder; fits and joins by Polars, as it encodes train rows out of fold."""
 
     def apply(self, steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
         if TRAIN_ROW in rows.column_names and any(step.op.needs_row_numbers for step in steps):
@@ -30,13 +32,15 @@ class RowEngine(PolarsEngine):
         with np.errstate(all="ignore"):
             for step in compile_nodes(nodes, fitted, types, {}):
                 step(columns, rows.num_rows)
-        written = {name for step in steps for name in step.writes}
-        return pa.table(
-            {
-                name: to_arrow(columns[name], kind) if name in written else rows.column(name)
-                for name, kind in types.items()
-            }
-        )
+        made = {name: rows.column(name) for name in types if name in rows.column_names}
+        for step in steps:
+            for name in set(step.writes) & set(types):
+                made[name] = to_arrow(columns[name], types[name])
+                if pa.types.is_floating(types[name]) and not isinstance(
+                    step.op, LambdaOp
+                ):  # its floats have NaN for null
+                    made[name] = pc.if_else(pc.is_nan(made[name]), pa.scalar(None, types[name]), made[name])
+        return pa.table(made)
 
 
 def to_arrow(values: Values, kind: pa.DataType) -> pa.Array:

@@ -1,25 +1,43 @@
-"""The Python API: `import recsys_cli as recsys` loads these names on first use."""
+"""The Python API: `import recsys_cli as recsys` loads these names on first use, each with its own module only."""
 
 from __future__ import annotations
 
-from recsys_cli import cpu
-from recsys_cli.api.configs import config_from_frame, dataset_from_frames, load_config
-from recsys_cli.api.data import PreparedData
-from recsys_cli.api.progress import Events
-from recsys_cli.api.recommendations import Recommendations
-from recsys_cli.api.run import TrainedRun
-from recsys_cli.api.stages import compare, download, etl, evaluate, train
-from recsys_cli.api.workspace import Workspace
-from recsys_cli.config import RunConfig
-from recsys_cli.errors import RecsysError
-from recsys_cli.evaluation.compare.comparison import Comparison
-from recsys_cli.evaluation.result import Evaluation
-from recsys_cli.events import Message, Progress
+from importlib import import_module
+from typing import Any
 
-__all__ = [
-    "Comparison", "Evaluation", "Events", "Message", "PreparedData", "Progress", "Recommendations", "RecsysError", "RunConfig",
-    "TrainedRun", "Workspace", "compare", "config_from_frame", "dataset_from_frames", "download", "etl", "evaluate",
-    "load_config", "train",
-]  # fmt: skip
+from recsys_cli import cpu
+
+_MODULES = {
+    "Comparison": "recsys_cli.evaluation.compare.comparison",
+    "Evaluation": "recsys_cli.evaluation.result",
+    "Events": "recsys_cli.api.progress",
+    "LoadedBundle": "recsys_cli.api.bundle",
+    "Message": "recsys_cli.events",
+    "PreparedData": "recsys_cli.api.data",
+    "Progress": "recsys_cli.events",
+    "Query": "recsys_cli.serving.query",
+    "Recommendations": "recsys_cli.api.recommendations",
+    "RecsysError": "recsys_cli.errors",
+    "RunConfig": "recsys_cli.config",
+    "TrainedRun": "recsys_cli.api.run",
+    "Workspace": "recsys_cli.api.workspace",
+    "compare": "recsys_cli.api.stages",
+    "config_from_frame": "recsys_cli.api.configs",
+    "dataset_from_frames": "recsys_cli.api.configs",
+    "download": "recsys_cli.api.stages",
+    "etl": "recsys_cli.api.stages",
+    "evaluate": "recsys_cli.api.stages",
+    "export": "recsys_cli.api.stages",
+    "load_bundle": "recsys_cli.api.bundle",
+    "load_config": "recsys_cli.api.configs",
+    "train": "recsys_cli.api.stages",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
 
 cpu.configure_threads()  # before any stage loads torch

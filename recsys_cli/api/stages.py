@@ -135,3 +135,43 @@ def compare(runs: Sequence[TrainedRun], *, html: Path | str | None = None) -> Co
         check(run=(run, artifacts.TrainedRun))
     workspace = Workspace(runs[0].folder.parent.parent) if runs else Workspace(".")
     return stage.compare([run.folder.name for run in runs], workspace, html=None if html is None else Path(html))
+
+
+def export(
+    run: TrainedRun,
+    out: Path | str | None = None,
+    *,
+    histories: bool = True,
+    verify: bool = True,
+    force: bool = False,
+    progress: Report = True,
+) -> Path:
+    """Write a run as a bundle, one relocatable folder for `load_bundle`, and return the folder.
+
+    Args:
+        run: A finished run.
+        out: The folder to write; None for bundles/RUN in the workspace.
+        histories: Include the user histories and seen items.
+        verify: Compare the scores of a sample of raw rows with those of the run.
+        force: Replace an existing bundle.
+        progress: Draw a progress bar, or call a function with each event.
+
+    Raises:
+        ConfigError: The folder exists.
+        MissingArtifactError: The run is not finished, or its prepared data is missing.
+        DataError: A score of the bundle differs from that of the run.
+    """
+    from recsys_cli.stages import export as stage
+
+    workspace = Workspace(run.folder.parent.parent)
+    with reporting("export", progress) as emit:
+        made = stage.export(
+            run,
+            workspace,
+            out=None if out is None else Path(out),
+            histories=histories,
+            verify=verify,
+            force=force,
+            emit=emit,
+        )
+    return made.folder

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from recsys_cli import __version__, cpu, plugins
-from recsys_cli.cli import bench, catalog, compare, inspect, new, run, shells, show, tune
+from recsys_cli.cli import bench, catalog, compare, export, inspect, new, recommend, run, shells, show, tune
 from recsys_cli.cli.group import Command, Recsys
 from recsys_cli.cli.session import Session
 
@@ -64,7 +64,9 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = Path("workspace"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the traceback of unexpected errors.")] = False,
+    verbose: Annotated[  # noqa: ARG001 - the error boundary reads the line
+        bool, typer.Option("--verbose", "-v", help="Show the traceback of unexpected errors.")
+    ] = False,
     trust: Annotated[
         list[str] | None,
         typer.Option(
@@ -96,7 +98,7 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Store the global options in the session."""
     if trust:
         ctx.call_on_close(plugins.trust(*trust))
-    ctx.obj = Session(root=workspace, as_json=as_json, quiet=quiet, verbose=verbose)
+    ctx.obj = Session(root=workspace, as_json=as_json, quiet=quiet)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 
@@ -107,6 +109,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "train": run.train,
     "evaluate": run.evaluate,
     "run": run.run,
+    "recommend": recommend.recommend,
+    "score": recommend.score,
+    "export": export.export,
     "tune": tune.tune,
     "bench": bench.bench,
     "compare": compare.compare,
@@ -136,7 +141,7 @@ def main() -> None:
 
 
 def _complete(shell: str, line: str) -> None:
-    """Print the completions of a line for a shell; print nothing on errors."""
+    """Print the completions of a line for a shell; nothing on errors."""
     from recsys_cli.cli.completion import answer
 
     with suppress(Exception):

@@ -42,13 +42,7 @@ def hoist(args: list[str]) -> list[str]:
 
 
 def explain(error: Exception, line: list[str], session: Session | None = None) -> int:
-    """Show an error and return the exit code.
-
-    Args:
-        error: Exception of the command.
-        line: The command line; gives `--json` and `--verbose` even after a parse error.
-        session: The session, for the stage in messages about a full disk.
-    """
+    """Show an error and return the exit code; the line has `--json` and `--verbose` even after a parse error."""
     error = _as_disk_full(error, session)
     as_json, verbose = "--json" in line, bool({"--verbose", "-v"} & set(line))
     if isinstance(error, typer.Abort):  # Ctrl-C during parsing
@@ -86,14 +80,13 @@ def explain(error: Exception, line: list[str], session: Session | None = None) -
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether an exception of Python, numpy or torch is a failed memory allocation."""
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
     )
 
 
 def _for_this_python(hint: str | None) -> str | None:
-    """Replace `pip install` by this interpreter's `-m pip install` if the shell's pip belongs to another Python."""
+    """Replace `pip` in a hint by this interpreter's if the shell's pip belongs to another Python."""
     pip = shutil.which("pip")
     if hint is None or "pip install" not in hint or (pip and Path(pip).parent == Path(sys.executable).parent):
         return hint
@@ -101,7 +94,6 @@ def _for_this_python(hint: str | None) -> str | None:
 
 
 def _as_disk_full(error: Exception, session: Session | None) -> Exception:
-    """Convert a library's exception about a full disk to a DiskFullError."""
     if isinstance(error, RecsysError) or session is None or hasattr(error, "format_message"):
         return error
     from recsys_cli.workspace.writing import disk_full, is_disk_full

@@ -12,7 +12,9 @@ import typer
 
 from recsys_cli import registry
 from recsys_cli.cli import options, shipped
+from recsys_cli.cli.quantities import size
 from recsys_cli.cli.session import Session
+from recsys_cli.cli.tables import facts, line, table
 from recsys_cli.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,12 +49,10 @@ _ELSEWHERE = {
 def ls(
     ctx: typer.Context,
     kind: Annotated[
-        ListedKind,
-        typer.Argument(metavar="|".join(ListedKind), help="Kind of entries to list.", show_default=False),
+        ListedKind, typer.Argument(metavar="|".join(ListedKind), help="Kind of entries to list.", show_default=False)
     ],
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="Entry to explain, with its options.", show_default=False),
+        str | None, typer.Argument(metavar="NAME", help="Entry to explain, with its options.", show_default=False)
     ] = None,
 ) -> None:
     """List models, metrics, ops, datasets and other names for configs.
@@ -68,10 +68,7 @@ def ls(
     if entry is None:
         names = [row["name"] for row in rows]
         if kind is ListedKind.SECTIONS and name in _ELSEWHERE:
-            raise ConfigError(
-                f"section {name!r} has a list of its own",
-                hint=f"recsys ls {_ELSEWHERE[name].value}",
-            )
+            raise ConfigError(f"section {name!r} has a list of its own", hint=f"recsys ls {_ELSEWHERE[name].value}")
         raise ConfigError(
             f"no {kind.value[:-1]} {name!r}{registry.suggest(name, names)}", hint=f"known: {', '.join(names)}"
         )
@@ -96,7 +93,7 @@ def _datasets(session: Session) -> list[dict[str, Any]]:
 
 
 def _of_types(types: Callable[[], Mapping[str, type[BaseModel]]]) -> Callable[[Session], list[dict[str, Any]]]:
-    """Return a function that lists types by name, independent of the workspace."""
+    """Return a function that lists types by name."""
     return lambda _: [{"name": name, "summary": options.summary(kind)} for name, kind in types().items()]
 
 
@@ -114,15 +111,14 @@ def _engines(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the sa
 
 
 def _metrics(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
-    from recsys_cli.metrics import BEYOND, GROUPED, POINTWISE, RANKING
+    from recsys_cli.metrics import BEYOND, GROUPED, POINTWISE, RANKING, Metric
 
-    named: dict[str, object] = {name: metric.compute for name, metric in POINTWISE.items()}
-    named |= {name: metric.compute for name, metric in GROUPED.items()}
-    named |= {f"{name}@k": metric.compute for name, metric in RANKING.items()}
-    named |= {f"{name}@k": metric.compute for name, metric in BEYOND.items()}
+    named: dict[str, Metric] = {**POINTWISE, **GROUPED}
+    named |= {f"{name}@k": metric for name, metric in RANKING.items()}
+    named |= {f"{name}@k": metric for name, metric in BEYOND.items()}
     return [
-        {"name": name, "summary": str(getattr(python_inspect.getmodule(compute), "__doc__", "")).splitlines()[0]}
-        for name, compute in named.items()
+        {"name": name, "summary": str(getattr(python_inspect.getmodule(metric.compute), "__doc__", "")).splitlines()[0]}
+        for name, metric in named.items()
     ]
 
 
@@ -179,9 +175,6 @@ _DETAILS: dict[ListedKind, Callable[[str], dict[str, Any]]] = {
 
 
 def _draw_list(to: Console, kind: ListedKind, result: Mapping[str, Any]) -> None:
-    from recsys_cli.cli.quantities import size
-    from recsys_cli.cli.tables import line, table
-
     rows = result[kind.value]
     if kind is ListedKind.DATASETS:
         cells = [
@@ -215,8 +208,6 @@ def _draw_list(to: Console, kind: ListedKind, result: Mapping[str, Any]) -> None
 
 
 def _draw_one(to: Console, result: Mapping[str, Any]) -> None:
-    from recsys_cli.cli.tables import facts, line
-
     line(to, result["name"], style="bold")
     if "summary" not in result or "options" not in result:
         facts(

@@ -14,35 +14,17 @@ from recsys_cli.registry import suggest
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 # Common column names by role, without case, underscores and spaces, in order of preference.
 _COMMON_NAMES = {
-    "user": ("userid", "user", "customerid", "customer", "uid", "visitorid", "sessionid", "memberid", "reviewerid"),
-    "item": (
-        "itemid",
-        "item",
-        "movieid",
-        "productid",
-        "product",
-        "articleid",
-        "asin",
-        "iid",
-        "sku",
-        "trackid",
-        "bookid",
-    ),
-    "label": ("label", "clicked", "click", "liked", "like", "target", "purchased", "isclick"),
-    "rating": ("rating", "stars", "score", "overall"),
-    "timestamp": ("timestamp", "time", "ts", "unixreviewtime", "eventtime"),
+    "user": "userid user customerid customer uid visitorid sessionid memberid reviewerid",
+    "item": "itemid item movieid productid product articleid asin iid sku trackid bookid",
+    "label": "label clicked click liked like target purchased isclick",
+    "rating": "rating stars score overall",
+    "timestamp": "timestamp time ts unixreviewtime eventtime",
 }
 
 
 @dataclass(frozen=True)
 class FilePreview:
-    """Header and first row of a file.
-
-    Attributes:
-        path: Path of the file.
-        header: Column names.
-        first: First row as text; empty for a table without rows.
-    """
+    """Header of a file, and its first row as text; empty for a table without rows."""
 
     path: Path
     header: tuple[str, ...]
@@ -102,14 +84,9 @@ def _preview_parquet(path: Path) -> FilePreview:
 
 
 def assign_roles(table: FilePreview, given: dict[str, str | None]) -> dict[str, str | None]:
-    """Assign a column to each role, from the options or by common names.
+    """Return the column of each role, from the options or by common names.
 
-    Args:
-        table: The table.
-        given: Columns from the command line by role: user, item, rating, label, timestamp.
-
-    Returns:
-        Column or None by role. User, item, and either rating or label are always assigned.
+    User, item, and either rating or label are always assigned.
 
     Raises:
         ConfigError: A column does not exist or has the wrong type, or a required role cannot be guessed.
@@ -153,4 +130,5 @@ def _guess(role: str, table: FilePreview, given: dict[str, str | None]) -> str |
         return None
     columns = {column.lower().replace("_", "").replace(" ", ""): column for column in reversed(table.header)}
     taken = set(given.values())
-    return next((columns[name] for name in _COMMON_NAMES[role] if name in columns and columns[name] not in taken), None)
+    names = _COMMON_NAMES[role].split()
+    return next((columns[name] for name in names if name in columns and columns[name] not in taken), None)

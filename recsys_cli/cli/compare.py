@@ -21,11 +21,7 @@ Latex = Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (bookt
 
 
 def require_one_format(session: Session, *, latex: bool) -> None:
-    """Check that at most one output format is selected.
-
-    Raises:
-        ConfigError: Both --latex and --json are set.
-    """
+    """Check that --latex and --json are not both set."""
     if latex and session.as_json:
         raise ConfigError("--latex and --json exclude each other", hint="use one of them")
 

@@ -1,7 +1,4 @@
-"""Shell completion: candidates for the next word of a line.
-
-Only config keys and values import the config types; everything else needs names and folders.
-"""
+"""Shell completion: candidates for the next word of a line. Only config keys and values import the config types."""
 
 from __future__ import annotations
 
@@ -22,24 +19,12 @@ if TYPE_CHECKING:
 Candidates = Iterable[tuple[str, str]]
 """Words with descriptions; a description may be empty."""
 _SECTIONS = ("dataset", "split", "features", "etl", "model", "train", "evaluate", "tune", "bench")
-_NAMES = {
-    "model.name": registry.MODELS,
-    "dataset.name": registry.DATASETS,
-    "etl.engine": ("auto", *registry.ENGINES),
-}
+_NAMES = {"model.name": registry.MODELS, "dataset.name": registry.DATASETS, "etl.engine": ("auto", *registry.ENGINES)}
 
 
 @dataclass
 class PartialLine:
-    """A command line up to the cursor.
-
-    Attributes:
-        group: The click group of the program.
-        command: The command; None before its name.
-        given: Values of options, by parameter.
-        positional: Arguments of the command.
-        pending: The option before its value; None elsewhere.
-    """
+    """A command line up to the cursor: values of options, arguments, and an option before its value."""
 
     group: Any
     command: Any = None
@@ -72,7 +57,7 @@ class PartialLine:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The available options by name."""
+        """The available options."""
         owners = [self.group, *([self.command] if self.command else [])]
         params = [param for owner in owners for param in owner.params if param.param_type_name == "option"]
         return {name: param for param in params for name in param.opts}
@@ -93,12 +78,7 @@ class PartialLine:
 
 
 def complete(group: Any, text: str) -> list[tuple[str, str]]:
-    """Return the completions of a line's last word, with descriptions.
-
-    Args:
-        group: The click group of the program.
-        text: The line up to the cursor, including the name of the program.
-    """
+    """Return the completions of the last word of a line up to the cursor, with descriptions."""
     words = _words(text)
     *before, prefix = words[1:] or [""]
     line = PartialLine.read(group, before)
@@ -108,7 +88,7 @@ def complete(group: Any, text: str) -> list[tuple[str, str]]:
 
 
 def _words(text: str) -> list[str]:
-    """Split a line like a shell; the last word is the incomplete one, possibly empty."""
+    """Split a line like a shell; the last word is incomplete, possibly empty."""
     lexer = shlex.shlex(text, posix=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     words: list[str] = []
@@ -133,12 +113,12 @@ def _candidates(line: PartialLine, prefix: str) -> Candidates:
 
 
 def _named(metavar: str, line: PartialLine, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yield the candidates for the value of an argument or option, by its metavar."""
+    """Yield the candidates for an argument or option, by its metavar."""
     if metavar not in _SOURCES and metavar.islower():
         yield from ((name, "") for name in metavar.split("|"))
         return
     for part in metavar.split("|"):
-        yield from _SOURCES.get(part, _files)(line, prefix)
+        yield from _SOURCES[part](line, prefix) if part in _SOURCES else _paths(prefix, ("",))
 
 
 def _configs(line: PartialLine, prefix: str) -> Candidates:
@@ -146,16 +126,6 @@ def _configs(line: PartialLine, prefix: str) -> Candidates:
     yield from _paths(prefix, (".yaml", ".yml"))
     if prefix.startswith("configs/"[: len(prefix)]) and not Path("configs").is_dir():
         yield from ((f"configs/{path.name}", "") for path in shipped.configs())
-
-
-def _files(line: PartialLine, prefix: str) -> Candidates:
-    del line
-    return _paths(prefix, ("",))
-
-
-def _folders(line: PartialLine, prefix: str) -> Candidates:
-    del line
-    return _paths(prefix, ())
 
 
 def _paths(prefix: str, suffixes: tuple[str, ...]) -> Candidates:
@@ -189,7 +159,6 @@ def _datasets(line: PartialLine, prefix: str) -> Candidates:
 
 
 def _names_of_kind(line: PartialLine, prefix: str) -> Candidates:
-    """Yield the names in `ls KIND`."""
     from recsys_cli.cli import options
 
     kind = line.positional[0] if line.positional else ""
@@ -230,7 +199,6 @@ def _values(line: PartialLine, key: str) -> Iterable[str]:
 
 
 def _choices(annotation: Any) -> Iterator[str]:
-    """Yield the values of a type with a finite set of values."""
     if annotation is bool:
         yield from ("true", "false")
     elif get_origin(annotation) is Literal:
@@ -252,7 +220,7 @@ def _fields(line: PartialLine, section: str) -> dict[str, Any]:
 
 
 def _kinds(line: PartialLine, section: str) -> list[type[BaseModel]]:
-    """Return the types of a section: all splits, or the model section plus the options of the line's model."""
+    """Return the types of a section: all splits, or the section plus the options of the line's model."""
     from recsys_cli.cli import options
     from recsys_cli.config.load import model_config_type
 
@@ -273,13 +241,8 @@ _SOURCES: dict[str, Callable[[PartialLine, str], Candidates]] = {
     "DATA": _data,
     "DATASET": _datasets,
     "NAME": _names_of_kind,
-    "DIR": _folders,
-    "N": lambda *_: (),
-    "ID": lambda *_: (),
-    "MODULE": lambda *_: (),
-    "URL": lambda *_: (),
-    "COLUMN": lambda *_: (),
-    "": lambda *_: (),
+    "DIR": lambda _, prefix: _paths(prefix, ()),
+    **dict.fromkeys(("N", "ID", "MODULE", "URL", "COLUMN", ""), lambda *_: ()),
 }
 
 

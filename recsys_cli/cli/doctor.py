@@ -1,4 +1,4 @@
-"""The report of `recsys doctor`: versions, memory, devices and available engines."""
+"""The report of `recsys doctor`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/dxg")
 
 
 def engines(device: str = "cpu") -> list[dict[str, Any]]:
-    """Return the ETL engines with their availability on a device, in the order of preference of `auto`."""
+    """Return the ETL engines with their availability on a device, in the order of `auto`."""
     from recsys_cli.etl.engines import OWN
 
     rows = []
@@ -68,7 +68,7 @@ def _first(rows: list[dict[str, Any]]) -> str | None:
 
 
 def _releases() -> dict[str, Any]:
-    """Return the required and the installed releases for etl.device=gpu, without importing GPU packages."""
+    """Return the required and the installed releases for etl.device=gpu, without imports."""
     from recsys_cli.etl.nvtabular_engine import pins
     from recsys_cli.etl.polars_engine import releases
 
@@ -81,7 +81,6 @@ def _releases() -> dict[str, Any]:
 
 
 def _clusters() -> dict[str, Any]:
-    """Return package, release and install hint of each kind of `etl.cluster`."""
     from recsys_cli.etl.engines import missing_of_cluster
 
     needs = {"local": "distributed", "tcp://HOST:PORT": "distributed", "local_cuda": "dask-cuda"}
@@ -93,7 +92,7 @@ def _clusters() -> dict[str, Any]:
 
 
 def _memory() -> int | None:
-    """Return the smaller of the machine's memory and the container's limit, in bytes."""
+    """Return the smaller of the machine's memory and the container's limit."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
@@ -106,7 +105,7 @@ def _memory() -> int | None:
 
 
 def _torch() -> dict[str, Any]:
-    """Return the devices and precision of training. Imports torch, which takes seconds, only if a GPU driver exists."""
+    """Return the devices and precision of training; imports torch, which takes seconds, only with a GPU driver."""
     release = _torch_release()
     if release is None:
         return {"error": "torch is not installed"}
@@ -125,7 +124,7 @@ def _torch() -> dict[str, Any]:
 
 
 def _torch_release() -> dict[str, Any] | None:
-    """Return the variables of torch's `version.py` without importing torch; None if torch is missing."""
+    """Return the variables of torch's `version.py` without importing torch."""
     spec = find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -137,7 +136,7 @@ def _has_gpu_driver() -> bool:
 
 
 def _sharding() -> dict[str, Any]:
-    """Return the availability of model.embedding.placement=sharded, with an optimizer available on all devices."""
+    """Return the availability of placement=sharded, with an optimizer of all devices."""
     if installed("torch") is None:
         return {"packages": {}, "why_not": "torch is not installed", "install": None}
     facts: dict[str, Any] = {"packages": torchrec_versions(), "why_not": None, "install": None}
@@ -149,7 +148,6 @@ def _sharding() -> dict[str, Any]:
 
 
 def _nvtabular() -> dict[str, Any]:
-    """Compare the installed packages with the releases required by NVTabular."""
     if installed("nvtabular") is None:
         return {"state": "not installed", "wrong_pins": {}}
     wrong = {

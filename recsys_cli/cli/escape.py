@@ -1,4 +1,4 @@
-"""Escapes untrusted text for a terminal: file names, data values and configs may contain control characters."""
+"""Escapes untrusted text for a terminal: it may contain control characters."""
 
 from __future__ import annotations
 

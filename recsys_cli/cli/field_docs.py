@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 
 def field_docs(kind: type[BaseModel]) -> dict[str, str]:
-    """Return the field docstrings of a class and its bases, by field; fields without a docstring are absent."""
+    """Return the field docstrings of a class and its bases, by field."""
     docs: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:

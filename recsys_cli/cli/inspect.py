@@ -1,21 +1,17 @@
-"""The command `recsys inspect`: one user or item with its data and recommendations."""
+"""The command `recsys inspect`."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from recsys_cli.cli.params import config_path
 from recsys_cli.cli.session import Session
-
-if TYPE_CHECKING:
-    from recsys_cli.workspace import TrainedRun
 
 
 class InspectedKind(StrEnum):
-    """Kinds of inspected entities."""
+    """Users or items."""
 
     USER = "user"
     ITEM = "item"
@@ -42,20 +38,12 @@ def inspect(
 ) -> None:
     """Show history, recommendations and hits of a user or an item."""
     from recsys_cli.cli.results import inspect as shown
+    from recsys_cli.cli.runs import named_run
     from recsys_cli.stages.inspect import inspect_item, inspect_user
 
     session: Session = ctx.obj
-    trained = _run(session, run)
+    trained = named_run(session, run)
     if kind is InspectedKind.USER:
         session.answer(inspect_user(trained, session.workspace, name, k=k), shown.draw_user)
     else:
         session.answer(inspect_item(trained, session.workspace, name, k=k), shown.draw_item)
-
-
-def _run(session: Session, name: str | None) -> TrainedRun:
-    from recsys_cli.cli.runs import find_run, finished
-    from recsys_cli.config import load
-
-    if name is not None:
-        return finished(session.workspace.run(name))
-    return find_run(load(config_path(session, None)), session.workspace)

@@ -1,4 +1,4 @@
-"""The command `recsys init`: a commented config for an interactions table, from its header and first row."""
+"""The command `recsys init`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from recsys_cli.cli.columns import FilePreview, assign_roles, preview
 from recsys_cli.cli.session import Session
+from recsys_cli.cli.tables import facts, line
 from recsys_cli.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -131,8 +132,6 @@ _MODEL = [
 
 
 def _draw(to: Console, result: Mapping[str, Any]) -> None:
-    from recsys_cli.cli.tables import facts, line
-
     line(to, f"wrote {result['config']}")
     facts(to, [(f"  {role}", column) for role, column in result["columns"].items()])
     line(to, f"next: {result['next']}", style="dim")

@@ -1,4 +1,4 @@
-"""Documentation of config components from their types: names, options, defaults and docstrings."""
+"""Documentation of config components from their types and docstrings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def schedules() -> dict[str, type[BaseModel]]:
 
 
 def sections() -> dict[str, type[BaseModel]]:
-    """Return the config sections of a single type, by name; splits and ops have lists of their own."""
+    """Return the config sections of a single type; splits and ops have lists of their own."""
     from recsys_cli.config import RunConfig
 
     types_of = {name: _members(field.annotation) for name, field in RunConfig.model_fields.items()}
@@ -49,16 +49,10 @@ def summary(component: type[BaseModel]) -> str:
 def explain(
     component: type[BaseModel], *, leave_out: str = "", preset: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the description and the options of a component.
+    """Return the description and the options of a component, without the discriminator `leave_out`.
 
-    Args:
-        component: The type of the component.
-        leave_out: Discriminator key, such as `op`.
-        preset: Defaults in place of the type's own.
-
-    Returns:
-        `meaning`: the docstring after its first line. `options`: name, type, default, required and meaning of each option. Keys of
-        a nested mapping follow their option, by path.
+    `meaning` is the docstring after its first line, and `options` have name, type, default (`preset` first), required
+    and meaning. Keys of a nested mapping follow their option, by path.
     """
     _, _, meaning = (python_inspect.getdoc(component) or "").partition("\n")
     return {"meaning": unwrapped(meaning), "options": list(_options(component, preset or {}, leave_out=leave_out))}
@@ -93,7 +87,7 @@ def _plain(value: Any) -> Any:
 
 
 def _inside(annotation: Any, step: str = "") -> dict[str, type[BaseModel]]:
-    """Return the types of nested mappings by key path; empty for a union of several types."""
+    """Return the types of nested mappings by key path; none of a union of several."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated or origin in {Union, types.UnionType}:
         members = _members(annotation)
@@ -106,7 +100,7 @@ def _inside(annotation: Any, step: str = "") -> dict[str, type[BaseModel]]:
 
 
 def _members(annotation: Any) -> list[type[BaseModel]]:
-    """Return the mapping types of an annotation: the members of a union, or the type itself."""
+    """Return the mapping types of a type or union."""
     if _is_model(annotation):
         return [annotation]
     inner = get_args(annotation)
@@ -124,7 +118,7 @@ def _is_model(annotation: Any) -> bool:
 
 
 def unwrapped(text: str) -> str:
-    """Remove the line breaks of the source, except between paragraphs and before lines such as "Output: …"."""
+    """Remove the line breaks of the source, except between paragraphs and before "Output: …"."""
     paragraphs = re.split(r"\n\s*\n|(?<=\.)\n(?=[A-Z][^:\n]{2,40}: )", text.strip())
     return "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

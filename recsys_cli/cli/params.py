@@ -1,4 +1,4 @@
-"""Shared command-line parameters, and the config of a command line."""
+"""Shared command-line parameters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Force = Annotated[bool, typer.Option("--force", help="Repeat the stage even if i
 
 
 def joined(first: str | None, others: Sequence[str] | None) -> list[str]:
-    """Return all positional arguments as one list: the first may be a config or an override."""
+    """Return all positional arguments: the first may be a config or an override."""
     return [*([first] if first is not None else ()), *(others or ())]
 
 
@@ -52,11 +52,7 @@ def is_config(text: str) -> bool:
 
 
 def config_path(session: Session, given: str | None) -> Path:
-    """Return the path of the given config, or of the workspace's current config.
-
-    Raises:
-        MissingArtifactError: No config is given, and the workspace has no current one.
-    """
+    """Return the path of the given config, or of the workspace's current config."""
     if given is not None:
         return shipped.resolve(given)
     current = session.workspace.current
@@ -69,12 +65,7 @@ def config_path(session: Session, given: str | None) -> Path:
 
 
 def read_config(session: Session, arguments: Sequence[str]) -> RunConfig:
-    """Read and validate the config of a command line.
-
-    Raises:
-        ConfigError: The config is invalid; lists every problem.
-        MissingArtifactError: No config is given, and the workspace has no current one.
-    """
+    """Read and validate the config of a command line."""
     from recsys_cli.config import load
 
     given, overrides = split_arguments(arguments)
@@ -85,8 +76,8 @@ def read_config(session: Session, arguments: Sequence[str]) -> RunConfig:
 def current_config(session: Session, arguments: Sequence[str]) -> Iterator[RunConfig]:
     """Read a config and make it the current one of the workspace: the default of later commands.
 
-    The config is written before the stage runs, so that `recsys train --resume` works after a kill. A RecsysError restores the
-    previous config.
+    It is written before the stage runs, so that `recsys train --resume` works after a kill. A RecsysError restores
+    the previous config.
     """
     from recsys_cli.config.load import dump_resolved
     from recsys_cli.workspace import write_text

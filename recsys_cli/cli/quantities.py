@@ -1,4 +1,4 @@
-"""Formats counts, bytes, durations, rates and shares for progress bars and tables."""
+"""Formats quantities for progress bars and tables."""
 
 from __future__ import annotations
 
@@ -45,8 +45,13 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def figure(value: float | None) -> str:
+    """Format a metric; a dash if undefined."""
+    return "–" if value is None else f"{value:.4f}"
+
+
 def share(part: float) -> str:
-    """Format a fraction: 0.1234 as `12.3 %`. Values just above 0 are `<0.1 %`, values just below 1 `>99.9 %`."""
+    """Format a fraction: 0.1234 as `12.3 %`; `<0.1 %` just above 0, `>99.9 %` just below 1."""
     if 0 < part < 0.0005:
         return "<0.1 %"
     if 0.9995 <= part < 1:
@@ -55,5 +60,5 @@ def share(part: float) -> str:
 
 
 def _three(number: float) -> str:
-    """Format with three significant digits: 1.23, 12.3, 123."""
+    """Format with three significant digits."""
     return f"{number:.2f}" if number < 9.995 else f"{number:.1f}" if number < 99.95 else f"{number:.0f}"

@@ -57,7 +57,7 @@ def with_contention(draw: Emit, contention: Contention | None = None) -> Emit:
 
 
 def _ignore_closed(emit: Emit) -> Emit:
-    """Ignore write errors of a closed terminal, so that training continues."""
+    """Ignore write errors of a closed terminal."""
 
     def safely(event: Event) -> None:
         with suppress(OSError):
@@ -67,12 +67,7 @@ def _ignore_closed(emit: Emit) -> Emit:
 
 
 class LogRenderer:
-    """Renderer for logs and pipes: a line per task every `EVERY` seconds, and one at the end of a long task.
-
-    Args:
-        write: Receives each line.
-        clock: Returns seconds; replaced in tests.
-    """
+    """Renderer for logs and pipes: a line per task every `EVERY` seconds, and one at the end of a long task."""
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
@@ -98,19 +93,14 @@ class LogRenderer:
 
 
 class Pace:
-    """Speed of a task since its first event; a resumed download does not start at 0.
-
-    Args:
-        start: Time of the first event in seconds.
-        first: Units done at the first event.
-    """
+    """Speed of a task since its first event; a resumed download does not start at 0."""
 
     def __init__(self, start: float, first: int) -> None:
         self.start = start
         self.first = first
 
     def line(self, event: Progress, now: float) -> str:
-        """Return the progress line: amount, speed and remaining time."""
+        """Return amount, speed and remaining time."""
         speed = (event.done - self.first) / max(now - self.start, 1e-9)
         left = event.left
         if left is None and speed and event.total is not None:
@@ -118,7 +108,7 @@ class Pace:
         return f"{event.task}: {_facts(event, _amount(event), speed, left)}"
 
     def summary(self, event: Progress, now: float) -> str:
-        """Return the final line: amount, duration and mean speed."""
+        """Return amount, duration and mean speed."""
         seconds = max(now - self.start, 1e-9)
         amount = f"{count(event.done, event.unit)} in {duration(seconds)}"
         return f"{event.task}: {_facts(event, amount, (event.done - self.first) / seconds, None)}"

@@ -1,4 +1,4 @@
-"""Finds the report of a command line: of a run or prepared data, by name, by config, or of the current config."""
+"""Finds the report of a command line."""
 
 from __future__ import annotations
 
@@ -18,15 +18,9 @@ if TYPE_CHECKING:
 
 
 def find_report(session: Session, given: str | None) -> dict[str, Any]:
-    """Return path and content of a report.
+    """Return path and content of the report of a run or prepared data (name, or its beginning), or of a config's data.
 
-    Args:
-        session: The session with the workspace.
-        given: A run (name, or its beginning or end), prepared data (key, its beginning, or folder), or a config for its prepared
-            data. None: the run of the current config if evaluated, otherwise its prepared data.
-
-    Raises:
-        MissingArtifactError: The report does not exist; the hint has the command to create it.
+    None: the run of the current config if evaluated, otherwise its prepared data.
     """
     if given is None:
         return _current(session)
@@ -38,7 +32,7 @@ def find_report(session: Session, given: str | None) -> dict[str, Any]:
 
 
 def open_page(page: str) -> None:
-    """Open a page in the browser of a graphical, interactive session; do nothing elsewhere."""
+    """Open a page in the browser of a graphical, interactive session."""
     graphical = sys.platform in {"darwin", "win32"} or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
     if graphical and sys.stdout.isatty():
         webbrowser.open(Path(page).as_uri())

@@ -30,8 +30,7 @@ def download(
         Path | None, typer.Option("--from-file", metavar="ZIP", help="Unpack this archive instead of downloading.")
     ] = None,
     mirror: Annotated[
-        str | None,
-        typer.Option("--mirror", metavar="URL", help="Download from this mirror (or RECSYS_MIRROR)."),
+        str | None, typer.Option("--mirror", metavar="URL", help="Download from this mirror (or RECSYS_MIRROR).")
     ] = None,
     force: Force = False,
 ) -> None:
@@ -93,8 +92,7 @@ def train(  # noqa: PLR0913, PLR0917 - one parameter per option
     overrides: Overrides = None,
     epochs: Annotated[int | None, typer.Option("--epochs", metavar="N", help="Set train.epochs.")] = None,
     devices: Annotated[
-        int | None,
-        typer.Option("--devices", metavar="N", help="Set train.devices: number of processes, or GPUs."),
+        int | None, typer.Option("--devices", metavar="N", help="Set train.devices: number of processes, or GPUs.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
     continued: Annotated[

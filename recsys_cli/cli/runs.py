@@ -1,11 +1,11 @@
-"""Finds the run of a command line, by name or by config."""
+"""Finds the run of a command line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from recsys_cli.cli.params import is_config, read_config, split_arguments
+from recsys_cli.cli.params import config_path, is_config, read_config, split_arguments
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError, MissingArtifactError
 
@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 
 
 def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedRun, EvaluateConfig]:
-    """Return the run to evaluate and the evaluate section.
-
-    Raises:
-        ConfigError: The config is invalid, or an override of a named run is not of the evaluate section.
-        MissingArtifactError: The run does not exist, or the config is not trained.
-    """
+    """Return the run to evaluate, by name or config, and the evaluate section."""
     from recsys_cli.config import load
 
     given, overrides = split_arguments(arguments)
@@ -36,6 +31,19 @@ def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedR
             hint=f"train another run: recsys train {run.config} {' '.join(others)}",
         )
     return run, load(run.config, overrides).evaluate
+
+
+def named_run(session: Session, name: str | None) -> TrainedRun:
+    """Return the finished run with a name; without a name the run of the current config.
+
+    Raises:
+        MissingArtifactError: There is no such run, or it is not finished.
+    """
+    from recsys_cli.config import load
+
+    if name is not None:
+        return finished(session.workspace.run(name))
+    return find_run(load(config_path(session, None)), session.workspace)
 
 
 def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:
@@ -61,11 +69,7 @@ def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:
 
 
 def finished(run: TrainedRun) -> TrainedRun:
-    """Return a run after checking that it is finished.
-
-    Raises:
-        MissingArtifactError: The run is not finished.
-    """
+    """Return a run after checking that it is finished."""
     if not run.exists:
         from recsys_cli.workspace import not_finished
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from recsys_cli.cli.tables import console
 from recsys_cli.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,29 +26,16 @@ Draw = Callable[["Console", Any], None]
 
 @dataclass
 class Session:
-    """Global options and state of one command line.
-
-    Attributes:
-        root: The workspace folder.
-        as_json: Print the result as one JSON object.
-        quiet: Print errors only.
-        verbose: Show the traceback of unexpected errors.
-        stage: The running stage, for the hint after an interrupt.
-    """
+    """Global options of one command line, its output, and the running stage."""
 
     root: Path
     as_json: bool = False
     quiet: bool = False
-    verbose: bool = False
     stage: str | None = None
 
     @property
     def workspace(self) -> Workspace:
-        """The workspace.
-
-        Raises:
-            ConfigError: The path is not a folder.
-        """
+        """The workspace at the root."""
         from recsys_cli.workspace import Workspace
 
         _check_folder(self.root)
@@ -55,7 +43,7 @@ class Session:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process prints and writes: rank 0 under torchrun, or the only process."""
+        """Whether this process prints and writes: rank 0 under torchrun, or the only one."""
         from recsys_cli.training.distributed.environment import Member
 
         member = Member.from_environment()
@@ -81,8 +69,6 @@ class Session:
         if self.as_json:
             typer.echo(json.dumps(_finite(result), indent=2, default=str, ensure_ascii=False))
             return
-        from recsys_cli.cli.tables import console
-
         draw(console(), result)
 
 
@@ -97,7 +83,7 @@ def _check_folder(root: Path) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """Replace NaN and infinities by None: JSON has neither."""
+    """Replace NaN and infinities by None."""
     match value:
         case float():
             return value if math.isfinite(value) else None

@@ -54,11 +54,7 @@ _STARTUP_FILES = {
 
 
 def current() -> str:
-    """Return the name of the calling shell.
-
-    Raises:
-        ConfigError: The shell is not supported.
-    """
+    """Return the name of the calling shell."""
     from shellingham import ShellDetectionFailure, detect_shell  # a dependency of typer
 
     try:

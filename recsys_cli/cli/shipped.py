@@ -1,4 +1,4 @@
-"""The included configs: in ./configs, in a checkout, or in pip's data folder."""
+"""The included configs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def configs() -> list[Path]:
-    """Return the included configs; ./configs replaces the installed ones."""
+    """Return the configs of ./configs, of a checkout, or of pip's data folder."""
     folder = next((folder for folder in _folders() if folder.is_dir()), None)
     return sorted(folder.rglob("*.yaml")) if folder else []
 

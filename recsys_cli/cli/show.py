@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from recsys_cli.cli.params import Config, Overrides, config_path, joined, read_config, split_arguments
+from recsys_cli.cli.quantities import size
 from recsys_cli.cli.session import Session
+from recsys_cli.cli.tables import facts, line, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +23,7 @@ def validate(ctx: typer.Context, config: Config = None, overrides: Overrides = N
     settings = read_config(session, arguments)
     path = config_path(session, split_arguments(arguments)[0])
     result = {"config": str(path), "valid": True, "dataset": settings.dataset.name, "model": settings.model.name}
-    session.report(result, lambda to, _: _line(to, f"{path} is valid"))
+    session.report(result, lambda to, _: line(to, f"{path} is valid"))
 
 
 def show_config(ctx: typer.Context, config: Config = None, overrides: Overrides = None) -> None:
@@ -77,16 +79,7 @@ def report(
         open_page(result["report"])
 
 
-def _line(to: Console, text: str) -> None:
-    from recsys_cli.cli.tables import line
-
-    line(to, text)
-
-
 def _draw_status(to: Console, result: Mapping[str, Any]) -> None:
-    from recsys_cli.cli.quantities import size
-    from recsys_cli.cli.tables import facts, line, table
-
     if not (result["raw"] or result["data"] or result["runs"] or result["current"]["config"]):
         line(to, f"{result['workspace']} is empty")
         line(to, "next: recsys ls datasets, then recsys download NAME, or recsys init TABLE for your own", style="dim")
@@ -114,8 +107,7 @@ def _draw_status(to: Console, result: Mapping[str, Any]) -> None:
 
 
 def _runs(runs: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return heads and cells; RMSE only for runs with a numeric label: the RMSE of other runs is one of probabilities."""
-    from recsys_cli.cli.quantities import size
+    """Return heads and cells; RMSE only for runs with a numeric label."""
     from recsys_cli.metrics.label_task import BINARY, REGRESSION
 
     of_classes, of_numbers = BINARY.default, REGRESSION.default
@@ -138,9 +130,6 @@ def _figure(metrics: Mapping[str, float | None], name: str) -> str:
 
 
 def _draw_doctor(to: Console, result: Mapping[str, Any]) -> None:
-    from recsys_cli.cli.quantities import size
-    from recsys_cli.cli.tables import facts
-
     nvtabular = result["nvtabular"]
     packages = ", ".join(f"{name} {version or 'missing'}" for name, version in result["packages"].items())
     pins = "; ".join(f"{name} is {wrong}" for name, wrong in nvtabular["wrong_pins"].items())
@@ -166,7 +155,6 @@ def _draw_doctor(to: Console, result: Mapping[str, Any]) -> None:
 
 
 def _gpu_facts(gpu: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the engines of etl.device=gpu, and their compatible releases."""
     reasons = [f"{e['why_not']} ({e['install']})" for e in gpu["engines"] if not e["available"]]
     auto = f"auto: {gpu['auto_engine']}, the fastest available engine"
     needs = [

@@ -1,4 +1,4 @@
-"""The report of `recsys status`: datasets, prepared data, runs, studies and the next command."""
+"""The report of `recsys status`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,6 @@ def _run(run: TrainedRun, workspace: Workspace) -> dict[str, Any]:
 
 
 def _measured(run: TrainedRun) -> tuple[dict[str, Any], str | None]:
-    """Return the metrics of a run, and the problem of its files."""
     from recsys_cli.workspace import whole
 
     problem = run.damage if run.exists else None
@@ -97,7 +96,6 @@ def _study(study: TunedStudy) -> dict[str, Any]:
 
 
 def _progress(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
-    """Return the artifacts and the next command of the current config."""
     from recsys_cli.cli.runs import find_run
     from recsys_cli.stages.etl import prepared_data, raw_identity
 
@@ -121,7 +119,6 @@ def _progress(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
 
 
 def _unfinished(config: RunConfig, workspace: Workspace) -> TrainedRun | None:
-    """Return the latest unfinished run of exactly this config."""
     from recsys_cli.config import dump
 
     text = dump(config).encode()

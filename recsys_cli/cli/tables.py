@@ -15,22 +15,14 @@ Justify = Literal["left", "right"]
 
 
 def console() -> Console:
-    """Return the console for results; 200 columns wide if stdout is no terminal."""
+    """Return the console for results; 200 columns wide without a terminal."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
 
 
 def table(to: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 1) -> None:
-    """Draw a table.
-
-    Args:
-        to: Console.
-        title: Title above the table; may be empty.
-        columns: Headings.
-        rows: Cells as text.
-        text: Number of text columns from the left; the others are numeric and right-aligned.
-    """
+    """Draw a table; the first `text` columns are left-aligned, the others numeric."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -54,7 +46,7 @@ def table(to: Console, title: str, columns: Sequence[str], rows: Iterable[Sequen
 
 
 def line(to: Console, text: str, *, style: str = "", indent: int = 0) -> None:
-    """Print a line of plain text, without markup."""
+    """Print a line without markup."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -64,6 +56,12 @@ def line(to: Console, text: str, *, style: str = "", indent: int = 0) -> None:
         )
     else:
         to.print(Text(" " * indent + escaped(text), style=style), soft_wrap=True)
+
+
+def notes(to: Console, texts: Iterable[str]) -> None:
+    """Print one line per note."""
+    for text in texts:
+        line(to, f"note: {text}", style="yellow")
 
 
 def facts(to: Console, pairs: Iterable[tuple[str, str]]) -> None:

@@ -1,7 +1,4 @@
-"""Evaluation of trained models: metrics, full ranking, baselines and the report.
-
-Importing the package does not import torch: saved results can be read and shown without it. `measure` computes them.
-"""
+"""Evaluation of trained models: metrics, full ranking, baselines and the report. Importing it does not import torch."""
 
 from __future__ import annotations
 

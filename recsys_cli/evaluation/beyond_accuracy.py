@@ -18,14 +18,7 @@ from recsys_cli.metrics.foreign import extended
 
 
 def catalog_of(candidates: Ints, train: Interactions, tables: DimensionTables, schema: Schema) -> Catalog:
-    """Gather popularity and categorical item features of the candidates (I,).
-
-    Args:
-        candidates: Encoded items in their order.
-        train: Interactions of train.
-        tables: Dimension tables on the CPU.
-        schema: Schema of the prepared data.
-    """
+    """Gather popularity and categorical item features of the candidates (I,), from tables on the CPU."""
     item = schema.only(Role.ITEM)
     counts = np.bincount(train.item_idx, minlength=int(candidates.max(initial=0)) + 1)[candidates]
     joined = tables.join({item.name: torch.from_numpy(candidates)})
@@ -44,14 +37,7 @@ def catalog_of(candidates: Ints, train: Interactions, tables: DimensionTables, s
 
 
 def measure_lists(ranked: Ranked, held_out: HeldOut, catalog: Catalog, config: EvaluateConfig) -> Estimates:
-    """Compute beyond-accuracy metrics at each cut-off.
-
-    Args:
-        ranked: The rankings.
-        held_out: The ranking problem.
-        catalog: Catalog of its candidates.
-        config: Cut-offs and number of resamples.
-    """
+    """Compute beyond-accuracy metrics at each cut-off."""
     popular = held_out.by_popularity(ranked.candidates)
     lists = Recommended(ranked.hits, ranked.num_relevant, ranked.candidates, popular, catalog)
     computed = {
@@ -59,7 +45,11 @@ def measure_lists(ranked: Ranked, held_out: HeldOut, catalog: Catalog, config: E
         for k in sorted(set(config.k))
         for metric in extended(BEYOND, config.metrics).values()
     }
-    estimates = {name: _point_estimate(float(values)) for name, values in computed.items() if values.ndim == 0}
+    estimates = {
+        name: Estimate(value=float(values) if np.isfinite(values) else None)
+        for name, values in computed.items()
+        if values.ndim == 0
+    }
     means = {name: values for name, values in computed.items() if values.ndim == 1 and not np.isnan(values).all()}
     # Metrics defined for the same users share their resamples.
     defined = {name: np.isfinite(values) for name, values in means.items()}
@@ -71,10 +61,6 @@ def measure_lists(ranked: Ranked, held_out: HeldOut, catalog: Catalog, config: E
         means_of = mean_estimates(columns, resamples=config.bootstrap, seed=config.seed)
         estimates |= dict(zip(names, means_of, strict=True))
     return {name: estimates[name] for name in computed if name in estimates}
-
-
-def _point_estimate(value: float) -> Estimate:
-    return Estimate(value=value if np.isfinite(value) else None)
 
 
 def _flat(feature: Feature) -> tuple[Ints, Ints]:

@@ -23,13 +23,7 @@ _USERS = 12
 def ranking_estimates(
     hits: Mapping[str, Hits], k: Sequence[int], config: EvaluateConfig
 ) -> dict[str, dict[str, Estimate]]:
-    """Compute ranking metrics of several systems for the same users, with the same resamples of users.
-
-    Args:
-        hits: Hits by system.
-        k: Cut-offs.
-        config: Number of resamples, seed, and prefix of metric names.
-    """
+    """Compute ranking metrics of several systems for the same users, with the same resamples of users."""
     if not hits:
         return {}
     metrics = extended(RANKING, config.metrics).values()
@@ -43,12 +37,9 @@ def ranking_estimates(
 
 
 def mean_estimates(values: Floats, *, resamples: int, seed: int) -> list[Estimate]:
-    """Return the mean of each column over users, with intervals from a bootstrap over users.
+    """Return the mean of each column of values (U, M) over users, with intervals from a bootstrap over users.
 
-    Args:
-        values: One row per user, one column per metric; shape (U, M). All columns share the resamples.
-        resamples: Number of resamples of U users with replacement.
-        seed: Seed of the resamples.
+    All columns share the resamples.
     """
     num_users, num_columns = values.shape
     if num_users == 0:
@@ -68,7 +59,7 @@ def mean_estimates(values: Floats, *, resamples: int, seed: int) -> list[Estimat
 
 
 def _resample_counts(rng: np.random.Generator, resamples: int, num_users: int) -> npt.NDArray[np.float64]:
-    """Resample `num_users` users with replacement and count each; shape (resamples, num_users)."""
+    """Resample users with replacement and count each; shape (resamples, num_users)."""
     resampled = rng.integers(0, num_users, (resamples, num_users)) + num_users * np.arange(resamples)[:, None]
     return np.bincount(resampled.ravel(), minlength=resamples * num_users).reshape(resamples, num_users).astype(float)
 
@@ -76,8 +67,8 @@ def _resample_counts(rng: np.random.Generator, resamples: int, num_users: int) -
 def _tail_share(num_users: int) -> float:
     """Return the share of resamples below the 95 % interval: slightly less than 2.5 %.
 
-    Corrects two errors of a plain percentile interval: resamples vary less than samples, and the t distribution has
-    wider tails than the normal one (expanded percentile interval of Hesterberg, 2015).
+    Resamples vary less than samples, and the t distribution has wider tails than the normal one (expanded percentile
+    interval of Hesterberg, 2015).
     """
     if num_users < 2:
         return 0.025

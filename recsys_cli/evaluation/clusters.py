@@ -1,4 +1,4 @@
-"""Cluster-robust standard errors: rows of one user are not independent, so users are the clusters."""
+"""Cluster-robust standard errors: rows of one user are not independent."""
 
 from __future__ import annotations
 
@@ -27,11 +27,7 @@ class Clusters:
 
     @classmethod
     def of_users(cls, user_idx: npt.NDArray[np.integer]) -> Clusters:
-        """Cluster rows by user; a row without a distinct user is its own cluster.
-
-        Args:
-            user_idx: Encoded user of each row, shape (N,).
-        """
+        """Cluster rows by user (N,); a row without a distinct user is its own cluster."""
         index = user_idx.astype(np.int64)
         without_id = index < FIRST
         index[without_id] = -1 - np.arange(np.count_nonzero(without_id))
@@ -45,13 +41,6 @@ class Clusters:
             return cls(np.arange(len(index)), len(index))
         return cls(dense.astype(np.int64), len(values))
 
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def chosen(self, rows: npt.NDArray[np.bool_]) -> Clusters:
-        """Return the clusters of some rows."""
-        return Clusters.of(self.index[rows])
-
     def sums(self, values: npt.NDArray[np.floating] | npt.NDArray[np.bool_] | None = None) -> Floats:
         """Sum values (N,) by cluster, or count rows; shape (C,)."""
         return np.bincount(self.index, weights=values, minlength=self.count).astype(np.float64)
@@ -63,12 +52,7 @@ class Clusters:
 
 @dataclass(frozen=True)
 class Spread:
-    """The standard error of a metric.
-
-    Attributes:
-        error: Standard error.
-        freedom: Its degrees of freedom.
-    """
+    """The standard error of a metric, with its degrees of freedom."""
 
     error: float
     freedom: float = math.inf
@@ -100,11 +84,8 @@ def jackknife(sums: Floats, shares: Floats) -> Spread:
 
     The delete-one-cluster jackknife of a linearized metric, also known as CR3 (MacKinnon, Nielsen and Webb, 2023).
     Degrees of freedom are Kish's effective number of clusters less one, because a few users with most of the rows are
-    few clusters.
-
-    Args:
-        sums: Influence values of the rows, summed by cluster; their total is zero; shape (C,).
-        shares: Weight of each cluster in the metric, with sum 1; shape (C,).
+    few clusters. `sums` (C,) are influence values summed by cluster, with total zero; `shares` (C,) weights with sum
+    1.
     """
     if len(sums) < 2:
         return Spread(0.0)

@@ -35,11 +35,6 @@ class CohortParts:
     """Rows and rankings to split into cohorts.
 
     Attributes:
-        rows: The N rows of the split.
-        history: Interactions before the split.
-        held_out: The ranking problem over U users and I candidates.
-        scores: Scores of the rows by system, each (N,).
-        ranked: Rankings by system.
         first_new: Lowest id of a cold-start user with a distinct id.
         first_cold: Lowest id of a cold item, its table row.
     """
@@ -69,12 +64,7 @@ class _CohortMask:
 
 
 def measure_cohorts(parts: CohortParts, config: EvaluateConfig) -> tuple[Cohort, ...]:
-    """Measure all cohorts with some, but not all rows, at the smallest cut-off.
-
-    Args:
-        parts: Rows and rankings.
-        config: Seed, number of resamples and cut-offs.
-    """
+    """Measure all cohorts with some, but not all rows, at the smallest cut-off."""
     return tuple(
         _measured(cohort, parts, config) for cohort in _cohorts(parts) if cohort.rows.any() and not cohort.rows.all()
     )
@@ -105,7 +95,7 @@ def _cohorts(parts: CohortParts) -> Iterator[_CohortMask]:
 
 
 def _by_activity(parts: CohortParts, warm: Mask) -> Iterator[_CohortMask]:
-    """Split the warm users of the split into quarters by number of interactions before it; ties stay in one quarter."""
+    """Split the warm users into quarters by number of interactions; ties stay in one quarter."""
     users = parts.rows.user_idx
     before = np.bincount(parts.history.user_idx, minlength=int(users.max(initial=0)) + 1)
     if not warm.any():
@@ -146,7 +136,7 @@ def _measured(cohort: _CohortMask, parts: CohortParts, config: EvaluateConfig) -
 
 
 def _within(cohort: _CohortMask, ranked: Ranked, held_out: HeldOut) -> Hits | None:
-    """Return the hits of the cohort's users, or of users with ground truth among its items, limited to these items."""
+    """Return the hits of the cohort's users, or of users with its items in their ground truth, limited to these items."""
     if cohort.users is not None:
         return Hits(ranked.hits[cohort.users], ranked.num_relevant[cohort.users])
     if cohort.places is None:

@@ -19,11 +19,9 @@ from recsys_cli.workspace import PreparedData
 
 @dataclass(frozen=True)
 class ColdItems:
-    """The cold items of prepared data.
+    """The cold items of prepared data: `number` table rows from `first` on; encoded ids are below it.
 
-    Attributes:
-        first: Table row of the first one; encoded ids are below it.
-        number: Number of cold items; 0 without a joined item table, or if all its items are in train.
+    There are none without a joined item table, or if all its items are in train.
     """
 
     first: int
@@ -38,7 +36,7 @@ class ColdItems:
 
     @property
     def rows(self) -> Ints:
-        """Their table rows, ascending."""
+        """Their table rows."""
         return np.arange(self.first, self.first + self.number)
 
     def candidates(self, train: Interactions) -> Ints:
@@ -46,10 +44,10 @@ class ColdItems:
         return np.concatenate([candidate_items(self.hidden(train), num_items=self.first), self.rows])
 
     def among(self, item_idx: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-        """Return a mask of cold items with a table row."""
+        """Return a mask of cold items."""
         return item_idx >= self.first
 
     def hidden(self, rows: Interactions) -> Interactions:
-        """Return rows as models may see them: cold items have the id 2."""
+        """Return rows as models may see them."""
         cold = self.among(rows.item_idx)
         return replace(rows, item_idx=np.where(cold, np.int32(UNSEEN), rows.item_idx)) if cold.any() else rows

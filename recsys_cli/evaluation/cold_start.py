@@ -25,14 +25,7 @@ from recsys_cli.models.model import Model, TrainingContext
 
 @dataclass(frozen=True)
 class TemporaryIds:
-    """Assigns ids of the data to cold-start users, in groups as large as the number of ids.
-
-    Attributes:
-        users: Ranked cold-start users, ascending; shape (S,).
-        history: Interactions before the split, including theirs.
-        ids: Ids available for assignment.
-        join: Lookup join of features by id, for the training context.
-    """
+    """Assigns ids of the data to cold-start users, (S,) and ascending, in groups as large as the number of ids."""
 
     users: Ints
     history: Interactions
@@ -45,7 +38,7 @@ class TemporaryIds:
         return group, offset + self.ids.start
 
     def set_history(self, group: int, model: Model) -> None:
-        """Set a group's history, under temporary ids, as the model's context."""
+        """Set a group's history as the model's context."""
         size = len(self.ids)
         users = self.users[group * size : (group + 1) * size]
         rows = self.history.chosen(np.isin(self.history.user_idx, users))
@@ -58,10 +51,7 @@ class FoldInScorer:
     """Scores known and cold-start users. A model with fold-in ends up with the context of the last group.
 
     Attributes:
-        model: The model.
         make: Returns a scorer for the current state of the model.
-        new: Cold-start users.
-        temporary: Their temporary ids.
         candidates: Encoded items, shape (I,), on the device of the ranking.
     """
 
@@ -74,11 +64,7 @@ class FoldInScorer:
     _scorer: Scorer | None = field(default=None, init=False)
 
     def __call__(self, user_idx: npt.NDArray[np.int64]) -> Tensor:
-        """Return the scores of U users for all candidates, shape (U, I).
-
-        Args:
-            user_idx: Users, ascending within a call and over all calls.
-        """
+        """Return the scores of U users for all candidates, (U, I); users ascend within a call and over all calls."""
         num_known = int(np.searchsorted(user_idx, self.new.first))
         parts = [self._score(user_idx[:num_known])] if num_known else []
         cold = user_idx[num_known:]

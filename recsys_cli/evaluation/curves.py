@@ -23,8 +23,7 @@ def roc_curve(tally: ScoreCounts) -> Curve:
 def precision_recall_curve(tally: ScoreCounts) -> Curve:
     """Return precision over recall for falling thresholds; empty for rows of one class.
 
-    The curve starts at recall 0 with the precision of the highest score: a random part of tied rows has this precision
-    on average.
+    It starts at recall 0 with the precision of the highest score: a random part of tied rows has it on average.
     """
     small = tally.compressed(POINTS)
     positive, negative = small.positive[::-1], small.negative[::-1]

@@ -1,7 +1,4 @@
-"""Fingerprint of an evaluation task: a hash of raw values, equal for runs on differently prepared data of one split.
-
-Encoded ids differ between prepared data, raw values do not: each id is first replaced by a hash of its value.
-"""
+"""Fingerprint of an evaluation task: a hash of raw values, equal for differently prepared data of one split."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _NO_VALUE, _SUMS = 15, (16, 17)
 def value_hashes(data: PreparedData, column: Column) -> Hashes:
     """Return the hash of each id's raw value in a column; shape (cardinality,).
 
-    Ids without a raw value, and ids of a column without a vocabulary, are hashed themselves.
+    Ids without a raw value, or in a column without a vocabulary, are hashed themselves.
     """
     hashes = hash_counters(np.arange(column.cardinality or 0, dtype=np.uint64), mix(0, _NO_VALUE))
     if column.vocabulary is None or not (path := data.vocabulary(column.vocabulary)).is_file():
@@ -49,14 +46,7 @@ def row_hashes(data: PreparedData, column: Column) -> Hashes:
 
 
 def problem_hash(held_out: HeldOut, *, users: Hashes, items: Hashes, k: Sequence[int]) -> str:
-    """Return the fingerprint of a ranking problem: users, candidates, seen items and ground truth.
-
-    Args:
-        held_out: The problem.
-        users: Hash of each ranked user's value, shape (U,).
-        items: Hash of each item id's value.
-        k: Cut-offs.
-    """
+    """Return the fingerprint of a ranking problem; `users` are hashes of its ranked users, `items` of all item ids."""
     candidates = items[held_out.candidates]
     parts = {
         "users": _unordered(users, held_out.num_relevant.astype(np.uint64)),
@@ -70,7 +60,7 @@ def problem_hash(held_out: HeldOut, *, users: Hashes, items: Hashes, k: Sequence
 
 
 def rows_hash(rows: Interactions, *, users: Hashes, items: Hashes) -> str:
-    """Return the fingerprint of rows in file order: hashes of users and items, and labels."""
+    """Return the fingerprint of users, items and labels of rows, in file order."""
     digest = hashlib.sha256()
     for column in (users[rows.user_idx], items[rows.item_idx], rows.labels):
         digest.update(np.ascontiguousarray(column).tobytes())

@@ -20,17 +20,8 @@ _ORDER = 19
 def fold_in(rows: Interactions, *, users: Hashes, items: Hashes, seed: int) -> tuple[Interactions, Interactions]:
     """Split each user's rows into history (the earliest 80 %) and ground truth.
 
-    Rows of equal time are ordered by row number in the raw input; data without times by a hash of user, item and seed.
-    The ground truth of n rows has max(1, round(n / 5)) rows.
-
-    Args:
-        rows: Interactions, each user with a distinct id.
-        users: Hash of each user id's value.
-        items: Hash of each item id's value.
-        seed: Seed of the order of rows without times.
-
-    Returns:
-        History and ground truth.
+    Rows of equal time are ordered by row number in the raw input; data without times by a hash of user, item and
+    seed. The ground truth of n rows has max(1, round(n / 5)) rows. `users` and `items` are hashes by id.
     """
     if rows.times is None:
         chance = hash_counters(items[rows.item_idx], hash_counters(users[rows.user_idx], mix(seed, _ORDER)))

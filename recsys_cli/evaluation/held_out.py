@@ -1,4 +1,4 @@
-"""The ranking problem of a split: ranked users, candidates, seen items and ground truth, equal for every system."""
+"""The ranking problem of a split, equal for every system."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Lists:
 
     @classmethod
     def of(cls, user: Ints, values: Ints, *, num_users: int) -> Lists:
-        """Group values (N,) by user number (N,) below `num_users`; each list is ascending without duplicates."""
+        """Group values (N,) by user number (N,); each list is ascending without duplicates."""
         width = int(values.max(initial=0)) + 1
         pairs = np.unique(user.astype(np.int64) * width + values)
         return cls(pairs % width, np.searchsorted(pairs, np.arange(num_users + 1) * width))
@@ -41,7 +41,7 @@ class Lists:
         return np.diff(self.offsets)
 
     def before(self, values: npt.NDArray[np.integer]) -> Ints:
-        """Return the number of entries in each user's list below given values, both of shape (U, P)."""
+        """Return the number of entries in each user's list below values (U, P)."""
         width = int(max(self.values.max(initial=0), values.max(initial=0))) + 2
         first = np.arange(len(self.lengths)) * width
         entries = np.repeat(first, self.lengths) + self.values
@@ -57,18 +57,15 @@ class Lists:
 class HeldOut:
     """A ranking problem over U users and I candidates.
 
-    Candidates are in tie-breaking order: more train rows first, then the lower id. A place is the position of a
-    candidate in this order.
+    Candidates are in tie-breaking order: more train rows first, then the lower id. A place is a position in it.
+    `num_eligible` users have ground truth, U of which are ranked; `num_without` have none.
 
     Attributes:
-        user_idx: Encoded users, ascending; shape (U,).
         candidates: Encoded candidates; shape (I,).
         seen: Places of each user's seen items, which are filtered from rankings.
         relevant: Places of each user's ground truth, none of them seen.
         num_relevant: Size of the ground truth, at least 1, with interactions of items outside the candidates; shape
             (U,).
-        num_eligible: Users with ground truth, U of which are ranked.
-        num_without: Users of the split without ground truth.
         sampled: Places of the sampled candidates, none of them seen; None in a full ranking.
     """
 
@@ -89,14 +86,14 @@ class HeldOut:
         return len(self.candidates) - self.seen.lengths
 
     def by_popularity(self, places: npt.NDArray[np.integer]) -> Ints:
-        """Return the rank, from 0, of given places in the user's ranking by popularity; both (U, P)."""
+        """Return the rank, from 0, of places (U, P) in the user's ranking by popularity."""
         if self.sampled is not None:
             return self.sampled.before(places) + self.relevant.before(places)
         return places - self.seen.before(places)
 
     @property
     def num_unreachable(self) -> int:
-        """Ground-truth interactions of items outside the candidates: misses for every system."""
+        """Ground-truth interactions of items outside the candidates."""
         return int(self.num_relevant.sum()) - len(self.relevant.values)
 
 
@@ -106,11 +103,7 @@ def candidate_items(train: Interactions, *, num_items: int) -> Ints:
 
 
 def by_train_rows(counts: Ints) -> Ints:
-    """Return the items with a train row, in tie-breaking order.
-
-    Args:
-        counts: Train rows of each encoded item, shape (num_items,).
-    """
+    """Return the items with a train row, in tie-breaking order, from the train rows of each encoded item."""
     counts = np.where(np.arange(len(counts)) < FIRST, 0, counts)
     order = np.lexsort((np.arange(len(counts)), -counts))
     return order[: np.count_nonzero(counts)]
@@ -165,13 +158,7 @@ def hold_out(
 
 
 def for_users(user_idx: Ints, history: Interactions, *, candidates: Ints) -> HeldOut:
-    """Return the ranking problem of recommendation: seen items are filtered, and nothing is held out.
-
-    Args:
-        user_idx: Encoded users, each once; shape (U,).
-        history: Their seen items; rows of other users are ignored.
-        candidates: Encoded items to rank; shape (I,).
-    """
+    """Return the ranking problem of recommendation to distinct users: seen items are filtered, nothing is held out."""
     place_of = _numbering(candidates, size=int(max(candidates.max(initial=0), history.item_idx.max(initial=0))) + 1)
     numbers = _numbering(user_idx, size=int(max(user_idx.max(initial=0), history.user_idx.max(initial=0))) + 1)
     seen = _lists(history.user_idx, place_of[history.item_idx], numbers, num_users=len(user_idx))
@@ -180,19 +167,14 @@ def for_users(user_idx: Ints, history: Interactions, *, candidates: Ints) -> Hel
 
 
 def is_relevant(rows: Interactions, relevant: str | float) -> npt.NDArray[np.bool_]:
-    """Return a mask of rows with a relevant label; shape (N,).
-
-    Args:
-        rows: Interactions.
-        relevant: `evaluate.relevance`: `positive`, `all`, or the lowest relevant label.
-    """
+    """Return a mask (N,) of rows with a relevant label, by `evaluate.relevance`."""
     if relevant == "all":
         return np.ones(len(rows), dtype=bool)
     return rows.positive if isinstance(relevant, str) else rows.labels >= relevant
 
 
 def _sample(users: npt.NDArray[np.uint64], config: EvaluateConfig) -> Ints:
-    """Return ascending indices of sampled users, by the order of their hashes: larger samples contain smaller ones."""
+    """Return ascending indices of sampled users, by their hashes: larger samples contain smaller ones."""
     if config.max_ranking_users is None or config.max_ranking_users >= len(users):
         return np.arange(len(users))
     hashes = hash_counters(users, mix(config.seed, _SAMPLE))
@@ -200,14 +182,14 @@ def _sample(users: npt.NDArray[np.uint64], config: EvaluateConfig) -> Ints:
 
 
 def _numbering(ids: Ints, *, size: int) -> Ints:
-    """Return a table from id to its index in `ids`, -1 for other ids."""
+    """Return a table from id to its index in `ids`."""
     numbers = np.full(size, -1, dtype=np.int64)
     numbers[ids] = np.arange(len(ids))
     return numbers
 
 
 def _lists(user_idx: npt.NDArray[np.integer], places: Ints, numbers: Ints, *, num_users: int) -> Lists:
-    """Group places by ranked user; rows of other users and of items outside the candidates are dropped."""
+    """Group places by ranked user; other users and items outside the candidates are dropped."""
     user = numbers[user_idx]
     keep = (user >= 0) & (places >= 0)
     return Lists.of(user[keep], places[keep], num_users=num_users)

@@ -10,12 +10,7 @@ from recsys_cli.workspace import PreparedData, TrainedRun, not_finished
 
 
 def config_of(run: TrainedRun) -> RunConfig:
-    """Return the config of a run, after a check of its files.
-
-    Raises:
-        MissingArtifactError: The run does not exist or is not finished, or a file is missing.
-        DataError: A file is damaged.
-    """
+    """Return the config of a run, after a check of its files."""
     if not run.exists:
         raise not_finished(run)
     run.verify()
@@ -42,5 +37,5 @@ def held_out_split(config: RunConfig, data: PreparedData) -> str | None:
 
 
 def earlier_splits(config: RunConfig, data: PreparedData) -> tuple[str, ...]:
-    """Return the splits of the user histories of an evaluation, before the held-out split."""
+    """Return the splits before the held-out split of an evaluation."""
     return ("train", "valid") if held_out_split(config, data) == "test" and data.rows("valid") else ("train",)

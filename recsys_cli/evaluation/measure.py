@@ -1,4 +1,4 @@
-"""End-to-end evaluation of a model on prepared data: rows first, then rankings."""
+"""End-to-end evaluation of a model on prepared data."""
 
 from __future__ import annotations
 
@@ -45,13 +45,7 @@ NO_FOLD_IN = (
 
 @dataclass(frozen=True)
 class ComputeSettings:
-    """Device and memory of an evaluation; they do not change the results.
-
-    Attributes:
-        device: Device of the model and of the ranking.
-        memory: Memory budget of the loader, in MiB.
-        emit: Receives progress events.
-    """
+    """Device and memory (of the loader, in MiB) of an evaluation; they do not change the results."""
 
     device: torch.device | str = "cpu"
     memory: int = 4_096
@@ -61,16 +55,9 @@ class ComputeSettings:
 def measure(
     model: Model, data: PreparedData, config: EvaluateConfig, *, compute: ComputeSettings | None = None
 ) -> tuple[Measurements, Rankings]:
-    """Evaluate a model and the baselines on the same rows and users.
+    """Evaluate a model on its device, and the baselines, on the same rows and users.
 
-    Args:
-        model: In evaluation mode, on the device of `compute`.
-        data: Prepared data.
-        config: Evaluation settings.
-        compute: Device and memory.
-
-    Returns:
-        Metrics with intervals, and the rankings and scores behind them.
+    Return metrics with intervals, and the rankings and scores behind them.
 
     Raises:
         ConfigError: The split has no rows.
@@ -166,7 +153,6 @@ class _Measurement:
     def _rank(
         self, task: EvaluationTask, tables: DimensionTables, context: TrainingContext
     ) -> tuple[dict[str, Ranked], int]:
-        """Return rankings by system, and the number of users without recommendations."""
         ranked: dict[str, Ranked] = {}
         num_empty = 0
         for name, scorer in self._scorers(task, tables, context).items():

@@ -1,4 +1,4 @@
-"""Raw ids, titles and features of encoded users and items."""
+"""Raw ids, titles and features of encoded ids."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ class Item:
     """An item for a reader.
 
     Attributes:
-        id: Raw id.
-        title: Title; None without one.
         features: Raw feature values by column.
     """
 
@@ -48,11 +46,8 @@ class Item:
 class IdNames:
     """Decodes encoded ids; vocabularies are read on demand.
 
-    Cold items are identified by their row of the joined table.
-
-    Args:
-        data: Prepared data.
-        titles: Item titles in the order of `values`, null for items without one; None for no titles.
+    Cold items are identified by their row of the joined table. Titles are in the order of `values`, null for items
+    without one.
     """
 
     def __init__(self, data: PreparedData, titles: pa.Array | None = None) -> None:
@@ -64,7 +59,7 @@ class IdNames:
         self._tables: dict[Role, pa.Table] = {}
 
     def values(self, role: Role) -> pa.Array:
-        """Return raw ids: vocabulary values in order of encoded ids, for items followed by the cold items."""
+        """Return raw ids in order of encoded ids; cold items follow the others."""
         if role not in self._all:
             column = self._columns[role]
             values = self._vocabulary(column)
@@ -72,11 +67,7 @@ class IdNames:
         return self._all[role]
 
     def encode(self, role: Role, raw: pa.Array) -> npt.NDArray[np.int64]:
-        """Return the encoded ids of raw ids, in their order; -1 for unknown ids.
-
-        Args:
-            role: USER or ITEM.
-            raw: Raw ids, in a type that casts to the type of the data.
+        """Return the encoded ids of raw ids, cast to the type of the data; -1 for unknown ids.
 
         Raises:
             ConfigError: The cast fails.
@@ -88,14 +79,10 @@ class IdNames:
             raise ConfigError(
                 f"{role} ids have type {raw.type}, but {column.name} has {values.type}: {error}"
             ) from error
-        num_train = len(self._vocabulary(column))
-        encoded = np.where(
-            positions < num_train, FIRST + positions, int(column.cardinality or 0) + positions - num_train
-        )
-        return np.where(positions < 0, -1, encoded).astype(np.int64)
+        return np.where(positions < 0, -1, self._encoded(role, positions)).astype(np.int64)
 
     def decode(self, role: Role, encoded: npt.NDArray[np.int64]) -> pa.Array:
-        """Return the raw ids of encoded ids; the inverse of `encode`."""
+        """Return the raw ids; the inverse of `encode`."""
         column = self._columns[role]
         num_train, cardinality = len(self._vocabulary(column)), int(column.cardinality or 0)
         return self.values(role).take(
@@ -107,7 +94,7 @@ class IdNames:
         return self._value(self._columns[Role.USER], user_idx)
 
     def ranked_user(self, rankings: Rankings, row: int) -> str:
-        """Return the name of a user in rankings: the raw id, or the start of a cold-start user's hash."""
+        """Return the raw id of a user in rankings, or the start of a cold-start user's hash."""
         user_idx = int(rankings.users[row])
         return self.user(user_idx) if user_idx >= FIRST else f"#{rankings.user_hashes[row]:016x}"[:9]
 
@@ -120,7 +107,7 @@ class IdNames:
         )
 
     def features(self, role: Role, encoded: int) -> dict[str, tuple[str, ...]]:
-        """Return the raw feature values of a user or an item by column, from columns with a vocabulary."""
+        """Return the raw feature values of a user or item by column, from columns with a vocabulary."""
         by_column = {}
         table = self._table(role)
         for name in table.column_names:
@@ -130,11 +117,7 @@ class IdNames:
         return by_column
 
     def find(self, role: Role, text: str) -> int:
-        """Return the encoded id of a user or an item.
-
-        Args:
-            role: USER or ITEM.
-            text: A raw id; for items also a title, or a part of exactly one title.
+        """Return the encoded id of a raw id; for items also of a title, or of a part of exactly one title.
 
         Raises:
             ConfigError: The id is unknown; the message has similar ids, or the split of the user.
@@ -143,7 +126,7 @@ class IdNames:
         with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # a text without a number in a numeric column
             position = pc.index(values, pa.scalar(text).cast(values.type)).as_py()
             if position >= 0:
-                return self._encoded(role, int(position))
+                return int(self._encoded(role, position))
         if role is Role.USER and (split := self._held_out(text)) is not None:
             raise ConfigError(
                 f"user {text!r} is in {split}, not in train; only users of train can be inspected",
@@ -152,7 +135,7 @@ class IdNames:
             )
         titled = self._titled(text) if role is Role.ITEM else []
         if len(titled) == 1:
-            return self._encoded(role, titled[0])
+            return int(self._encoded(role, titled[0]))
         shown = [f"{values[position]} ({self._title(position)})" for position in titled[:_NEAR]]
         near = ", ".join(shown or self._near(role, text))
         examples = ", ".join(str(value) for value in values[:_NEAR])
@@ -177,14 +160,10 @@ class IdNames:
                         return split
         return None
 
-    def _encoded(self, role: Role, position: int) -> int:
-        """Return the encoded id of a position among the values; for a cold item its row of the table."""
-        num_train = len(self._vocabulary(self._columns[role]))
-        return (
-            FIRST + position
-            if position < num_train
-            else int(self._columns[role].cardinality or 0) + position - num_train
-        )
+    def _encoded(self, role: Role, positions: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the encoded ids at positions among the values."""
+        num_train, first_cold = len(self._vocabulary(self._columns[role])), int(self._columns[role].cardinality or 0)
+        return np.where(positions < num_train, FIRST + positions, first_cold + positions - num_train)
 
     def _position(self, item_idx: int) -> int:
         """Return the position of an item among the values, -1 without one."""
@@ -202,14 +181,13 @@ class IdNames:
         return read_parquet(path, ["value"])["value"].combine_chunks().cast(kind)
 
     def _title(self, position: int) -> str | None:
-        """Return the title at a position among the values; None without one."""
         title: str | None = (
             None if self._titles is None or not 0 <= position < len(self._titles) else self._titles[position].as_py()
         )
         return title
 
     def _titled(self, text: str) -> list[int]:
-        """Return positions of items with that title, or else with a title that contains it; numbers match exactly."""
+        """Return positions of items with that title, or else with a title that contains it; not of a number."""
         if self._titles is None or not text:
             return []
         holds = pc.indices_nonzero(
@@ -219,7 +197,7 @@ class IdNames:
         return exact or ([] if text.isdecimal() else holds)
 
     def _near(self, role: Role, text: str) -> list[str]:
-        """Return similar ids: the nearest numbers, else ids or titles with a similar spelling."""
+        """Return similar ids or titles."""
         values = self.values(role)
         try:
             number = pa.scalar(text).cast(pa.float64())
@@ -236,7 +214,7 @@ class IdNames:
         ]
 
     def _table(self, role: Role) -> pa.Table:
-        """Return the encoded columns of a table by user or item, limited to columns with a vocabulary."""
+        """Return the encoded columns with a vocabulary of a table by user or item."""
         if role not in self._tables:
             path = self._data.table(self._columns[role].name)
             names = pq.read_schema(path).names if path.is_file() else []

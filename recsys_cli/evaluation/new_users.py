@@ -1,7 +1,7 @@
 """Cold-start users with an id each, and the interactions before a split.
 
-In the data, all rows of cold-start users have the id 2 (unseen) and a hash of the user. During an evaluation each of
-them gets an id above those of the data. Models never see these ids.
+In the data, all their rows have the id 2 (unseen) and a hash of the user. During an evaluation each of them gets an
+id above those of the data, which models never see.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ class NewUsers:
     """The cold-start users of a split.
 
     Attributes:
-        first: Id of the first one; ids of the data are below it.
         hashes: Hash of each user, ascending, in order of ids; shape (S,).
         table_rows: Row of each in the joined user table, -1 without one; shape (S,). None if no user has one.
     """
@@ -39,22 +38,11 @@ class NewUsers:
 
     @classmethod
     def of(
-        cls,
-        rows: Interactions,
-        hashes: Hashes | None,
-        *,
-        first: int,
-        table_rows: npt.NDArray[np.int32] | None = None,
-        num_ids: int = 0,
+        cls, rows: Interactions, hashes: Hashes | None, *, first: int, table_rows: npt.NDArray[np.int32] | None = None
     ) -> NewUsers:
-        """Return the cold-start users of some rows; none if the rows have no hashes, as in data of an earlier version.
+        """Return the cold-start users of the rows of a split; none without hashes, as in data of an earlier version.
 
-        Args:
-            rows: Rows of the split, sampled negatives included.
-            hashes: Result of `read_user_hashes`.
-            first: Upper bound of the ids of the data.
-            table_rows: Result of `read_user_rows`.
-            num_ids: Number of table rows of encoded ids; rows from it on are cold keys.
+        Ids from `first` on, in `table_rows` as well, are not those of train.
         """
         unknown = rows.user_idx == UNSEEN
         distinct, first_rows = np.unique(
@@ -63,18 +51,13 @@ class NewUsers:
         if table_rows is None or not len(distinct):
             return cls(first, distinct)
         of_users = table_rows[unknown][first_rows].astype(np.int64)
-        return cls(first, distinct, np.where(of_users >= num_ids, of_users, -1))
+        return cls(first, distinct, np.where(of_users >= first, of_users, -1))
 
     def __len__(self) -> int:
         return len(self.hashes)
 
     def named(self, rows: Interactions, hashes: Hashes | None) -> Interactions:
-        """Return rows with the ids of these users; rows of other users without an id do not change.
-
-        Args:
-            rows: Rows of any split.
-            hashes: Result of `read_user_hashes` for that split.
-        """
+        """Return rows of any split with the ids of these users."""
         if hashes is None or not len(self):
             return rows
         unknown = np.flatnonzero(rows.user_idx == UNSEEN)
@@ -85,7 +68,7 @@ class NewUsers:
         return replace(rows, user_idx=users)
 
     def hidden(self, rows: Interactions) -> Interactions:
-        """Return rows as models may see them: these users have the id 2."""
+        """Return rows as models may see them."""
         return replace(rows, user_idx=self.hidden_ids(rows.user_idx)) if self.among(rows.user_idx).any() else rows
 
     def hidden_ids(self, user_idx: npt.NDArray[_Id]) -> npt.NDArray[_Id]:
@@ -93,7 +76,7 @@ class NewUsers:
         return np.where(self.among(user_idx), user_idx.dtype.type(UNSEEN), user_idx)
 
     def among(self, user_idx: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-        """Return a mask of ids of these users."""
+        """Return a mask of these users."""
         return user_idx >= self.first
 
     def rows_of(self, user_idx: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -101,24 +84,21 @@ class NewUsers:
         return np.full(len(user_idx), -1) if self.table_rows is None else self.table_rows[user_idx - self.first]
 
     def ids(self, user_idx: npt.NDArray[np.int64], hashes: Hashes) -> npt.NDArray[np.int64]:
-        """Return ids of users in the format of `Rankings`: an id of the data, or 2 with a hash; both (U,)."""
+        """Return ids of users (U,) from ids and hashes of `Rankings`."""
         return np.where(user_idx == UNSEEN, self.first + np.searchsorted(self.hashes, hashes), user_idx)
 
 
 @dataclass(frozen=True)
 class SplitByUser:
-    """The rows of a split and the interactions before it; each user has a distinct id.
+    """The rows of a split and the interactions before it, sampled negatives included; each user has a distinct id.
 
     After a split by user, no interactions precede the split: the first part of each user's rows is the history, the
     rest the ground truth (see `fold_in`).
 
     Attributes:
-        train: Train rows, sampled negatives included.
-        rows: Rows of the split, sampled negatives included.
         before: Interactions before the split: train, plus valid for test.
         history: User histories: `before`, or after a split by user the first part of their rows.
         ground_truth: Interactions of the split, or after a split by user the rest.
-        new: Cold-start users.
         users: Hash of each user id's value, cold-start users included.
         items: Hash of each item id's value, cold items included.
         cold: Cold items of the joined table; rows of the splits contain them.
@@ -138,13 +118,7 @@ class SplitByUser:
 
     @classmethod
     def read(cls, data: PreparedData, split: str, *, seed: int) -> SplitByUser:
-        """Read the rows of a split and the interactions before it.
-
-        Args:
-            data: Prepared data.
-            split: `valid` or `test`.
-            seed: Seed of the fold-in history in data without times.
-        """
+        """Read the rows of a split and the interactions before it; the seed orders data without times for fold-in."""
         column = data.schema.only(Role.USER)
         of_users, items = value_hashes(data, column), row_hashes(data, data.schema.only(Role.ITEM))
         names = ("train", "valid", "test") if split == "test" else ("train", "valid")
@@ -152,8 +126,7 @@ class SplitByUser:
             name: (read_interactions(data, name, times=True, cold_items=True), read_user_hashes(data, name))
             for name in names
         }
-        of_table = read_user_rows(data, split)
-        new = NewUsers.of(*read[split], first=len(of_users), table_rows=of_table, num_ids=len(of_users))
+        new = NewUsers.of(*read[split], first=len(of_users), table_rows=read_user_rows(data, split))
         train, *between, rows = (new.named(*read[name]) for name in names)
         before = train.observed()
         for other in between:
@@ -166,11 +139,10 @@ class SplitByUser:
         return cls(train, rows, before, history, ground_truth, new, users, items, ColdItems.of(data), num_folded)
 
     def hidden(self, rows: Interactions) -> Interactions:
-        """Return rows as models may see them: cold-start users and cold items have the id 2."""
+        """Return rows as models may see them."""
         return self.cold.hidden(self.new.hidden(rows))
 
 
 def _is_by_user(rows: Interactions, before: Interactions, new: NewUsers) -> bool:
-    """Whether no user of the split has interactions before it."""
     all_new = not ((rows.user_idx >= FIRST) & ~new.among(rows.user_idx)).any()
     return len(new) > 0 and all_new and not new.among(before.user_idx).any()

@@ -81,14 +81,9 @@ class MeasuredRows:
 def measure_rows(
     logits: npt.NDArray[np.float32], rows: LabeledRows, *, config: EvaluateConfig, probabilistic: bool = True
 ) -> MeasuredRows:
-    """Measure the model and the baselines.
+    """Measure the model, by its scores (N,) of the held-out rows, and the baselines.
 
-    Args:
-        logits: Result of `predict` for the held-out rows, shape (N,): logits, or predictions of numeric labels.
-        rows: The rows.
-        config: Seed and number of resamples.
-        probabilistic: Whether the model's scores predict the label. Of other scores only the order is measured, and for
-            numeric labels nothing.
+    Of scores that do not predict the label only the order is measured, and for numeric labels nothing.
     """
     if rows.held_out.mean is not None:
         return _measure_numbers(logits, rows, config=config, predicts=probabilistic)
@@ -137,7 +132,6 @@ def _measure_numbers(
 
 
 def _by_user(scores: npt.NDArray[np.floating], rows: Interactions, metrics: Mapping[str, GroupedMetric]) -> Estimates:
-    """Compute metrics grouped by user, over users with a distinct id."""
     has_id = rows.user_idx >= FIRST
     users, labels, known_scores = rows.user_idx[has_id], rows.labels[has_id], scores[has_id]
     return {name: weighted_estimate(*metric.compute(users, labels, known_scores)) for name, metric in metrics.items()}

@@ -1,4 +1,4 @@
-"""The counts behind the metrics, and the protocol in sentences."""
+"""The counts behind the metrics, and the protocol."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ _COLD_ITEMS = " Content-based models score cold items by their features; other m
 
 
 def count(task: EvaluationTask, *, num_empty: int) -> Counts:
-    """Return the counts behind the metrics.
-
-    Args:
-        task: The evaluation task.
-        num_empty: Users without recommendations.
-    """
+    """Return the counts behind the metrics; `num_empty` users have no recommendations."""
     by_user, held_out = task.by_user, task.held_out
     rows = by_user.rows
     return Counts(
@@ -47,12 +42,7 @@ def count(task: EvaluationTask, *, num_empty: int) -> Counts:
 
 
 def cold_start_notes(task: EvaluationTask, model: Model) -> list[str]:
-    """Return notes on the model's rankings for cold-start users.
-
-    Args:
-        task: The evaluation task.
-        model: The evaluated model.
-    """
+    """Return notes on the model's rankings for cold-start users."""
     num_new, num_ranked = len(task.new_users), len(task.held_out.user_idx)
     num_described = int(np.count_nonzero(task.by_user.new.rows_of(task.new_users) >= 0))
     if num_described and model.by_content and not model.folds_in:
@@ -74,14 +64,7 @@ def cold_start_notes(task: EvaluationTask, model: Model) -> list[str]:
 
 
 def describe(split: str, config: EvaluateConfig, counts: Counts, *, mean: float | None = None) -> Protocol:
-    """Describe the protocol, so that readers can judge whether two results are comparable.
-
-    Args:
-        split: Name of the split.
-        config: Evaluation settings.
-        counts: The counts behind the metrics.
-        mean: Mean of a numeric label in train; None for binary labels.
-    """
+    """Describe the protocol, so that readers can judge whether two results are comparable."""
     earlier = "train or valid" if split == "test" else "train"
     relevant = "with any label" if config.relevance == "all" else f"with {positive_in_words(mean)}"
     if not isinstance(config.relevance, str):
@@ -100,11 +83,7 @@ def describe(split: str, config: EvaluateConfig, counts: Counts, *, mean: float 
 
 
 def positive_in_words(mean: float | None) -> str:
-    """Describe positive rows: see `Interactions.positive`.
-
-    Args:
-        mean: Mean of a numeric label in train; None for binary labels.
-    """
+    """Describe positive rows, of a numeric label by its mean in train; see `Interactions.positive`."""
     return "label 1" if mean is None else f"a label above {mean:.4g}, the mean of train"
 
 

@@ -1,4 +1,4 @@
-"""Ranks the catalog for blocks of users and marks hits: no loop over users, memory bounded by the block."""
+"""Ranks the catalog for blocks of users: no loop over users, memory bounded by the block."""
 
 from __future__ import annotations
 
@@ -37,17 +37,9 @@ def rank(
     block_scores: int = BLOCK_SCORES,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Ranked, int]:
-    """Rank the candidates for all users by a system's scores.
+    """Rank the candidates for all users by a system's scores, and count users who have seen all candidates.
 
-    Args:
-        held_out: The ranking problem.
-        scorer: Scores of the system.
-        cut_off: Length of a ranking, P.
-        block_scores: Scores of a block; affects only memory and speed.
-        progress: Called with the number of finished users.
-
-    Returns:
-        The rankings, and the number of users without recommendations because they have seen all candidates.
+    Blocks of `block_scores` affect only memory and speed; `progress` gets the number of finished users.
     """
     num_users = len(held_out.user_idx)
     places = np.full((num_users, cut_off), -1, dtype=np.int32)
@@ -93,9 +85,9 @@ def rank_blocks(
 def top_places(scores: Tensor, cut_off: int) -> Tensor:
     """Return the best places of each row of scores (U, I), best first; ties by the lower place; (U, min(P, I)).
 
-    Rows are cut into chunks of neighbors, ordered by their maximum and then by its place. If a chunk is behind P
-    others, each of those has a place better than all of its own. So the best places are in the P best chunks: a full
-    row is read only once, for the maxima.
+    Rows are cut into chunks of neighbors, ordered by their maximum and then by its place. A chunk behind P others has
+    no place better than the best of each of those. So the best places are in the P best chunks: a full row is read
+    only once, for the maxima.
     """
     num_places = scores.shape[1]
     num_best = min(cut_off, num_places)
@@ -115,7 +107,6 @@ def top_places(scores: Tensor, cut_off: int) -> Tensor:
 
 
 def _chunk_width(scores: Tensor, num_best: int) -> int:
-    """Return the number of neighbors in a chunk of a row."""
     if scores.stride(1) != 1:
         return _NARROW
     width = math.isqrt(scores.shape[1] // max(num_best, 1))  # about as many chunks as places in the best chunks
@@ -123,17 +114,14 @@ def _chunk_width(scores: Tensor, num_best: int) -> int:
 
 
 def _maxima(chunks: Tensor) -> Tensor:
-    """Return the maximum of each chunk, (U, C, W) to (U, C), in the memory layout of the chunks.
-
-    Any other layout takes 20 times as long.
-    """
+    """Return the maximum of each chunk, (U, C, W) to (U, C), in their memory layout: any other takes 20 times as long."""
     if chunks.stride(2) == 1:
         return chunks.amax(dim=2)
     return chunks.permute(1, 2, 0).amax(dim=1).T
 
 
 def _top_by_key(scores: Tensor, num_best: int) -> Tensor:
-    """Return the best places of each row by a key without ties, so that the result is the same on every device.
+    """Return the best places of each row by a key without ties: the result is the same on every device.
 
     The key combines the score's bits, as an order-preserving integer, with the place.
     """
@@ -159,7 +147,7 @@ def _hide(held_out: HeldOut, scores: Tensor, start: int, stop: int) -> Tensor:
 
 
 def _where(places: Lists, scores: Tensor, start: int, stop: int) -> tuple[Tensor, Tensor]:
-    """Return rows and columns, in their scores, of the places of users start to stop."""
+    """Return rows and columns, in the scores, of the places of users start to stop."""
     user, place = places.block(start, stop)
     return torch.from_numpy(user).to(scores.device), torch.from_numpy(place).to(scores.device)
 

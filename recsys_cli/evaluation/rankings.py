@@ -1,7 +1,6 @@
 """Rankings of each user and scores of each row: the file format behind `recsys compare`, the report and `inspect`.
 
-evaluation.json holds metrics; this file holds the rankings and scores behind them. With it, two runs are compared user
-by user and recommendations are shown without scoring again. The module does not import torch.
+Two runs are compared, and recommendations shown, without scoring again. The module does not import torch.
 """
 
 from __future__ import annotations
@@ -30,24 +29,18 @@ class Rankings:
     """The rankings of S systems for U users, and the model's scores of the N rows of the split.
 
     Attributes:
-        split: `valid` or `test`.
         k: Cut-offs, ascending; the largest is P.
-        protocol: Protocol in words, as in evaluation.json.
         problem: Fingerprint of the ranking problem in raw values: users, ground truth, seen items, candidates,
             cut-offs. Equal fingerprints allow paired tests, even between differently prepared data.
         rows: Fingerprint of the rows with labels, in file order and raw values: if equal, row i is the same row.
         users: Encoded users, ascending; shape (U,). Empty without rankings. Cold-start users share the id 2 (unseen)
             and differ by hash.
         user_hashes: Hash of each user's raw value, equal in every prepared data; shape (U,), uint64.
-        num_relevant: Size of each user's ground truth, at least 1; shape (U,).
         items: By system, the model first: encoded items, best first, padded with 0; shape (U, P).
         hits: By system: whether the item at a rank is in the ground truth; shape (U, P).
         sampled: Encoded sampled candidates of each user, padded with 0; shape (U, C), with C = 0 in a full ranking.
         logits: The model's score of each row, in file order; shape (N,).
-        labels: The main label of each row; shape (N,), uint8, or float32 for numeric labels.
         task: Task of the label: scores are logits of binary labels, or predictions of numeric labels.
-        row_users: Encoded user of each row; shape (N,).
-        row_items: Encoded item of each row; shape (N,).
         row_clusters: Cluster of each row: rows of one user share a number, and a row without a user is its own cluster;
             shape (N,).
     """
@@ -72,11 +65,11 @@ class Rankings:
 
     @property
     def systems(self) -> tuple[str, ...]:
-        """Names of the systems: the model first, then the baselines."""
+        """The model first, then the baselines."""
         return tuple(self.items)
 
     def save(self, path: Path) -> None:
-        """Write one safetensors file atomically: under a temporary name in the folder of `path`, then renamed."""
+        """Write one safetensors file atomically."""
         meta = {"version": VERSION, "systems": self.systems}
         meta |= {name: getattr(self, name) for name in ("split", "k", "protocol", "problem", "rows", "task")}
         tensors: dict[str, npt.NDArray[Any]] = {name: getattr(self, field) for field, name in _TENSORS.items()}

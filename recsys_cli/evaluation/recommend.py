@@ -29,26 +29,14 @@ from recsys_cli.workspace import PreparedData
 
 @dataclass(frozen=True)
 class ScoredItem:
-    """An item with a score.
-
-    Attributes:
-        item_idx: Encoded item.
-        score: The model's score, or the cosine similarity of two vectors.
-    """
+    """An encoded item with the model's score, or the cosine similarity of two vectors."""
 
     item_idx: int
     score: float
 
 
 class TopItems(NamedTuple):
-    """Recommendations for U users, one row for each, best first.
-
-    Attributes:
-        user: Index of the user, ascending; shape (N,).
-        rank: Rank, from 1; shape (N,).
-        item_idx: Encoded item; shape (N,).
-        scores: The model's score, float32; shape (N,).
-    """
+    """Recommendations for U users in N rows, best first: ascending user index, rank from 1, encoded item, score."""
 
     user: npt.NDArray[np.int64]
     rank: npt.NDArray[np.int64]
@@ -67,7 +55,6 @@ class RecommendingModel:
 
     Args:
         model: In evaluation mode, on the CPU.
-        data: Prepared data of its training.
         earlier: Splits of its context: train, plus valid if test is held out.
         batch_size: Pairs scored at once; affects only memory.
         history: Interactions of the requested user or item, which suffice for a model with fold-in; None loads all
@@ -100,7 +87,7 @@ class RecommendingModel:
 
     @property
     def why_not(self) -> str | None:
-        """The reason why the model cannot recommend, as a clause without a full stop; None if it can."""
+        """The reason against recommendations, as a clause without a full stop; None if the model can."""
         return cannot_rank(self._model, self._tables, self._schema, device="cpu")
 
     @property
@@ -113,12 +100,8 @@ class RecommendingModel:
     ) -> list[ScoredItem]:
         """Return the top-k items for a user, best first, ranked as in an evaluation; requires `why_not` to be None.
 
-        Args:
-            user_idx: Encoded user.
-            counts: Train rows of each encoded item, shape (num_items,). Candidates are items with a train row, plus
-                cold items for content-based models.
-            seen: Encoded seen items, which are filtered.
-            k: Cut-off.
+        Candidates are items with a train row by `counts` (num_items,), plus cold items for content-based models;
+        encoded seen items are filtered.
 
         Raises:
             TrainingError: A score is not finite.
@@ -131,14 +114,7 @@ class RecommendingModel:
     def recommend_to(
         self, user_idx: npt.NDArray[np.int64], *, counts: npt.NDArray[np.int64], history: Interactions, k: int
     ) -> TopItems:
-        """Return the top-k items of many users; see `recommend`.
-
-        Args:
-            user_idx: Distinct encoded users; shape (U,).
-            counts: Train rows of each encoded item, shape (num_items,).
-            history: Interactions with the seen items.
-            k: Cut-off.
-        """
+        """Return the top-k items of distinct users (U,), without those of the history; see `recommend`."""
         cold = self._cold.rows if self._model.by_content else self._cold.rows[:0]
         candidates = np.concatenate([by_train_rows(counts), cold])
         scorer = ModelScorer(
@@ -149,11 +125,7 @@ class RecommendingModel:
         return TopItems(*(np.concatenate(parts) for parts in zip(TopItems.none(), *tops, strict=True)))
 
     def score_rows(self, path: Path, schema: Schema) -> npt.NDArray[np.float32]:
-        """Score every row of a parquet file written by a fitted plan, in order; shape (N,).
-
-        Args:
-            path: The file, joined columns included.
-            schema: Its schema.
+        """Score every row of a parquet file of a fitted plan, joined columns included, in order; shape (N,).
 
         Raises:
             DataError: The file has another schema.
@@ -179,7 +151,7 @@ class RecommendingModel:
         return [ScoredItem(int(items[p]), float(cosines[p])) for p in best if p != own_index][:k]
 
     def knows(self, item_idx: int) -> bool:
-        """Whether the model distinguishes an item from others: by its id, or by content."""
+        """Whether the model distinguishes an item from others, by its id or by content."""
         return self._model.by_content or not self._cold.among(np.array(item_idx))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 def renamed(systems: Mapping[str, Result], own: str) -> dict[str, Result]:
-    """Return results by system with the model's own name; a baseline of the same name gets the suffix ` (baseline)`."""
+    """Return results by system with the model's own name; a baseline of the same name gets a suffix."""
     names = {name: own if name == MODEL else name for name in systems}
     return {
         (f"{shown} (baseline)" if shown == own.removesuffix(f" {MARK}") and name != MODEL else shown): systems[name]
@@ -55,11 +55,8 @@ class Estimate(Frozen):
     """A metric with its 95 % confidence interval; None if undefined, such as the AUC of rows of one class."""
 
     value: float | None
-    """The metric over all rows or users."""
     low: float | None = None
-    """Lower end of the interval."""
     high: float | None = None
-    """Upper end of the interval."""
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -72,19 +69,16 @@ Estimates = dict[str, Estimate]
 
 
 class Curve(Frozen):
-    """Points of a line plot."""
+    """Points of a line plot, such as true over false positive rate."""
 
     x: tuple[float, ...]
-    """Such as the false positive rate, or the mean prediction of a bin."""
     y: tuple[float, ...]
-    """Such as the true positive rate, or the mean label of a bin; as long as x."""
 
 
 class Counts(Frozen):
     """Counts of rows, users and items behind the metrics."""
 
     rows: int
-    """Rows of the split."""
     positive: int
     """Rows with label 1; for numeric labels, rows with a label above the mean of train."""
     train_rows: int
@@ -98,19 +92,16 @@ class Counts(Frozen):
     users_without_relevant: int
     """Users without relevant held-out items; left out of the ranking."""
     users_eligible: int
-    """Users with relevant held-out items."""
     users_ranked: int
     """Ranked users: all eligible users, or a sample."""
     users_without_recommendations: int
     """Ranked users who have seen all candidates; they count as zero."""
     users_new: int = 0
-    """Ranked cold-start users."""
     users_new_with_history: int = 0
     """Ranked cold-start users with interactions before their ground truth."""
     users_folded_in: int = 0
     """Users after a split by user: absent from train, with a part of their rows as history."""
     candidates: int
-    """Items in a ranking."""
     candidates_cold: int = 0
     """Candidates absent from train, from the joined item table."""
     relevant: int
@@ -120,7 +111,7 @@ class Counts(Frozen):
 
     @property
     def is_sample(self) -> bool:
-        """Whether the ranking metrics are of a sample of users."""
+        """Whether only a sample of users is ranked."""
         return self.users_ranked < self.users_eligible
 
     @property
@@ -133,40 +124,31 @@ class Counts(Frozen):
 
 
 class Protocol(Frozen):
-    """The evaluation protocol in words."""
+    """The evaluation protocol in words, sentence by sentence."""
 
     split: str
-    """Rows."""
     candidates: str
     """Candidates; starts with SAMPLED unless they are the full catalog."""
     seen: str
-    """Seen items, filtered from rankings."""
     relevant: str
-    """Ground truth."""
     users: str
-    """Ranked users."""
     intervals: str
-    """Method of the confidence intervals."""
 
 
 class Ceiling(Frozen):
     """Best possible metric on synthetic data."""
 
     label: str
-    """Label of the ceiling."""
     auc: float
     """AUC of the generator's score without noise."""
 
 
 class Cohort(Frozen):
-    """Metrics of a group of users or items."""
+    """Metrics of a group of users or items, such as `tail items`."""
 
     name: str
-    """Name, such as `tail items`."""
     about: str
-    """Definition in words."""
     rows: int
-    """Rows of the split in the cohort."""
     users: int
     """Users with ranking metrics; 0 without rankings."""
     pointwise: dict[str, Estimates]
@@ -180,15 +162,14 @@ class Measurements(Frozen):
     """Results of `measure`."""
 
     split: str
-    """`valid` or `test`."""
     pointwise: dict[str, Estimates]
-    """Pointwise metrics by system, the model first."""
+    """Pointwise metrics by system; the model is first everywhere."""
     ranking: dict[str, Estimates]
-    """Ranking metrics by system, the model first; empty without a ranking, with the reason in `notes`."""
+    """Ranking metrics by system; empty without a ranking, with the reason in `notes`."""
     beyond: dict[str, Estimates]
-    """Beyond-accuracy metrics by system, the model first; metrics over all lists at once have no interval."""
+    """Beyond-accuracy metrics by system; metrics over all lists at once have no interval."""
     cohorts: tuple[Cohort, ...]
-    """Metrics by group of users or items; cohorts without rows, or with all rows, are left out."""
+    """Cohorts without rows, or with all rows, are left out."""
     reliability: Curve
     """The model's mean label over mean prediction, by bins of equal mass; empty for non-probabilistic models and
     numeric labels."""
@@ -199,13 +180,10 @@ class Measurements(Frozen):
     label_mean: float | None = None
     """Mean of a numeric label in train; pointwise metrics are then errors in its unit. None for binary labels."""
     counts: Counts
-    """Counts behind the metrics."""
     protocol: Protocol
-    """Protocol in words."""
     verdict: tuple[str, ...] = ()
     """Paired tests of the model against the baselines, in sentences."""
     notes: tuple[str, ...] = ()
-    """Notes on the metrics for readers."""
     seconds: dict[str, float]
     """Duration of each part."""
 
@@ -216,9 +194,7 @@ class Evaluation(Measurements):
     key: str
     """Hash of the run and the config."""
     run: str
-    """Folder name of the run."""
     model: str
-    """Name of the model."""
     dataset: str
     """Name of the dataset or of its files."""
     selected: tuple[Selection, ...] = ()
@@ -226,9 +202,8 @@ class Evaluation(Measurements):
     ceiling: Ceiling | None = None
     """Best possible metric; None for real data."""
     device: str
-    """Device of the model."""
     config: EvaluateConfig
-    """Evaluation settings; the seed determines the sample and the resamples."""
+    """The seed determines the sample and the resamples."""
 
     @property
     def systems(self) -> dict[str, Estimates]:
@@ -241,17 +216,18 @@ class Evaluation(Measurements):
 
     @property
     def metrics(self) -> Estimates:
-        """The model's metrics by name, such as `ndcg@10` or `auc`."""
+        """The model's metrics, such as `ndcg@10` or `auc`."""
         return self.systems.get(MODEL, ByName())
 
     def to_frame(self, library: Library = "polars") -> Any:
-        """Return all metrics as a DataFrame of `polars` or `pandas`, or as an Arrow table (`arrow`).
-
-        Columns: system, metric, value, low, high.
-        """
+        """Return system, metric, value, low and high of all metrics as a DataFrame (`polars`, `pandas`) or Arrow table."""
         from recsys_cli.etl.frames import rows_to_frame
 
-        rows = ((system, name, *one) for system, metrics in self.systems.items() for name, one in _values(metrics))
+        rows = (
+            (system, name, one.value, one.low, one.high)
+            for system, metrics in self.systems.items()
+            for name, one in metrics.items()
+        )
         return rows_to_frame(("system", "metric", "value", "low", "high"), rows, library)
 
     @classmethod
@@ -267,8 +243,3 @@ class Evaluation(Measurements):
             return cls.model_validate(content)
         except ValueError as error:
             raise DataError(f"{path}: cannot read evaluation: {error}", hint="recsys evaluate --force") from error
-
-
-def _values(metrics: Estimates) -> Iterator[tuple[str, tuple[float | None, ...]]]:
-    for name, estimate in metrics.items():
-        yield name, (estimate.value, estimate.low, estimate.high)

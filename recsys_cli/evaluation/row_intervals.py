@@ -1,4 +1,4 @@
-"""95 % confidence intervals of pointwise metrics: linearized, with users as clusters."""
+"""95 % confidence intervals of pointwise metrics, with users as clusters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class ScoredRows:
     """Rows with a label and a score.
 
     Attributes:
-        tally: The rows grouped by score.
         group: Score group of each row, shape (N,).
         positive: Rows with label 1, shape (N,).
         clusters: Clusters of dependent rows, one for each user.
@@ -37,13 +36,13 @@ class ScoredRows:
 
     @classmethod
     def of(cls, labels: npt.NDArray[np.float32], scores: npt.ArrayLike, clusters: Clusters) -> ScoredRows:
-        """Group rows by score: binary labels, (N,), and scores, (N,)."""
+        """Group rows by score: binary labels (N,) and scores (N,)."""
         tally, group = ScoreCounts.grouped(labels, scores)
         return cls(tally, group, labels > 0.5, clusters)
 
     @classmethod
     def of_errors(cls, labels: npt.NDArray[np.float32], predictions: npt.ArrayLike, clusters: Clusters) -> ScoredRows:
-        """Group rows by error, prediction minus label, both (N,); see `ScoreCounts.of_errors`."""
+        """Group rows by error; see `ScoreCounts.of_errors`."""
         errors = np.asarray(predictions, dtype=np.float64) - labels
         return cls.of(np.ones(len(errors), np.float32), errors, clusters)
 
@@ -65,11 +64,7 @@ def pointwise_estimates(
 ) -> dict[str, Estimate]:
     """Compute pointwise metrics with cluster-robust intervals: the rows of a user are one cluster.
 
-    Args:
-        rows: The rows.
-        metrics: Metrics by name.
-        resamples: Number of normal samples for a metric without a derivative, such as ECE.
-        seed: Seed of these samples.
+    Metrics without a derivative, such as ECE, take `resamples` normal samples.
     """
     cluster_weights = rows.cluster_weights()
     estimates: dict[str, Estimate] = {}
@@ -87,12 +82,7 @@ def pointwise_estimates(
 
 
 def weighted_estimate(values: Floats, weights: Floats) -> Estimate:
-    """Return the weighted mean over users of values in [0, 1], with its interval.
-
-    Args:
-        values: One value per user, shape (U,).
-        weights: One weight per user, shape (U,).
-    """
+    """Return the mean of values (U,) in [0, 1], weighted by users (U,), with its interval."""
     if not len(values):
         return Estimate(value=None)
     cluster_weights = weights / weights.sum()
@@ -108,9 +98,9 @@ def _around(value: float, spread: Spread, *, most: float) -> Estimate:
 def _of_parts(value: float, rows: ScoredRows, metric: PointwiseMetric, *, resamples: int, seed: int) -> Estimate:
     """Return the interval of a sum of absolute values, from normal samples of its parts.
 
-    Samples are biased upwards: they have the noise of the rows plus their own. The lower end is 0 if noise alone gives
-    such a value, else the quantile reflected at the value (basic bootstrap: Davison and Hinkley, 1997, section 5.2).
-    The upper end is the plain quantile: a reflected one would be too low near 0.
+    Samples are biased upwards: they have the noise of the rows plus their own. The lower end is 0 if noise gives such
+    a value, else the quantile reflected at the value (basic bootstrap: Davison and Hinkley, 1997, section 5.2). The
+    upper end is the plain quantile: a reflected one would be too low near 0.
     """
     assert metric.parts is not None
     of_score, parts = metric.parts(rows.tally)
@@ -127,11 +117,7 @@ def _of_parts(value: float, rows: ScoredRows, metric: PointwiseMetric, *, resamp
 def _covariance(rows: ScoredRows, part: npt.NDArray[np.int64], parts: Floats, added: Floats) -> tuple[Floats, float]:
     """Return the covariance of B parts, (B, B), and its degrees of freedom, by the jackknife over clusters.
 
-    Args:
-        rows: The rows.
-        part: Part of each row, (N,).
-        parts: The parts, (B,).
-        added: Influence of each row on its part, (N,).
+    Each row has a `part`, and the influence `added` on it; both (N,).
     """
     clusters, cluster_weights, width = rows.clusters, rows.clusters.shares(), len(parts)
     total = np.zeros((width, width))

@@ -1,7 +1,7 @@
 """Sampled-candidate evaluation: common in papers, but not comparable with full ranking.
 
 Sampled metrics can order systems differently (Krichene and Rendle, KDD 2020), so their names carry a prefix. Samples
-depend on the seed and on raw user and item values: data prepared differently has the same samples.
+depend on the seed and on raw values: data prepared differently has the same samples.
 """
 
 from __future__ import annotations
@@ -26,15 +26,8 @@ def sample_candidates(
     """Return the problem with `config.sampled_items` sampled candidates for each user, neither seen nor relevant.
 
     Users with fewer such candidates get all of them. `sampled-popularity` samples without replacement with
-    probabilities proportional to train rows: the smallest of exponential times with these rates (Efraimidis and
-    Spirakis, 2006).
-
-    Args:
-        held_out: The problem, with all candidates.
-        counts: Train rows of each candidate, shape (I,).
-        users: Hash of each ranked user's value, shape (U,).
-        items: Hash of each candidate's value, shape (I,).
-        config: Size and distribution of the sample, and the seed.
+    probabilities proportional to train rows, `counts` (I,): the smallest of exponential times with these rates
+    (Efraimidis and Spirakis, 2006). `users` (U,) and `items` (I,) are hashes of raw values.
     """
     rates = counts.astype(np.float64) if config.candidates == "sampled-popularity" else np.ones(len(counts))
     step = max(1, _BLOCK // max(1, len(counts)))
@@ -55,7 +48,7 @@ def sample_candidates(
 
 
 def _times(users: Hashes, items: Hashes, rates: npt.NDArray[np.float64], *, seed: int) -> npt.NDArray[np.float64]:
-    """Return an exponential time for each (user, item) pair, shape (U, I); equal pairs have equal times."""
+    """Return an exponential time for each (user, item) pair, shape (U, I)."""
     keys = hash_counters(users, mix(seed, _DRAW))
     hashes = hash_counters(np.broadcast_to(items, (len(users), len(items))), keys[:, None])
     uniform = ((hashes >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

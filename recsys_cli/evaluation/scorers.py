@@ -56,8 +56,6 @@ class ModelScorer:
 
     Args:
         model: In evaluation mode, on the tables' device.
-        tables: Features by id.
-        schema: Schema with the user and the item column.
         candidates: Encoded items, followed by table rows of cold items; shape (I,), on the tables' device.
         batch_size: Maximum pairs in a tile; affects only memory.
     """
@@ -86,14 +84,17 @@ class ModelScorer:
         with torch.inference_mode():
             if self._model.scoring == "dot_product":
                 return self._with_last(self._by_vector(users))
-            scores = self._by_model(users)
+            if self._model.scoring == "pairs":
+                scores = self._by_pair(users.to(torch.int32))
+            else:
+                scores = self._model.scores(users, self._items.long())
             # A finite sum implies finite scores; the slow check of each score follows only a sum that overflowed.
             if not (torch.isfinite(scores.sum()) or torch.isfinite(scores).all()):
                 raise TrainingError(_NOT_FINITE, hint=NOT_A_NUMBER)
             return self._with_last(scores)
 
     def _with_last(self, scores: Tensor) -> Tensor:
-        """Append the scores of cold items to scores (U, S); the memory layout stays."""
+        """Append the scores of cold items, in the same memory layout."""
         if not self._num_last:
             return scores
         lowest = scores.amin(dim=1) if scores.shape[1] else scores.new_zeros(len(scores))
@@ -115,11 +116,6 @@ class ModelScorer:
         _check_finite(vectors)
         return (items @ vectors.T).T  # contiguous scores of a candidate make the fastest rankings
 
-    def _by_model(self, users: Tensor) -> Tensor:
-        if self._model.scoring != "pairs":
-            return self._model.scores(users, self._items.long())
-        return self._by_pair(users.to(torch.int32))
-
     def _by_pair(self, users: Tensor) -> Tensor:
         scores = torch.empty((len(users), len(self._items)), device=users.device)
         num_users = min(len(users), max(1, math.isqrt(self._batch_size)))
@@ -131,7 +127,7 @@ class ModelScorer:
         return scores
 
     def _tile(self, users: Tensor, items: Tensor) -> Tensor:
-        """Score each user-item pair as a row of one batch; shape (U, I)."""
+        """Score each user-item pair as a row of one batch."""
         ids = {self._user: users.repeat_interleave(len(items)), self._item: items.repeat(len(users))}
         logits = self._model.score(Batch(self._tables.join(ids), {}))
         return logits.view(len(users), len(items))

@@ -18,13 +18,7 @@ def marked(name: str, selected: Sequence[Selection]) -> str:
 
 
 def note(selected: Sequence[Selection], split: str, *, has_test: bool) -> str:
-    """Explain the selection bias and how to avoid it.
-
-    Args:
-        selected: Choices made on the split; at least one.
-        split: The evaluated split.
-        has_test: Whether the data has a test split.
-    """
+    """Explain the selection bias and how to avoid it."""
     choices, verb = " and ".join(selected), "was" if len(selected) == 1 else "were"
     instead = (
         "measure on test: recsys evaluate evaluate.split=test"
@@ -35,12 +29,7 @@ def note(selected: Sequence[Selection], split: str, *, has_test: bool) -> str:
 
 
 def legend(by_model: Mapping[str, Sequence[Selection]], split: str) -> str | None:
-    """Explain the mark for several models in one sentence; None if no model has it.
-
-    Args:
-        by_model: Choices made on the split, by model.
-        split: The evaluated split.
-    """
+    """Explain the mark for several models in one sentence; None if no model has it."""
     choices = dict.fromkeys(choice for selected in by_model.values() for choice in selected)
     if not choices:
         return None

@@ -24,9 +24,7 @@ class EvaluationTask:
     """Rows to score and a ranking problem.
 
     Attributes:
-        split: `valid` or `test`.
         by_user: Rows of the split and interactions before it.
-        held_out: Ranked users, candidates and ground truth.
     """
 
     split: str
@@ -35,13 +33,7 @@ class EvaluationTask:
 
     @classmethod
     def of(cls, by_user: SplitByUser, split: str, config: EvaluateConfig) -> EvaluationTask:
-        """Derive the ranking problem from the rows.
-
-        Args:
-            by_user: Rows of the split and interactions before it.
-            split: `valid` or `test`.
-            config: Relevance, candidates, cut-offs and sample of users.
-        """
+        """Derive the ranking problem from the rows."""
         users, items, observed = by_user.users, by_user.items, by_user.train.observed()
         candidates = by_user.cold.candidates(observed)
         held_out = hold_out(
@@ -65,20 +57,9 @@ class EvaluationTask:
         return self.held_out.user_idx[self.by_user.new.among(self.held_out.user_idx)]
 
     def rankings(
-        self,
-        ranked: Mapping[str, Ranked],
-        logits: npt.NDArray[np.float32],
-        protocol: Protocol,
-        config: EvaluateConfig,
+        self, ranked: Mapping[str, Ranked], logits: npt.NDArray[np.float32], protocol: Protocol, config: EvaluateConfig
     ) -> Rankings:
-        """Return rankings and row scores in the format of rankings.safetensors.
-
-        Args:
-            ranked: Rankings by system; empty without rankings.
-            logits: The model's score of each row, shape (N,).
-            protocol: Protocol in words.
-            config: Cut-offs.
-        """
+        """Return rankings by system, empty without any, and row scores (N,) in the format of rankings.safetensors."""
         held_out, users, items = self.held_out, self.by_user.users, self.by_user.items
         rows, new = self.by_user.rows, self.by_user.new
         ranked_users = held_out.user_idx if ranked else held_out.user_idx[:0]

@@ -1,4 +1,4 @@
-"""The training context of prepared data: interactions, features of ids, and whole rows."""
+"""The training context of prepared data."""
 
 from __future__ import annotations
 
@@ -26,15 +26,10 @@ def make_context(
     memory: int = 4_096,
     read: Interactions | None = None,
 ) -> TrainingContext:
-    """Return the training context of some splits; rows are read on demand.
+    """Return the training context of some splits, without sampled negatives; rows are read on demand.
 
-    Args:
-        data: Prepared data.
-        splits: `train`, or `train` and `valid`. Sampled negatives are excluded from the interactions.
-        device: Device of features and batches.
-        tables: Loaded dimension tables of the same data on that device.
-        memory: Memory budget of the loader, in MiB.
-        read: Loaded interactions of these splits.
+    `read` are loaded interactions of these splits, `tables` loaded dimension tables on the device; `memory` is in
+    MiB.
     """
 
     @cache

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from recsys_cli.evaluation.held_out import is_relevant
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
@@ -22,10 +20,8 @@ class Interaction:
 
     Attributes:
         item_idx: Encoded item; of a cold item its row of the joined table, if it has one.
-        label: The main label.
         is_positive: Label 1; for numeric labels, a label above the mean of train.
         time: Timestamp in the unit of the data; None in data without times.
-        split: Split of the row.
         row_number: Row number in the raw input, which orders rows of equal time; 0 if unavailable.
     """
 
@@ -52,7 +48,7 @@ class SplitInteractions:
 
 
 def rows_of(data: PreparedData, role: Role, encoded: int) -> dict[str, Interactions]:
-    """Read the interactions of one user or one item with times, by split; splits without rows are left out."""
+    """Read the interactions of one user or item with times, by split; splits without rows are left out."""
     only = {data.schema.only(role).name: encoded}
     return {
         split: read_interactions(data, split, times=True, only=only, cold_items=True).observed()
@@ -62,7 +58,7 @@ def rows_of(data: PreparedData, role: Role, encoded: int) -> dict[str, Interacti
 
 
 def newest_first(by_split: dict[str, Interactions], splits: Sequence[str]) -> list[Interaction]:
-    """Return the rows of some splits, sorted by falling (time, row number); in file order in data without times."""
+    """Return the rows of some splits by falling (time, row number); in file order in data without times."""
     rows = (row for split in splits if split in by_split for row in _one_by_one(by_split[split], split))
     return sorted(rows, key=lambda row: (-(row.time or 0), -row.row_number))
 
@@ -70,16 +66,10 @@ def newest_first(by_split: dict[str, Interactions], splits: Sequence[str]) -> li
 def find_ground_truth(
     by_split: dict[str, Interactions], splits: Sequence[str], before: Sequence[Interaction], *, relevant: str | float
 ) -> list[Interaction]:
-    """Return the ground truth of a user's ranking, by the rules of `hold_out`.
+    """Return the ground truth of a user's ranking without the items of `before`, by the rules of `hold_out`.
 
-    Args:
-        by_split: The user's rows, by split.
-        splits: Held-out splits.
-        before: The user history; its items are excluded.
-        relevant: `evaluate.relevance`: `positive`, `all`, or the lowest relevant label.
-
-    Returns:
-        One row for each item; one for each interaction with an item without an id, which no system can recommend.
+    One row for each item, and one for each interaction with an item without an id, which no system can recommend.
+    `relevant` is `evaluate.relevance`.
     """
     seen = {row.item_idx for row in before if row.item_idx >= FIRST}
     rows = {
@@ -88,11 +78,6 @@ def find_ground_truth(
     relevant_rows = [row for row in newest_first(rows, splits) if row.item_idx not in seen]
     unknown = [row for row in relevant_rows if row.item_idx < FIRST]
     return [*{row.item_idx: row for row in relevant_rows if row.item_idx >= FIRST}.values(), *unknown]
-
-
-def num_positive(rows: Interactions) -> int:
-    """Return the number of positives: see `Interactions.positive`."""
-    return int(np.count_nonzero(rows.positive))
 
 
 def _one_by_one(rows: Interactions, split: str) -> Iterator[Interaction]:

@@ -35,19 +35,8 @@ def of_rankings(
     """Prepare a ranking of the valid split; return a function that computes the metric for the current weights.
 
     Cold-start users are left out, unlike in `recsys evaluate`: without interactions before valid they do not help to
-    choose an epoch. After a split by user all users are cold-start users: a model with fold-in ranks the later part of
-    each user's rows after the earlier one, as in `recsys evaluate`. Other models need a pointwise metric to choose an
-    epoch.
-
-    Args:
-        model: On its device; measured with its weights at call time.
-        metric: Ranking metric and cut-off.
-        data: Prepared data with a valid split.
-        config: Relevance, candidates and sample of users.
-        compute: Device of the ranking.
-
-    Raises:
-        ConfigError: The model cannot rank, or there is no ground truth.
+    choose an epoch. After a split by user all users are cold-start users: a model with fold-in ranks the later part
+    of each user's rows after the earlier one, as in `recsys evaluate`. Other models need a pointwise metric.
     """
     rows = read_interactions(data, "valid", cold_items=True).observed()
     if model.folds_in and not np.any(rows.user_idx >= FIRST):
@@ -83,11 +72,8 @@ def _of_new_users(
     compute: ComputeSettings,
 ) -> Callable[[], float]:
     """Prepare a ranking for cold-start users; measuring it restores the model's train context."""
-    task, tables, schema = (
-        EvaluationTask.of(by_user, "valid", config),
-        DimensionTables(data, device=compute.device),
-        data.schema,
-    )
+    task, schema = EvaluationTask.of(by_user, "valid", config), data.schema
+    tables = DimensionTables(data, device=compute.device)
     if (reason := why_not(model, task.held_out, tables, schema, device=compute.device)) is not None:
         raise _not_measured(metric, reason, model, data, all_new=False)
     candidates = torch.from_numpy(task.held_out.candidates).to(compute.device)
@@ -120,7 +106,7 @@ def _mean(metric: CutOff, held_out: HeldOut, scorer: Scorer, compute: ComputeSet
 
 
 def _not_measured(metric: CutOff, reason: str, model: Model, data: PreparedData, *, all_new: bool) -> ConfigError:
-    """Return the error for an unavailable ranking metric; its hint names available metrics."""
+    """Return the error for an unavailable ranking metric, with available metrics."""
     default = TASKS[data.schema.label.task].default.name
     has_loss = model.rows == "interactions"
     cold_start = "; only recsys evaluate ranks for cold-start users" if all_new else ""

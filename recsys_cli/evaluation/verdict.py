@@ -35,12 +35,7 @@ def verdicts(
 ) -> tuple[str, ...]:
     """Return the verdict in sentences: on the rows, and on the rankings if any.
 
-    Args:
-        measured: Pointwise scores and metrics.
-        rows: The rows, with distinct ids for cold-start users.
-        ranked: Rankings by system, the model first, for the same users.
-        config: Cut-offs, number of resamples and seed.
-        predicts_labels: Whether the model predicts labels and not choices.
+    The model comes first; cold-start users have distinct ids.
     """
     return (*_of_rows(measured, rows, config), *_of_rankings(ranked, config, predicts_labels=predicts_labels))
 
@@ -73,7 +68,7 @@ def _compared(
 
 
 def _of_rankings(ranked: Mapping[str, Ranked], config: EvaluateConfig, *, predicts_labels: bool) -> Iterator[str]:
-    """Yield the test of NDCG at the first cut-off, and an explanation for a worse model; none without rankings."""
+    """Yield the test of NDCG at the first cut-off, and an explanation for a worse model."""
     if not ranked or not len(ranked[MODEL].num_relevant):
         return
     k = min(config.k)

@@ -1,1 +1,1 @@
-"""Feature engineering as pure, engine-neutral descriptions: ops, plans, splits and schemas."""
+"""Feature engineering as engine-neutral descriptions: ops, plans, splits and schemas."""

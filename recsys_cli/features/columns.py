@@ -11,16 +11,15 @@ USER_HASH = f"{PREFIX}user"
 if the vocabulary excludes train users."""
 ROW_NUMBER = f"{PREFIX}number"
 """Column (int32 or int64) of prepared interactions with a timestamp, outside the schema: the number of the row in the raw
-input, over all files in order; null for sampled negatives. It breaks ties in time. Staged rows have it after an op that
-drops rows; without it they are numbered consecutively."""
+input, over all files; null for sampled negatives. It breaks ties in time. Staged rows have it after an op that drops rows."""
 SHARED_ID = f"{PREFIX}id"
 """Column (int32) of a dimension table with cold keys: the encoded id of each row."""
 
 
 def row_column(key: str) -> str:
-    """Return the name of a column (int32) outside the schema: the row of each key in the dimension table.
+    """Return the name of a column (int32) outside the schema: each key's row in the dimension table.
 
-    Present in splits with cold keys in the table; in others the row is the encoded id.
+    Present in splits with cold keys; in others the row is the encoded id.
     """
     return f"{PREFIX}row of {key}"
 

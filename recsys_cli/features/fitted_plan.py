@@ -1,4 +1,4 @@
-"""FittedPlan: a feature plan with its fitted state."""
+"""A feature plan with its fitted state."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ from recsys_cli.features.spec import Spec
 
 @dataclass(frozen=True)
 class FittedPlan:
-    """Feature plan with engine-neutral fitted state: any engine can apply it.
+    """Feature plan with engine-neutral fitted state, by position of the op and name of the table.
 
     Attributes:
-        plan: The plan.
         inputs: Columns and types of the raw tables used for fitting; of the interactions, the input columns only.
-        state: Fitted state, by position of the op and name of the table.
     """
 
     plan: FeaturePlan
@@ -41,12 +39,9 @@ class FittedPlan:
         return self.plan.compile(self.inputs, self.state)
 
     def for_new_rows(self, have: Collection[str]) -> FittedPlan:
-        """Return the plan for new rows, without the outputs that depend on missing columns.
+        """Return the plan for new rows of given columns, without the outputs that depend on missing columns.
 
         The program lists those as `lacking`. Ops that select rows and joins are left out: the dimension tables exist.
-
-        Args:
-            have: Columns of the new rows.
         """
         lacks = frozenset(self.inputs[INTERACTIONS].names) - set(have)
         plan = replace(self)
@@ -55,7 +50,7 @@ class FittedPlan:
 
     @property
     def vocabularies(self) -> dict[str, pa.Table]:
-        """Vocabularies by name, with `value` (raw type) and `count` (int64); row i is id i + 3."""
+        """Vocabularies with `value` (raw type) and `count` (int64); row i is id i + 3."""
         return {
             name: table
             for (index, name), table in self.state.items()
@@ -69,12 +64,12 @@ class FittedPlan:
         return pa.table({"value": self.state[index, op.vocabulary_of(column)].column("value"), "count": counts})
 
     def cold_keys(self, key: str) -> pa.Table | None:
-        """Return the cold keys of a joined table, with the columns of `steps.COLD`; None without any."""
+        """Return the cold keys of a joined table, see `steps.COLD`; None without any."""
         table = self.state.get((COLD, key))
         return table if table is not None and table.num_rows else None
 
     def has_cold(self, key: str, *, train: bool) -> bool:
-        """Return whether train rows, or held-out rows, may have cold keys."""
+        """Return whether train rows, or else held-out rows, may have cold keys."""
         table = self.cold_keys(key)
         return table is not None and (not train or bool(pc.max(table.column("count")).as_py()))
 
@@ -83,11 +78,7 @@ class FittedPlan:
         return {name: table for (position, name), table in self.state.items() if position == index}
 
     def schema(self, layout: str) -> Schema:
-        """Return the schema of the prepared columns.
-
-        Args:
-            layout: "star", or "flat" with the joined columns in the interactions.
-        """
+        """Return the schema of the prepared columns; in the "flat" layout joined columns belong to the interactions."""
         kept = {name: (spec, home) for name, spec, home in self.program.columns if name not in self.plan.drop}
         # The main label comes first, in any order of the ops.
         labels = iter([name for name in self.plan.labels if name in kept])
@@ -124,11 +115,7 @@ class FittedPlan:
 
     @classmethod
     def read(cls, folder: Path) -> FittedPlan:
-        """Read a plan from the files of `write`.
-
-        Raises:
-            DataError: Missing files, or files of another version.
-        """
+        """Read the files of `write`; a `DataError` for missing files and those of another version."""
         try:
             plan = FeaturePlan.model_validate_json((folder / "plan.json").read_text())
             inputs = {

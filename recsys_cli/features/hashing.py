@@ -37,14 +37,9 @@ _TEXT_KEY = mix(0, _TEXT_STREAM)
 
 
 def hash_counters(counters: npt.NDArray[np.uint64], key: int | npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Hash counters with a key: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) with the initial state `key`.
+    """Hash counters, not modified, with a key: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) with the initial state `key`.
 
-    Args:
-        counters: Numbers to hash, such as row numbers; not modified.
-        key: Result of `mix`; or one key per counter, for an ordered hash of both.
-
-    Returns:
-        Uniform 64-bit numbers, one per counter.
+    The key is a result of `mix`; or one key per counter, for an ordered hash of both.
     """
     values = counters * np.uint64(_GOLDEN)
     values += np.uint64(key)
@@ -69,18 +64,12 @@ def can_hash(kind: pa.DataType) -> bool:
 
 
 def hash_values(values: pa.Array) -> npt.NDArray[np.uint64]:
-    """Hash values to 64 bits, identical on every machine and in every release; hashes of null and NaN are arbitrary.
+    """Hash N values to 64 bits, identical on every machine and in every release; hashes of null and NaN are arbitrary.
 
-    An integer v of any width, a boolean, date or time (as stored by Arrow) gives output v, by its 64 bits, of SplitMix64
-    started at 0. Other numbers are hashed by the bits of their float64, with -0.0 as 0.0. Text of n bytes starts with
-    output n of SplitMix64 started at `mix(0, 1)`. Each 8 bytes of its UTF-8, as a little-endian word w padded with zeros,
-    turn a hash h into output w of SplitMix64 started at h.
-
-    Args:
-        values: N values of a type with `can_hash`.
-
-    Returns:
-        N hashes.
+    An integer v of any width, a boolean, date or time (as stored by Arrow) gives output v, by its 64 bits, of
+    SplitMix64 started at 0. Other numbers are hashed by the bits of their float64, with -0.0 as 0.0. Text of n bytes
+    starts with output n of SplitMix64 started at `mix(0, 1)`. Each 8 bytes of its UTF-8, as a little-endian word w
+    padded with zeros, turn a hash h into output w of SplitMix64 started at h.
     """
     if isinstance(values, pa.DictionaryArray):
         of_values = np.append(hash_values(values.dictionary), np.uint64(0))
@@ -131,10 +120,7 @@ def hash_packed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def bits(values: pa.Array) -> npt.NDArray[np.uint64]:
-    """Return the 64 bits of numbers, booleans, dates and times, equal for equal values; those of null are arbitrary.
-
-    Integers are widened to int64, others to float64 without negative zero.
-    """
+    """Return the 64 bits of numbers, booleans, dates and times, equal for equal values; those of null are arbitrary."""
     types, kind = pa.types, values.type
     if types.is_null(kind):
         return np.zeros(len(values), dtype=np.uint64)
@@ -170,10 +156,7 @@ def below(hashes: npt.NDArray[np.uint64], bound: int) -> npt.NDArray[np.uint64]:
 
 
 def permutation(size: int, key: int) -> npt.NDArray[np.int64]:
-    """Return a permutation of range(size), size < 2^24: counters sorted by the upper 40 bits of their hashes.
-
-    Hash and counter are sorted as one number, many times faster than an argsort; equal hashes keep their order.
-    """
+    """Return a permutation of range(size), size < 2^24: counters sorted by the upper 40 bits of their hashes, as one number."""
     counters = np.arange(size, dtype=np.uint64)
     packed = hash_counters(counters, key)
     packed &= ~np.uint64(_COUNTER_MASK)

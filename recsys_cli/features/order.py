@@ -1,4 +1,4 @@
-"""Streaming order statistics of time for the splits, in memory independent of the number of rows."""
+"""Streaming order statistics of time for the splits, in memory independent of the rows."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ _BINS = 1 << 16
 
 @dataclass
 class TimeBoundary:
-    """Boundary of a split by time: a time, and a number of ties before the boundary.
-
-    Attributes:
-        time: Time of the boundary.
-        before: Number of further rows at that time before the boundary.
-    """
+    """Boundary of a split: a time, and a number of further rows at that time before it."""
 
     time: int
     before: int

@@ -70,7 +70,7 @@ class FeaturePlan(BaseModel):
 
     @property
     def _role_list(self) -> list[tuple[str, Role]]:
-        """Columns with their roles in order; a column with two roles appears twice."""
+        """Columns with their roles; a column with two roles appears twice."""
         parts = [(self.user, Role.USER), (self.item, Role.ITEM), *((name, Role.LABEL) for name in self.labels)]
         parts += [(name, Role.TIMESTAMP) for name in (self.timestamp,) if name]
         parts += [(name, Role.WEIGHT) for name in (self.weight,) if name]
@@ -136,12 +136,9 @@ class FeaturePlan(BaseModel):
     def compile(
         self, tables: Mapping[str, pa.Schema], state: State | None = None, *, lacks: frozenset[str] | None = None
     ) -> Program:
-        """Compile the plan for the types of the raw tables, without reading rows.
+        """Compile the plan for the columns and types of the raw tables, "interactions" among them, without reading rows.
 
-        Args:
-            tables: Columns and types by table, "interactions" among them.
-            state: Fitted state, if available.
-            lacks: Missing columns of new rows; outputs that depend on them are left out.
+        Outputs that depend on the columns that new rows lack are left out.
 
         Raises:
             ConfigError: All problems of the plan, one per line.
@@ -284,5 +281,4 @@ def _too_long(name: str) -> str | None:
 
 
 def _old_name(op: Op, column: str) -> str:
-    """Return the name of a column before an op."""
     return next((old for old, new in op.renames.items() if new == column), column)

@@ -1,4 +1,4 @@
-"""Compiled plan: the table and pass of each op, and the resulting columns; no rows are read."""
+"""Compiled plan; no rows are read."""
 
 from __future__ import annotations
 
@@ -16,17 +16,8 @@ from recsys_cli.features.steps import COLD, FLAT, GATHERED, INTERACTIONS, Gather
 from recsys_cli.registry import suggest
 
 __all__ = [
-    "COLD",
-    "FLAT",
-    "GATHERED",
-    "INTERACTIONS",
-    "Gather",
-    "Locate",
-    "PlanStep",
-    "Program",
-    "State",
-    "compile_plan",
-]
+    "COLD", "FLAT", "GATHERED", "INTERACTIONS", "Gather", "Locate", "PlanStep", "Program", "State", "compile_plan",
+]  # fmt: skip
 
 
 @dataclass
@@ -47,10 +38,10 @@ class Program:
     """Plan compiled for given tables.
 
     Attributes:
-        rows: Ops before the split, in order: row selection and the columns required for it.
+        rows: Ops before the split: row selection and the columns required for it.
         draw: The op for sampled rows, or None.
-        steps: Steps after the split, in order.
-        joins: Joins with their positions, in order.
+        steps: Steps after the split.
+        joins: Joins with their positions.
         reads: Columns of the raw interactions in use, without duplicates.
         columns: Resulting columns as (name, spec, table), interactions first.
         problems: Reasons against execution; the rest is compiled as far as possible.
@@ -83,12 +74,10 @@ class Program:
     def pass_steps(
         self, number: int, home: str | None, *, sampled: bool | None = None
     ) -> list[tuple[PlanStep, Literal["fit", "apply"]]]:
-        """Return the required steps of a pass over one table, in order.
+        """Return the required steps of a pass over one table, None for the interactions.
 
-        Args:
-            number: Number of the pass.
-            home: Key of the dimension table; None for the interactions.
-            sampled: True for ops fitted on sampled rows as well, False for the others, None for all.
+        `sampled` selects the ops to fit: True for those fitted on sampled rows as well, False for the others, None for
+        all.
         """
         needed: set[str] = set()
         chosen: list[tuple[PlanStep, Literal["fit", "apply"]]] = []
@@ -141,7 +130,6 @@ class _Compiler:
             self.columns[raw.name] = _Column(Spec(raw.type), lacks=frozenset({raw.name}) & (self.lacks or frozenset()))
 
     def run(self, index: int, op: Op) -> None:
-        """Compile an op; its problem is recorded, so that all are reported at once."""
         try:
             if op.joined_by:
                 self._join(index, cast("JoinExternal", op))
@@ -155,7 +143,6 @@ class _Compiler:
             self.problems.append(f"{op.title}: {error.message}")
 
     def use(self, name: str) -> None:
-        """Record a column with a role."""
         if name in self.columns:
             self._read(name)
         else:
@@ -208,7 +195,6 @@ class _Compiler:
                 self.columns[name] = _Column(spec, step.home, step.ready, written=True, lacks=lacks)
 
     def _check_names(self, step: PlanStep, outputs: Mapping[str, Spec | None]) -> None:
-        """Check that a Rename overwrites no other column."""
         taken = [name for name, spec in outputs.items() if spec is not None and name in self.columns]
         if taken and step.op.renames:
             raise ConfigError(f"column {taken[0]!r} exists already; choose another name")
@@ -312,15 +298,7 @@ def compile_plan(
     state: State | None = None,
     lacks: frozenset[str] | None = None,
 ) -> Program:
-    """Compile a plan for given tables.
-
-    Args:
-        ops: The ops, in order.
-        roles: Columns with a role: user, item, labels, weights, timestamp.
-        tables: Columns and types by table, "interactions" among them.
-        state: Fitted state, for cardinalities.
-        lacks: Missing columns of new rows; outputs that depend on them are left out.
-    """
+    """Compile the ops in order, with the columns of the roles; other arguments as of `FeaturePlan.compile`."""
     last = max((position for position, op in enumerate(ops) if op.phase != "columns"), default=-1)
     early = [op for op in ops[: last + 1] if op.fitted or op.joined_by]
     encoded = frozenset(column for op in ops for column in op.encodes)

@@ -1,4 +1,4 @@
-"""Schema of the prepared data: the contract between ETL, loader, models and serving, without engines or tensors."""
+"""Schema of the prepared data: the contract between ETL, loader, models and serving."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def file_of(name: str) -> str:
-    """Return the Parquet file name of a column, with special characters escaped."""
+    """Return the Parquet file name of a column, escaped."""
     return quote(name, safe=" ") + ".parquet"
 
 
@@ -54,29 +54,23 @@ class Column(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    """Name of the column and of the feature in a batch."""
     role: Role
-    """Role."""
     kind: Kind
-    """Encoded ids or numbers."""
     dtype: Literal["int8", "int16", "int32", "int64", "float32", "float64"]
     """Type of the values, or of list elements."""
     cardinality: int | None = None
     """Rows of the embedding table, above all ids; None for numbers."""
     vocabulary: str | None = None
-    """Name of the vocabulary; None for numbers and for ids without one."""
+    """Name of the vocabulary, if there is one."""
     ragged: bool = False
-    """Whether rows hold lists."""
     buckets: int = 0
-    """Number of hash buckets for unseen values, the last rows of the embedding table."""
+    """Hash buckets for unseen values, the last rows of the embedding table."""
     tags: tuple[str, ...] = ()
-    """Tags of AddTags."""
     weights: str | None = None
-    """Column of element weights for the sum of a list; None for equal weights."""
+    """Column of element weights of a list; None for equal weights."""
     lengths: tuple[int, int] | None = None
     """Minimum and maximum list length in train, from ValueCount."""
     task: Task = "binary"
-    """Task of a label."""
     unit: Literal["s", "ms", "us", "ns"] | None = None
     """Unit of an integer timestamp since 1970 UTC; None for raw numbers, such as seconds."""
     table: str | None = None
@@ -107,11 +101,7 @@ class Schema(BaseModel):
     columns: tuple[Column, ...]
 
     def __getitem__(self, name: str) -> Column:
-        """Return a column by name.
-
-        Raises:
-            ConfigError: Unknown column; the message lists the columns.
-        """
+        """Return a column by name; a `ConfigError` for an unknown one."""
         for column in self.columns:
             if column.name == name:
                 return column
@@ -128,7 +118,7 @@ class Schema(BaseModel):
 
     @property
     def features(self) -> tuple[Column, ...]:
-        """Model inputs: user, item and feature columns; never labels, weights or the timestamp."""
+        """Model inputs: user, item and feature columns."""
         return self.select(lambda column: column.role in {Role.USER, Role.ITEM, Role.FEATURE})
 
     @property
@@ -148,32 +138,24 @@ class Schema(BaseModel):
 
     @property
     def label(self) -> Column:
-        """The main label, the target of metrics.
-
-        Raises:
-            ConfigError: The data has no label.
-        """
+        """The main label, the target of metrics; a `ConfigError` if there is none."""
         if not self.labels:
             raise ConfigError("the prepared data has no label")
         return self.labels[0]
 
     @property
     def weight(self) -> Column | None:
-        """Column of sample weights; None for equal weights."""
+        """Column of sample weights, if there is one."""
         return next(iter(self.select(lambda column: column.role is Role.WEIGHT)), None)
 
     @property
     def ticks(self) -> int:
-        """Timestamp units per second; 1 for raw numbers and without a timestamp."""
+        """Timestamp units per second; 1 for raw numbers."""
         units = [TICKS[column.unit] for column in self.columns if column.unit is not None]
         return units[0] if units else 1
 
     def only(self, role: Role) -> Column:
-        """Return the single column of a role.
-
-        Raises:
-            ConfigError: No column, or several.
-        """
+        """Return the single column of a role; a `ConfigError` for none or several."""
         columns = self.select(lambda column: column.role is role)
         if len(columns) != 1:
             raise ConfigError(f"the prepared data needs exactly one {role.value} column, but has {len(columns)}")
@@ -194,11 +176,7 @@ class Schema(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Schema:
-        """Read a schema from the file of `write`.
-
-        Raises:
-            DataError: Not a schema of this version.
-        """
+        """Read the file of `write`; a `DataError` for one of another version."""
         try:
             return cls.model_validate_json(path.read_text())
         except (OSError, ValueError) as error:

@@ -1,8 +1,9 @@
-"""Static type of a column, for the checks of ops and the description of their outputs."""
+"""Static type of a column, for the checks of ops."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,13 +14,10 @@ class Spec:
 
     Attributes:
         type: Arrow type of the values between ops; a list type for lists.
-        categorical: Whether the values are encoded ids.
         vocabulary: Name of the vocabulary; None for ids from a hash or from boundaries.
         cardinality: Rows of the embedding table; None for numbers and before fitting.
-        buckets: Number of hash buckets for unseen values, the last of those rows.
+        buckets: Number of hash buckets for unseen values.
         dtype: Stored type, if set by an op; None for the default (float32, int32 for ids).
-        tags: Tags of `AddTags`.
-        lengths: Minimum and maximum list length in train, from `ValueCount`.
     """
 
     type: pa.DataType
@@ -50,6 +48,10 @@ class Spec:
         kind = self.element
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
         return not self.categorical and (number or pa.types.is_boolean(kind) or pa.types.is_null(kind))
+
+    def computed(self, kind: pa.DataType, **changes: Any) -> Spec:
+        """Return the spec of values of type `kind` computed one for one; lists, tags and list lengths stay."""
+        return Spec(self.holding(kind), tags=self.tags, lengths=self.lengths, **changes)
 
     def holding(self, kind: pa.DataType) -> pa.DataType:
         """Return the Arrow type of a column with elements of type `kind`; lists stay lists."""

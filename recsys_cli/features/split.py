@@ -1,9 +1,9 @@
-"""Splits: a function of row numbers, users and times only, hence independent of engines and partitions."""
+"""Splits: functions of row numbers, users and times only, hence independent of engines and partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ Codes = npt.NDArray[np.uint8]
 Columns = Callable[[], Iterator[Mapping[str, Ints]]]
 _SPLIT_STREAM = 1
 _LEAKAGE = (
-    "splitting {how} leaves interactions in train that are later than some in {held_out}: "
+    "splitting {} leaves interactions in train that are later than some in valid and test: "
     "the metrics are comparable with papers that do the same, and optimistic for a live system; split.method=temporal is not"
 )
 
@@ -27,15 +27,10 @@ _LEAKAGE = (
 class _Split(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    @property
-    def reads(self) -> tuple[Literal["user", "timestamp"], ...]:
-        """Input columns of `assign`."""
-        return ()
-
-    @property
-    def leakage(self) -> str | None:
-        """Warning about temporal leakage for readers of the metrics, or None."""
-        return None
+    reads: ClassVar[tuple[Literal["user", "timestamp"], ...]] = ()
+    """Input columns of `assign`."""
+    leakage: ClassVar[str | None] = None
+    """Warning about temporal leakage for readers of the metrics, or None."""
 
 
 class _Fractions(_Split):
@@ -55,14 +50,11 @@ class _Fractions(_Split):
 class RandomSplit(_Fractions):
     """Random rows, by a hash of (seed, row number): the recipe of the Merlin notebooks, reproducible."""
 
+    leakage = _LEAKAGE.format("at random")
+
     method: Literal["random"] = "random"
     seed: int = Field(42, ge=0)
     """Seed of the split."""
-
-    @property
-    def leakage(self) -> str:
-        """Warning about temporal leakage."""
-        return _LEAKAGE.format(how="at random", held_out="valid and test")
 
     def assign_rows(self, rows: npt.NDArray[np.uint64]) -> Codes:
         """Return the split codes of row numbers; independent of other rows."""
@@ -73,12 +65,9 @@ class RandomSplit(_Fractions):
 class TemporalSplit(_Fractions):
     """Global temporal split: the earliest rows for train, the latest for test; ties follow the row number."""
 
-    method: Literal["temporal"] = "temporal"
+    reads = ("timestamp",)
 
-    @property
-    def reads(self) -> tuple[Literal["user", "timestamp"], ...]:
-        """Input columns of `assign`."""
-        return ("timestamp",)
+    method: Literal["temporal"] = "temporal"
 
     def codes(self, columns: Columns) -> Iterator[Codes]:
         """Yield the split codes of each batch of rows; see `assign`."""
@@ -102,17 +91,10 @@ class LeaveLastOut(_Split):
     Rows of a user follow (time, row number), so ties in time are resolved deterministically.
     """
 
+    reads = ("user", "timestamp")
+    leakage = _LEAKAGE.format("per user")
+
     method: Literal["leave-last-out"] = "leave-last-out"
-
-    @property
-    def reads(self) -> tuple[Literal["user", "timestamp"], ...]:
-        """Input columns of `assign`."""
-        return ("user", "timestamp")
-
-    @property
-    def leakage(self) -> str:
-        """Warning about temporal leakage."""
-        return _LEAKAGE.format(how="per user", held_out="valid and test")
 
     def codes(self, columns: Columns) -> Iterator[Codes]:
         """Yield the split codes of each batch of rows; see `assign`."""
@@ -134,19 +116,12 @@ class LeaveLastOut(_Split):
 class UserSplit(_Fractions):
     """Disjoint users, by a hash of (seed, user number in order of appearance): for metrics of cold-start users."""
 
+    reads = ("user",)
+    leakage = _LEAKAGE.format("by user") + "; every user in valid and test is cold"
+
     method: Literal["user"] = "user"
     seed: int = Field(42, ge=0)
     """Seed of the split."""
-
-    @property
-    def reads(self) -> tuple[Literal["user", "timestamp"], ...]:
-        """Input columns of `assign`."""
-        return ("user",)
-
-    @property
-    def leakage(self) -> str:
-        """Warning about temporal leakage."""
-        return _LEAKAGE.format(how="by user", held_out="valid and test") + "; every user in valid and test is cold"
 
     def codes(self, columns: Columns) -> Iterator[Codes]:
         """Yield the split codes of each batch of rows; see `assign`."""
@@ -176,11 +151,7 @@ AnySplit = Annotated[RandomSplit | TemporalSplit | LeaveLastOut | UserSplit | Fi
 
 
 def split_options(method: object) -> dict[str, object] | None:
-    """Return the option types of a split by name; None for an unknown split.
-
-    Args:
-        method: Value of `split.method`.
-    """
+    """Return the option types by name of a split, given by `split.method`; None for an unknown one."""
     for kind in get_args(get_args(AnySplit)[0]):
         if kind.model_fields["method"].default == method:
             return {name: field.annotation for name, field in kind.model_fields.items() if name != "method"}
@@ -188,15 +159,10 @@ def split_options(method: object) -> dict[str, object] | None:
 
 
 def assign(split: TemporalSplit | LeaveLastOut | UserSplit, columns: Columns) -> Iterator[Codes]:
-    """Assign rows to splits in batches, in memory independent of the number of rows.
+    """Yield the codes of each batch of rows, indices into SPLITS, in memory independent of the number of rows.
 
-    Args:
-        split: The rule.
-        columns: Returns an iterator over all batches of rows on each call, with the columns of `split.reads` as integers.
-            `user` is a numbering of the users from 0 that depends only on the raw input (order of first appearance).
-
-    Yields:
-        Codes of each batch, indices into SPLITS.
+    `columns()` iterates over all batches of rows, with the columns of `split.reads` as integers. `user` is a numbering
+    of the users from 0 that depends only on the raw input (order of first appearance).
     """
     return split.codes(columns)
 

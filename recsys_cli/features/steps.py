@@ -22,7 +22,7 @@ COLD = -3
 
 
 class Lookup:
-    """Step without an op in the plan: the properties of an op without fitting or renames."""
+    """Step without an op in the plan."""
 
     modules: ClassVar[Mapping[str, str]] = {}
     phase: ClassVar[Phase] = "columns"
@@ -54,13 +54,7 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Gather(Lookup):
-    """Lookup join of dimension columns to the interactions, for an op on them.
-
-    Attributes:
-        table: Column of ids, the row numbers of the dimension table.
-        columns: Columns to join.
-        number: Position of the op, because later ops may change a column.
-    """
+    """Lookup join of dimension columns to the interactions, by a column of ids, for the op at position `number`."""
 
     table: str
     columns: tuple[str, ...]
@@ -79,11 +73,7 @@ class Gather(Lookup):
 
 @dataclass(frozen=True)
 class Locate(Lookup):
-    """Lookup of the table rows of cold keys, before the keys become ids: -1 for other keys.
-
-    Attributes:
-        key: Column of raw keys.
-    """
+    """Lookup of the table rows of cold keys, before the keys become ids: -1 for other keys."""
 
     key: str
 
@@ -109,10 +99,8 @@ class PlanStep:
 
     Attributes:
         index: Position of the op in the plan; part of the key of its state.
-        op: The op, restricted to the columns of this step; or a Gather or a Locate.
         home: Key column of the dimension table; None for the interactions.
         after: Number of passes over train before the inputs are available.
-        writes: Output columns.
     """
 
     index: int
@@ -128,7 +116,7 @@ class PlanStep:
 
     @property
     def acts(self) -> bool:
-        """Whether the step changes rows; False for annotations and their statistics."""
+        """Whether the step changes rows; False for annotations."""
         return self.op.acts
 
     @property

@@ -55,12 +55,7 @@ class Words:
         return cls(offsets[:-1] - first, np.diff(offsets), words.astype(np.uint64, copy=False))
 
     def word(self, number: int, rows: npt.NDArray[np.intp] | slice = slice(None)) -> npt.NDArray[np.uint64]:
-        """Return one word of each text, padded with zeros; `number` has to be below the number of words of each.
-
-        Args:
-            number: Index of the word within a text.
-            rows: Indices of the texts.
-        """
+        """Return word `number` of each text, padded with zeros; each has to have one."""
         if number == 0 and isinstance(rows, slice) and (whole := self._whole_words()) is not None:
             return whole[rows]
         starts = self.starts[rows] + WORD_BYTES * number
@@ -85,13 +80,10 @@ class Words:
 
 
 def pack(texts: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-    """Pack texts into numbers with the same equality and order, and flag texts without such a number.
+    """Pack N texts into numbers with the same equality and order, and flag texts without such a number.
 
-    Args:
-        texts: N texts; numbers of nulls are arbitrary.
-
-    Returns:
-        N numbers: the UTF-8 bytes, the first as the highest. N flags: texts of more than 8 bytes, or with a final NUL.
+    A number has the UTF-8 bytes, the first as the highest; for null it is arbitrary. Texts of more than 8 bytes, or
+    with a final NUL, are flagged.
     """
     refused = np.zeros(len(texts), dtype=bool)
     if (whole := _packed_whole(texts)) is not None:
@@ -111,10 +103,7 @@ def pack(texts: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]
 
 
 def _packed_whole(texts: pa.Array) -> npt.NDArray[np.uint64] | None:
-    """Return the result of `pack` for texts of 8 bytes or, if empty or null, 0; None for other lengths.
-
-    A shortcut for hashes and hexadecimal keys, five times as fast.
-    """
+    """`pack` for texts of 8 bytes or, if empty or null, 0; None for other lengths; five times as fast for hexadecimal keys."""
     if not pa.types.is_string(texts.type) or len(texts) == 0:
         return None
     _, positions, data = texts.buffers()

@@ -14,7 +14,7 @@ def negatives_per_positive(data: PreparedData, label: Column) -> float:
     """Return the ratio of negative to positive rows of train; a label between 0 and 1 counts in part for both.
 
     Raises:
-        DataError: All rows are of one class, or a file is unreadable.
+        DataError: All rows are of one class.
     """
     rows, positive = 0, 0.0
     for path in data.shards("train"):

@@ -1,7 +1,4 @@
-"""Asynchronous batches on a CUDA device: built on a side stream, in parallel with the model's stream.
-
-The CUDA parts follow torch's documentation of streams and have not run yet: this project had no GPU so far.
-"""
+"""Asynchronous batches on a CUDA device, built on a side stream (torch's documentation of streams)."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from recsys_cli.batch import Batch, Feature, Ragged
 
 @dataclass(frozen=True)
 class PendingBatch:
-    """A batch queued on the device, and the event of its completion; None if it is complete."""
+    """A batch queued on the device, and the event of its completion; None for a complete one."""
 
     batch: Batch
     ready: torch.cuda.Event | None = None
@@ -25,13 +22,9 @@ class PendingBatch:
 class SideStream:
     """CUDA stream for the batches of one iteration; a no-op on a CPU.
 
-    Background threads `build` batches: host rows go to pinned memory, copies and lookups to the side stream. A thread
-    waits only for values it needs from the device. The training thread `take`s them: its stream waits for the event of
-    one batch on the device, without blocking the host. With prefetched batches, the event has usually passed. Torch
-    reuses pinned blocks after their copies, so only the first batches allocate.
-
-    Args:
-        device: Device of the batches.
+    Background threads `build` batches: host rows go to pinned memory, reused after its copies, and copies and lookups
+    to the side stream. The training thread `take`s them: its stream waits for the event of one batch, without blocking
+    the host.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""Memory footprint of a loader, from the footers of the Parquet files."""
+"""Memory footprint of a loader, from footers of Parquet files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ class Footprint:
     """Memory of a split.
 
     Attributes:
-        num_rows: Rows of the split.
-        num_bytes: Bytes of all rows in the loader.
         largest: Bytes of the largest row group.
     """
 
@@ -24,7 +22,7 @@ class Footprint:
     largest: int
 
     def resident(self, memory: int) -> bool:
-        """Return whether the split is resident with a budget in MiB; a larger one is streamed."""
+        """Return whether the split is resident with a budget in MiB, instead of streamed."""
         return self.num_bytes <= memory << 20
 
 
@@ -43,7 +41,7 @@ def footprint(data: PreparedData, split: str) -> Footprint:
 
 
 def tables_footprint(data: PreparedData) -> int:
-    """Return the bytes of all dimension tables of lookup joins."""
+    """Return the bytes of all dimension tables."""
     schema, total = data.schema, 0
     for key in schema.tables:
         columns = [column for column in schema.features if column.table == key]
@@ -56,7 +54,7 @@ def tables_footprint(data: PreparedData) -> int:
 
 
 def layout_of_split(data: PreparedData, split: str) -> tuple[Layout, list[RowGroup]]:
-    """Return the memory layout and the row groups of a split."""
+    """Return memory layout and row groups of a split."""
     schema = data.schema
     named = (*schema.features, *schema.labels, *([schema.weight] if schema.weight else []))
     columns = [column for column in named if column.table is None] + row_columns(data, split)

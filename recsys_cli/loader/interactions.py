@@ -1,8 +1,9 @@
-"""Interactions of a split: users, items, labels and times from prepared shards."""
+"""Interactions of a split from prepared shards."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,9 @@ def read_interactions(
 ) -> Interactions:
     """Read the interactions of a split; an empty split has no rows.
 
-    Ids of hash buckets are read as UNSEEN, because a bucket is no single user or item.
-
-    Args:
-        data: Prepared data.
-        split: Name of the split.
-        times: Read timestamps too, and row numbers for the order of equal timestamps.
-        only: Filter: encoded ids, or table rows of cold items, by column; None for all rows.
-        cold_items: Use the row in the dimension table as the id of a cold-start item, instead of UNSEEN.
+    Ids of hash buckets are read as UNSEEN, because a bucket is no single user or item. `times` adds timestamps, and row
+    numbers for the order of equal ones. `only` filters by encoded ids, or table rows of cold items. With `cold_items`
+    the id of a cold-start item is its row in the dimension table.
 
     Raises:
         DataError: A label is neither 0 nor 1 and not declared as numeric.
@@ -46,8 +42,8 @@ def read_interactions(
     sampled = [column.name for column in schema.select(lambda column: column.role is Role.SAMPLED)]
     timed = [column.name for column in schema.select(_is_time)] if times else []
     shards = data.shards(split)
-    numbered = [ROW_NUMBER] if timed and shards and ROW_NUMBER in pq.read_schema(shards[0]).names else []
-    row = _cold_rows(data, split, item)
+    numbered = [ROW_NUMBER] if timed and _has(shards, ROW_NUMBER) else []
+    row = row_column(item) if _has(shards, row_column(item)) else None
     cold = [row] if row and cold_items else []
     names = [user, item, label, *sampled, *timed, *numbered, *cold]
     filters = [(row if row and encoded >= int(schema[name].cardinality or 0) else name, "==", encoded)
@@ -71,10 +67,7 @@ def read_interactions(
 
 
 def count_items(data: PreparedData) -> npt.NDArray[np.int64]:
-    """Return the number of train rows of each encoded item, without sampled negatives; shape (num_items,).
-
-    Reads one shard at a time.
-    """
+    """Return the number of train rows per encoded item, without sampled negatives, by one shard at a time; shape (num_items,)."""
     column = data.schema.only(Role.ITEM)
     sampled = [each.name for each in data.schema.select(lambda each: each.role is Role.SAMPLED)]
     counts = np.zeros(int(column.cardinality or 0), np.int64)
@@ -88,33 +81,30 @@ def count_items(data: PreparedData) -> npt.NDArray[np.int64]:
 def read_user_rows(data: PreparedData, split: str) -> npt.NDArray[np.int32] | None:
     """Return each row's user as a row of the dimension table, in the order of `read_interactions`; shape (N,).
 
-    None for a split without cold-start users in the table.
+    None for a split without cold-start users.
     """
-    name = _cold_rows(data, split, data.schema.only(Role.USER).name)
-    if name is None:
-        return None
-    table = pa.concat_tables([pq.read_table(path, columns=[name]) for path in data.shards(split)])
-    rows: npt.NDArray[np.int32] = table[name].to_numpy()
-    return rows
-
-
-def _cold_rows(data: PreparedData, split: str, key: str) -> str | None:
-    """Return the column with the table rows of a key; None for a split without one."""
-    shards, name = data.shards(split), row_column(key)
-    return name if shards and name in pq.read_schema(shards[0]).names else None
+    rows = _read(data, split, row_column(data.schema.only(Role.USER).name))
+    return None if rows is None else rows.to_numpy()
 
 
 def read_user_hashes(data: PreparedData, split: str) -> npt.NDArray[np.uint64] | None:
     """Return a hash of each row's cold-start user, in the order of `read_interactions`; shape (N,).
 
-    Values of users with an id are arbitrary. None for a split without hashes: usually train, and all splits of data of
-    older releases.
+    Values of users with an id are arbitrary. None for a split without hashes, usually train.
     """
+    hashes = _read(data, split, USER_HASH)
+    return None if hashes is None else hashes.fill_null(0).to_numpy()
+
+
+def _has(shards: Sequence[Path], name: str) -> bool:
+    return bool(shards) and name in pq.read_schema(shards[0]).names
+
+
+def _read(data: PreparedData, split: str, name: str) -> pa.ChunkedArray | None:
     shards = data.shards(split)
-    if not shards or USER_HASH not in pq.read_schema(shards[0]).names:
-        return None
-    hashes = pa.concat_tables([pq.read_table(path, columns=[USER_HASH]) for path in shards])[USER_HASH]
-    return hashes.fill_null(0).to_numpy()
+    return (
+        pa.concat_tables([pq.read_table(path, columns=[name]) for path in shards])[name] if _has(shards, name) else None
+    )
 
 
 def _check(labels: npt.NDArray[np.float32], column: Column, where: str) -> None:
@@ -140,12 +130,11 @@ def _mean(data: PreparedData) -> float | None:
 
 
 def _without_nulls(values: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return the values of a column, 0 for null; only sampled negatives have nulls, and no order."""
+    """Return the values, 0 for null; only sampled negatives have nulls, and no order."""
     return values.fill_null(pa.scalar(0, values.type)).to_numpy()
 
 
 def _narrow(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.integer]:
-    """Return row numbers as int32 if they fit."""
     return numbers.astype(np.int32, copy=False) if numbers.max(initial=0) < 2**31 else numbers
 
 

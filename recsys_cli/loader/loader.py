@@ -13,7 +13,7 @@ from recsys_cli.features.columns import row_column
 from recsys_cli.loader.copying import PendingBatch, SideStream, to_device
 from recsys_cli.loader.footprint import layout_of_split
 from recsys_cli.loader.prefetch import prefetch
-from recsys_cli.loader.ragged import join
+from recsys_cli.loader.ragged import join_spans
 from recsys_cli.loader.records import Records, read_records
 from recsys_cli.loader.resident import Resident, ResidentEpoch
 from recsys_cli.loader.steps import EpochSteps
@@ -29,20 +29,16 @@ class Loader(EpochSteps):
     """Batches of a split, in an order given by (seed, epoch).
 
     A split within the memory budget is resident and shuffled over all rows. A larger one is streamed: row groups in
-    random order, a window of a third of the budget at a time, with shuffled rows inside the window. Its order also
-    depends on `memory`. Step i has the same rows for any number of ranks (`BatchPartition`). In streaming, each rank
-    reads all files with its own budget.
+    random order, a window of a third of the budget at a time, with shuffled rows inside the window; the order then
+    depends on `memory` too. Step i has the same rows for any number of ranks (`BatchPartition`). In streaming, each
+    rank reads all files with its own budget.
 
     Args:
         data: Prepared data.
         split: Name of the split.
         batch_size: Rows of a step over all ranks.
-        shuffle: Shuffle the rows; False for the order of the files.
-        seed: Seed of the order.
-        device: Device of the batches.
+        shuffle: False for the order of the files.
         memory: Budget for rows in MiB.
-        rank: Rank of this process.
-        world_size: Number of processes.
         parts: Parts of a step (gradient accumulation); each rank gets a piece of every part.
 
     Raises:
@@ -99,8 +95,7 @@ class Loader(EpochSteps):
             side.close()
 
     def _build(self, epoch: ResidentEpoch | StreamingEpoch, step: int) -> Batch:
-        spans = [epoch.rows(*span) for span in self._partition.spans(step, self._rank)]
-        rows = spans[0] if len(spans) == 1 else {name: join([span[name] for span in spans]) for name in spans[0]}
+        rows = join_spans([epoch.rows(*span) for span in self._partition.spans(step, self._rank)])
         rows = {name: to_device(column, self._device) for name, column in rows.items()}
         labels = {name: cast(Tensor, rows.pop(name)) for name in self._labels}
         weight = None if self._weight is None else cast(Tensor, rows.pop(self._weight))
@@ -109,7 +104,7 @@ class Loader(EpochSteps):
 
 
 def _on_device(records: Records, device: torch.device) -> Records:
-    """Move the rows to the GPU if they take at most half of its free memory (not run on CUDA yet)."""
+    """Move the rows to the GPU if they take at most half of its free memory."""
     if device.type != "cuda":
         return records
     free, _ = torch.cuda.mem_get_info(device)

@@ -21,11 +21,8 @@ class Permutation:
 
     A generalized Feistel network (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002): a number is
     split into a row below `height` and a column below a power of two, and each half is shifted in turn by a random
-    function of the other. Results of `size` or more pass through the network again (cycle walking).
-
-    Args:
-        size: Length of the permutation.
-        key: Key of the permutation, from `hashing.mix`.
+    function of the other. Results of `size` or more pass through the network again (cycle walking). Keys come from
+    `hashing.mix`.
     """
 
     def __init__(self, size: int, key: int) -> None:
@@ -74,14 +71,8 @@ def _random_numbers(count: int, below: int, key: int) -> npt.NDArray[np.uint64]:
 def pieces(num_rows: int, *, parts: int = 1, rank: int = 0, world_size: int = 1) -> list[tuple[int, int]]:
     """Return the pieces of a rank in a step, one span (first, last + 1) per part.
 
-    A step is split into parts, and each part into one piece per rank. A part has the same rows, and thus the same batch
-    statistics, for any number of ranks. Sizes of parts, and of the pieces of a part, differ by at most 1.
-
-    Args:
-        num_rows: Rows of the step over all ranks.
-        parts: Parts of the step (gradient accumulation).
-        rank: Rank of the pieces.
-        world_size: Number of ranks.
+    A step is split into parts (gradient accumulation), and each part into one piece per rank, of sizes that differ by
+    at most 1. A part has the same rows, and thus the same batch statistics, for any number of ranks.
     """
     spans = []
     for part in range(parts):
@@ -95,9 +86,8 @@ def pieces(num_rows: int, *, parts: int = 1, rank: int = 0, world_size: int = 1)
 class BatchPartition:
     """Partition of an epoch into steps and of steps over ranks: equal steps on all ranks, each row exactly once.
 
-    A step has the next `batch_size` rows of the order, split by `pieces`; with more ranks than rows, some pieces are
-    empty. The last step has the remaining rows. A single remaining row, too few for batch normalization, joins the step
-    before, unless `batch_size` is 1.
+    With more ranks than rows, some pieces of a step are empty. A single remaining row, too few for batch normalization,
+    joins the last step, unless `batch_size` is 1.
     """
 
     num_rows: int
@@ -112,7 +102,7 @@ class BatchPartition:
         return whole if whole and left < min(2, self.batch_size) else whole + (left > 0)
 
     def step(self, step: int) -> tuple[int, int]:
-        """Return the span of a step: first position, last position + 1."""
+        """Return the span of a step: first and last + 1."""
         start = step * self.batch_size
         return start, self.num_rows if step == self.num_steps - 1 else start + self.batch_size
 

@@ -16,16 +16,8 @@ def prefetch(
 ) -> Generator[Result, None, None]:
     """Yield build(step) for each step in order, and build the next ones in background threads.
 
-    Closing the iterator, as by leaving a for loop, waits for running builds and ends the threads.
-
-    Args:
-        build: Returns the result of a step; thread-safe for more than one thread.
-        steps: Steps to build.
-        threads: Number of threads.
-        depth: Highest number of results in progress or waiting, besides the current one.
-
-    Raises:
-        Exception: An error of `build`, at the position of its result.
+    Closing the iterator, as by leaving a for loop, waits for running builds and ends the threads. `depth` bounds the
+    results in progress or waiting, besides the current one.
     """
     pool = ThreadPoolExecutor(threads, thread_name_prefix="recsys-loader")
     waiting: deque[Future[Result]] = deque()

@@ -11,17 +11,10 @@ from recsys_cli.batch import Feature, Ragged
 def pick_lists(
     values: Tensor, starts: Tensor, lengths: Tensor, dtype: torch.dtype, weights: Tensor | None = None
 ) -> Ragged:
-    """Gather the lists of B rows from one array.
+    """Gather the lists of B rows, of given starts and lengths, from the elements of all lists and their weights, shape (N,).
 
     The source position of each element is a cumulative sum: steps of 1 inside a list, and a jump from the end of the
     previous list at its first element. The jumps of empty lists add up at one position, so they need no special case.
-
-    Args:
-        values: Elements of all lists, shape (N,).
-        starts: Start of each row's list in `values`, shape (B,).
-        lengths: Length of each row's list, shape (B,).
-        dtype: Type of the result.
-        weights: Weight of each element, shape (N,), or None.
     """
     num_rows = starts.numel()
     offsets = torch.empty(num_rows + 1, dtype=torch.int64, device=starts.device)
@@ -40,6 +33,11 @@ def pick_lists(
     else:
         picked = values.index_select(0, positions)
     return Ragged(picked.to(dtype), offsets, picked_weights)
+
+
+def join_spans(spans: list[dict[str, Feature]]) -> dict[str, Feature]:
+    """Concatenate spans of rows, given as columns by name."""
+    return spans[0] if len(spans) == 1 else {name: join([span[name] for span in spans]) for name in spans[0]}
 
 
 def join(parts: list[Feature]) -> Feature:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from recsys_cli.errors import DataError
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import Column, Kind, Role
+from recsys_cli.features.spec import is_list
 from recsys_cli.workspace import PreparedData
 
 REDO = "recsys etl --force"
@@ -40,9 +41,6 @@ class RowGroup:
     """A row group of a Parquet file.
 
     Attributes:
-        path: Path of the file.
-        index: Index of the row group.
-        num_rows: Rows of the row group.
         num_values: Upper bound of the number of elements of each list column.
     """
 
@@ -53,7 +51,7 @@ class RowGroup:
 
 
 def row_groups(data: PreparedData, split: str, columns: Sequence[Column]) -> list[RowGroup]:
-    """Return the row groups of a split in file order, from the footers of the files.
+    """Return the row groups of a split in file order, without empty ones, from the footers of the files.
 
     Raises:
         DataError: The split does not exist, or train is empty; a file or column is missing or unreadable.
@@ -74,11 +72,7 @@ def row_groups(data: PreparedData, split: str, columns: Sequence[Column]) -> lis
 
 
 def row_columns(data: PreparedData, split: str) -> list[Column]:
-    """Return the columns of a split with rows of dimension tables, which are not in the schema.
-
-    Raises:
-        DataError: A file is unreadable.
-    """
+    """Return the columns of a split with rows of dimension tables, which are not in the schema."""
     shards = data.shards(split)
     columns = []
     for key in data.schema.tables if shards else ():
@@ -86,20 +80,18 @@ def row_columns(data: PreparedData, split: str) -> list[Column]:
             has_rows = row_column(key) in file.schema_arrow.names
         if has_rows:
             with open_parquet(data.table(key)) as file:
-                columns.append(_row_column(key, file.metadata.num_rows))
+                num_rows = file.metadata.num_rows
+            columns.append(Column(
+                name=row_column(key), role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=num_rows
+            ))  # fmt: skip
     return columns
-
-
-def _row_column(key: str, num_rows: int) -> Column:
-    return Column(name=row_column(key), role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=num_rows)
 
 
 def read_group(file: pq.ParquetFile, group: RowGroup, columns: Sequence[Column]) -> Arrays:
     """Read and validate a row group of an open file; a null list becomes an empty list, a null number NaN.
 
     Raises:
-        DataError: An id is null, negative or not below the cardinality, a column is not numeric, or a list and its
-            weights differ in length.
+        DataError: An id is null or out of range, a column is not numeric, or a list and its weights differ in length.
     """
     names = [name for column in columns for name in (column.name, column.weights) if name]
     table = file.read_row_group(group.index, columns=names)
@@ -107,11 +99,7 @@ def read_group(file: pq.ParquetFile, group: RowGroup, columns: Sequence[Column])
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """Open a Parquet file.
-
-    Raises:
-        DataError: The file is not a readable Parquet file.
-    """
+    """Open a Parquet file; a `DataError` if it is not readable."""
     try:
         return pq.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:
@@ -122,7 +110,7 @@ def groups_of(path: Path, columns: Sequence[Column]) -> list[RowGroup]:
     """Return the row groups of a file from its footer.
 
     Raises:
-        DataError: The file is unreadable, a column is missing, or the footer has ids out of range.
+        DataError: A column is missing, or the footer has ids out of range.
     """
     with open_parquet(path) as file:
         _require(file.schema_arrow, columns, path)
@@ -144,13 +132,9 @@ def _require(schema: pa.Schema, columns: Sequence[Column], path: Path) -> None:
                 continue
             if name not in schema.names:
                 raise DataError(f"{path}: column {name!r} of schema.json is missing", hint=REDO)
-            if _is_list(schema.field(name).type) != column.ragged:
+            if is_list(schema.field(name).type) != column.ragged:
                 expected = "lists" if column.ragged else "single values"
                 raise DataError(f"{path}: column {name!r} does not hold {expected}, as in schema.json", hint=REDO)
-
-
-def _is_list(dtype: pa.DataType) -> bool:
-    return bool(pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype))
 
 
 def _to_array(table: pa.Table, column: Column, group: RowGroup) -> Array | ListArrays:
@@ -211,7 +195,7 @@ def _ids(data: pa.ChunkedArray, column: Column, path: Path) -> Array:
 def _check_footer(
     metadata: pq.RowGroupMetaData, leaves: Mapping[str, int], columns: Sequence[Column], path: Path
 ) -> None:
-    """Check the range of ids in the footer, to fail before training starts."""
+    """Check the range of ids in the footer, before training starts."""
     for column in columns:
         statistics = metadata.column(leaves[column.name]).statistics
         if column.kind is Kind.CATEGORICAL and statistics is not None and isinstance(statistics.max, int):

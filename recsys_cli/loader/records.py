@@ -1,4 +1,4 @@
-"""Row-major records in memory: one memory access gathers all columns of a row."""
+"""Row-major records: one memory access gathers all columns of a row."""
 
 from __future__ import annotations
 
@@ -33,10 +33,6 @@ class Layout:
 
     A single value has the smallest sufficient type. A list is stored as its start in the column's array of elements
     (`start of <name>`) and its length (`length of <name>`). Fields are aligned, in descending order of width.
-
-    Attributes:
-        columns: Columns of single values and of lists.
-        record: NumPy type of a record.
     """
 
     columns: tuple[Column, ...]
@@ -79,10 +75,7 @@ class Records:
     """Rows in memory.
 
     Attributes:
-        layout: Layout of a record.
         words: Records: shape (R,) for one element per record, else (R, W), int64.
-        values: Elements of the list columns by name.
-        weights: Weights of the elements of weighted list columns by name.
     """
 
     layout: Layout
@@ -108,15 +101,11 @@ class Records:
         return Records(self.layout, self.words.to(device), values, weights)
 
     def span(self, start: int, stop: int) -> dict[str, Feature]:
-        """Return consecutive rows by column name, with ids as int32 and numbers as float32."""
+        """Return consecutive rows as `pick` does."""
         return self._unpack(self.words[start:stop])
 
     def pick(self, rows: Tensor) -> dict[str, Feature]:
-        """Gather rows by column name, with ids as int32 and numbers as float32.
-
-        Args:
-            rows: Row numbers, int32 or int64, shape (B,), on the device of the records.
-        """
+        """Gather rows by number, shape (B,), as column name to ids in int32 and numbers in float32."""
         return self._unpack(self.words.index_select(0, rows))
 
     def _unpack(self, words: Tensor) -> dict[str, Feature]:
@@ -141,12 +130,7 @@ class Records:
 
 
 class _Builder:
-    """Builder of `Records` in preallocated memory, without a second copy.
-
-    Args:
-        layout: Layout of a record.
-        groups: All row groups to add.
-    """
+    """Builder of `Records` from known row groups in preallocated memory, without a second copy."""
 
     def __init__(self, layout: Layout, groups: Sequence[RowGroup]) -> None:
         self._layout = layout
@@ -161,7 +145,6 @@ class _Builder:
         self._num_values = dict.fromkeys(self._values, 0)
 
     def add(self, arrays: Arrays, num_rows: int) -> None:
-        """Append rows."""
         records = self._records[self._num_rows : self._num_rows + num_rows]
         self._num_rows += num_rows
         for column in self._layout.columns:
@@ -179,7 +162,6 @@ class _Builder:
                 records[column.name] = array
 
     def finish(self) -> Records:
-        """Return all added rows."""
         values, weights = (
             {name: torch.from_numpy(part[: self._num_values[name]]) for name, part in parts.items()}
             for parts in (self._values, self._weights)
@@ -188,16 +170,11 @@ class _Builder:
 
 
 def read_records(layout: Layout, groups: Sequence[RowGroup], stop: Event | None = None) -> Records:
-    """Read row groups into memory in the given order.
-
-    Args:
-        layout: Layout of a record.
-        groups: Row groups to read.
-        stop: Event for cancellation.
+    """Read row groups into memory in the given order, until the event `stop` is set.
 
     Raises:
         CancelledError: `stop` is set.
-        DataError: A file does not match schema.json; the message has file, column and value.
+        DataError: A file does not match schema.json.
     """
     builder = _Builder(layout, groups)
     for path, parts in groupby(groups, key=lambda group: group.path):

@@ -14,12 +14,7 @@ _SHUFFLE = 0x5248
 
 
 class Resident:
-    """Split with all rows in memory.
-
-    Args:
-        records: All rows.
-        seed: Seed of the order, together with the epoch; None for the order of the files.
-    """
+    """Split with all rows in memory, in an order given by (seed, epoch); with seed None in the order of the files."""
 
     def __init__(self, records: Records, *, seed: int | None) -> None:
         self._records = records

@@ -13,28 +13,19 @@ from recsys_cli.workspace import PreparedData
 
 @dataclass(frozen=True)
 class LabelScale:
-    """Scale of a numeric label.
-
-    Attributes:
-        mean: Mean of the values.
-        deviation: Standard deviation; 1 for constant values, for a safe division.
-    """
+    """Mean and standard deviation of a numeric label; a deviation of 1 for constant values, for a safe division."""
 
     mean: float
     deviation: float
 
 
 def scales(data: PreparedData) -> dict[str, LabelScale]:
-    """Return the scale of each numeric label in train, by name.
-
-    Raises:
-        DataError: A file is unreadable.
-    """
+    """Return the scale of each numeric label in train, by name."""
     return {column.name: _scale(data, column) for column in data.schema.labels if column.is_regression}
 
 
 def _scale(data: PreparedData, column: Column) -> LabelScale:
-    """Merge partial sums by Chan, Golub and LeVeque (1983), without cancellation for a mean far from zero."""
+    """Merge partial sums by Chan, Golub and LeVeque (1983), without cancellation."""
     rows, mean, squares = 0, 0.0, 0.0
     for path in data.shards("train"):
         with open_parquet(path) as file:

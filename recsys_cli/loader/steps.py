@@ -11,17 +11,9 @@ from recsys_cli.loader.order import BatchPartition
 
 
 class EpochSteps(ABC):
-    """Iterable over the batches of an epoch.
+    """Iterable over the batches of an epoch, with steps and parts as in `BatchPartition`.
 
-    An iteration starts at step 0, or at the step of a preceding `load_state_dict`. Iterations of the same epoch have
-    the same order; `set_epoch` selects another one.
-
-    Args:
-        num_rows: Rows of an epoch.
-        batch_size: Rows of a step over all ranks.
-        rank: Rank of this process.
-        world_size: Number of processes.
-        parts: Parts of a step (gradient accumulation); each rank gets a piece of every part.
+    An iteration starts at step 0, or at the step of a preceding `load_state_dict`. `set_epoch` selects another order.
 
     Raises:
         ConfigError: `batch_size` or `rank` is invalid.

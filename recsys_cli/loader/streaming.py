@@ -1,4 +1,4 @@
-"""Streamed split: one window of rows in memory at a time, with background reads of the next window."""
+"""Streamed split: one window of rows in use, the next one read in the background."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recsys_cli.batch import Feature
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.hashing import mix, permutation
 from recsys_cli.loader.order import Permutation
-from recsys_cli.loader.ragged import join
+from recsys_cli.loader.ragged import join_spans
 from recsys_cli.loader.reading import RowGroup
 from recsys_cli.loader.records import Layout, Records, read_records
 
@@ -25,19 +25,11 @@ Window = tuple[RowGroup, ...]
 
 
 class Streaming:
-    """Split streamed from its files with bounded memory.
+    """Split streamed from its files within a budget in bytes; seed None gives the order of the files.
 
     The row groups of all files, in random order, form windows of at most a third of the budget. One window is in use,
-    shuffled over all its rows, the next one is read, and the last third is for temporary memory of reads.
-
-    Args:
-        layout: Layout of a record.
-        groups: Row groups of the split.
-        budget: Memory budget in bytes.
-        seed: Seed of the order, together with the epoch; None for the order of the files.
-
-    Raises:
-        ConfigError: A row group is larger than a window.
+    shuffled over all its rows, the next one is read, and the last third is for temporary memory of reads. A
+    `ConfigError` for a row group larger than a window.
     """
 
     def __init__(self, layout: Layout, groups: Sequence[RowGroup], *, budget: int, seed: int | None) -> None:
@@ -74,13 +66,7 @@ class Streaming:
 
 
 class StreamingEpoch:
-    """Rows in the order of one epoch, read forward from a single thread, with at most two windows in memory.
-
-    Args:
-        layout: Layout of a record.
-        windows: Row groups of each window, in order.
-        key: Key of the order inside the windows; None for the order of the files.
-    """
+    """Rows in the order of one epoch, read forward from a single thread, with at most two windows in memory."""
 
     threads = 1
 
@@ -97,11 +83,7 @@ class StreamingEpoch:
         self._order: Permutation | None = None
 
     def rows(self, start: int, stop: int) -> dict[str, Feature]:
-        """Return the rows at positions start, …, stop - 1.
-
-        Raises:
-            DataError: A file does not match schema.json; the message has file, column and value.
-        """
+        """Return the rows at positions start, …, stop - 1."""
         parts = []
         while True:
             window = bisect_right(self._starts, start, hi=len(self._windows)) - 1
@@ -113,9 +95,7 @@ class StreamingEpoch:
                 parts.append(records.pick(torch.from_numpy(self._order(start - first, end - first))))
             start = end
             if start >= stop:
-                return (
-                    parts[0] if len(parts) == 1 else {name: join([part[name] for part in parts]) for name in parts[0]}
-                )
+                return join_spans(parts)
 
     def close(self) -> None:
         """Stop background reads and free the memory."""

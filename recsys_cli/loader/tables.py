@@ -24,10 +24,8 @@ from recsys_cli.workspace import PreparedData
 class DimensionTables:
     """Lookup join of dimension tables, such as the genres of movies, by encoded id or table row.
 
-    Args:
-        data: Prepared data; `tables/<key column>.parquet` has one row per id of the key column, then one per cold key.
-        device: Device of the tables.
-        keys: Key columns of the tables to read; None for all tables.
+    `tables/<key column>.parquet` has one row per id of the key column, then one per cold key. Without `keys` all tables
+    are read.
 
     Raises:
         DataError: A table has no row for an id, or ids out of range.
@@ -42,11 +40,7 @@ class DimensionTables:
         self._tables = {key: _read(data, schema, key, device) for key in keys if key in schema.names}
 
     def features(self, rows: Mapping[str, Tensor]) -> dict[str, Feature]:
-        """Return the features of table rows, without the keys; lists as `Ragged` with int64 offsets of length B + 1.
-
-        Args:
-            rows: Table rows by key column, int32 or int64, shape (B,); other columns are ignored.
-        """
+        """Return the features of table rows, shape (B,) by key column, without the keys; other columns are ignored."""
         features: dict[str, Feature] = {}
         for key, table in self._tables.items():
             if key in rows:
@@ -54,12 +48,9 @@ class DimensionTables:
         return features
 
     def join(self, features: Mapping[str, Tensor]) -> dict[str, Feature]:
-        """Return features together with the table features of their key columns.
+        """Return features by name together with the table features of their key columns, given as ids or table rows.
 
         Existing features take precedence. Table rows of cold keys become the shared id.
-
-        Args:
-            features: Features by name; key columns are ids or table rows, int32 or int64, shape (B,).
         """
         encoded = {key: self.ids(key, rows) for key, rows in features.items()}
         return self.features(features) | encoded
@@ -80,11 +71,6 @@ class _Table:
 
     records: Records
     shared: Tensor | None
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of features and ids."""
-        return self.records.num_bytes + (0 if self.shared is None else self.shared.nbytes)
 
 
 def _read(data: PreparedData, schema: Schema, key: str, device: torch.device | str) -> _Table:

@@ -20,8 +20,7 @@ def check_targets(data: PreparedData) -> None:
     Binary cross-entropy has no lower bound for a label of 5 or a weight of -1.
 
     Raises:
-        DataError: A label is missing, a binary label is outside of [0, 1], a numeric label is infinite, a weight is
-            missing, negative or infinite, or a file is unreadable.
+        DataError: A label or weight is missing or out of range.
     """
     schema, splits = data.schema, [split for split in ("train", "valid") if split == "train" or data.rows(split)]
     for split in splits:
@@ -38,14 +37,11 @@ def as_number(name: str) -> str:
 
 @dataclass
 class _Range:
-    """Minimum, maximum and number of missing values of a column."""
-
     low: float = float("inf")
     high: float = float("-inf")
     missing: int = 0
 
     def add(self, low: float, high: float, missing: int) -> None:
-        """Merge the range of another row group."""
         self.low, self.high, self.missing = min(self.low, low), max(self.high, high), self.missing + missing
 
 

@@ -26,8 +26,7 @@ def auto_batch_size(num_users: int) -> int:
     """Return the batch size of `train.batch_size=auto`, larger for more users.
 
     Few users need small batches for enough steps per epoch. On Amazon Toys (19,412 users, 607 steps of 32), 12 epochs
-    of sasrec reach a valid NDCG@10 of .062 with batches of 32, .061 of 128 and .060 of 256 at equal learning rates, in
-    about equal CPU time on one core; with doubled rates (square root rule), .058 with 128.
+    of sasrec reach a valid NDCG@10 of .062 with batches of 32, .061 of 128 and .060 of 256 in about equal CPU time.
     """
     size = _MIN
     while size < _MAX and num_users >= 2 * size * _STEPS:
@@ -39,17 +38,8 @@ class UserLoader(EpochSteps):
     """Batches of all users with at least two items, in an order given by (seed, epoch).
 
     A user with a single item has no next item to predict. Step i has the same users for any number of ranks. The only
-    feature of a batch is the user id, int32; the main label is 1, for the number of rows.
-
-    Args:
-        interactions: Interactions of train.
-        schema: Schema with the user column and the label.
-        batch_size: Users of a step over all ranks; `auto` for `auto_batch_size`.
-        seed: Seed of the order.
-        device: Device of the batches.
-        rank: Rank of this process.
-        world_size: Number of processes.
-        parts: Parts of a step (gradient accumulation).
+    feature of a batch is the user id, int32; the main label is 1, for the number of rows. Options are those of
+    `Loader`; `batch_size` may be `auto`.
 
     Raises:
         DataError: No user has two items.

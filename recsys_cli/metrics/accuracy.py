@@ -9,12 +9,12 @@ from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
 def accuracy(counts: ScoreCounts) -> float:
-    """Return the share of correct predictions, with probabilities of 0.5 and more as positive; in [0, 1], higher is better."""
+    """Return the share of correct predictions, with probabilities of 0.5 and more as positive."""
     return mean_of(*_correct(counts), counts)
 
 
 def influence(counts: ScoreCounts) -> Influence:
-    """Return the difference of each row's correctness from the mean."""
+    """Influence of `accuracy`."""
     return mean_influence(*_correct(counts), counts)
 
 

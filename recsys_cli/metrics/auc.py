@@ -12,12 +12,8 @@ from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 def auc_of_groups(positive: Floats, negative: Floats, starts: npt.NDArray[np.integer]) -> Floats:
     """Return the area under the ROC curve within each of G groups, ties as 1/2; NaN for groups of one class.
 
-    Exact, by the U statistic of Mann and Whitney (1947).
-
-    Args:
-        positive: Positive rows of each score, ascending within a group; shape (S,).
-        negative: Negative rows of each score, shape (S,).
-        starts: First score of each group, shape (G,).
+    Exact, by the U statistic of Mann and Whitney (1947). `positive` and `negative` (S,) are rows of each score,
+    ascending within a group, and `starts` (G,) each group's first score.
     """
     positives, negatives = np.add.reduceat(positive, starts), np.add.reduceat(negative, starts)
     earlier = np.cumsum(negatives) - negatives
@@ -27,7 +23,7 @@ def auc_of_groups(positive: Floats, negative: Floats, starts: npt.NDArray[np.int
 
 
 def auc(counts: ScoreCounts) -> float:
-    """Return the area under the ROC curve, ties as 1/2; in [0, 1], higher is better; NaN with rows of one class only."""
+    """Return the area under the ROC curve, ties as 1/2; NaN with rows of one class only."""
     if not len(counts.logits):
         return np.nan
     return float(auc_of_groups(counts.positive, counts.negative, np.zeros(1, np.int64))[0])
@@ -49,7 +45,7 @@ def influence(counts: ScoreCounts) -> Influence:
 
 
 def row_placements(labels: npt.ArrayLike, scores: npt.ArrayLike) -> Floats:
-    """Return the placement of each row; labels (N,) with both classes, scores (N,)."""
+    """Return the placement of each row (N,); labels of both classes."""
     is_positive = np.asarray(labels) != 0
     counts, group = ScoreCounts.grouped(is_positive.astype(np.float32), scores)
     of_positive, of_negative = placements(counts)

@@ -9,7 +9,7 @@ from recsys_cli.metrics.score_counts import ScoreCounts
 
 
 def calibration(counts: ScoreCounts) -> float:
-    """Return mean prediction / mean label; ideal 1, overestimation above 1; NaN without positive rows."""
+    """Return mean prediction / mean label; overestimation above 1; NaN without positive rows."""
     positive = float(counts.positive.sum())
     return float(counts.rows @ counts.probabilities) / positive if positive else np.nan
 

@@ -9,7 +9,7 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def coverage(lists: Recommended, k: int) -> Floats:
-    """Return the share of the candidates in at least one user's top k; in [0, 1], higher is better; shape ().
+    """Return the share of the candidates in at least one user's top k; shape ().
 
     Ge, Delgado-Battenfeld and Jannach (RecSys 2010). Grows with the number of users.
     """

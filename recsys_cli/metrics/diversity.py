@@ -12,10 +12,10 @@ _USERS = 4_096
 
 
 def diversity(lists: Recommended, k: int) -> Floats:
-    """Return 1 - mean pairwise cosine of item features in each user's top k; in [0, 1], higher is better; shape (U,).
+    """Return 1 - mean pairwise cosine of item features in each user's top k; in [0, 1]; shape (U,).
 
-    Features are categories, such as genres: sets of size m and n with c in common have the cosine c / sqrt(m n). Items
-    without features are left out; NaN for users with fewer than two items left. Ziegler et al. (WWW 2005).
+    Features are categories, such as genres: sets of size m and n with c in common have the cosine c / sqrt(m n).
+    Items without features are left out; NaN for fewer than two items. Ziegler et al. (WWW 2005).
     """
     blocks = range(0, len(lists.candidates), _USERS)
     parts = [_block(lists.candidates[start : start + _USERS, :k], lists.catalog) for start in blocks]

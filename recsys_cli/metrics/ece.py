@@ -12,7 +12,7 @@ BINS = 15
 
 
 def ece(counts: ScoreCounts) -> float:
-    """Return the mean over rows of |mean label - mean prediction| of their bin; in [0, 1], lower is better.
+    """Return the mean over rows of |mean label - mean prediction| of their bin.
 
     Naeini, Cooper and Hauskrecht (2015), with bins of equal mass (Nixon et al., 2019); equal scores share a bin.
     """
@@ -33,7 +33,7 @@ def influence(counts: ScoreCounts) -> Influence:
 
 
 def reliability(counts: ScoreCounts) -> tuple[Floats, Floats]:
-    """Return the mean prediction and the mean label of each non-empty bin: the reliability curve."""
+    """Return the mean prediction and the mean label of each non-empty bin."""
     of_bin = counts.quantiles(BINS)
     rows, predicted, positive = (
         _totals(of_bin, values) for values in (counts.rows, counts.rows * counts.probabilities, counts.positive)

@@ -9,7 +9,7 @@ from recsys_cli.metrics.score_counts import ScoreCounts
 
 
 def f1(counts: ScoreCounts) -> float:
-    """Return 2 TP / (2 TP + FP + FN), with probabilities of 0.5 and more as positive; in [0, 1], higher is better."""
+    """Return 2 TP / (2 TP + FP + FN), with probabilities of 0.5 and more as positive."""
     total = _predicted_plus_actual(counts)
     return 2 * float(counts.positive[counts.logits >= 0].sum()) / total if total else np.nan
 

@@ -15,8 +15,7 @@ def gauc(
 ) -> tuple[Floats, Floats]:
     """Return the AUC of each user with both classes, ties as 1/2, and the user's number of rows; each (G,).
 
-    Their weighted mean is the GAUC of Zhu et al. (KDD 2017, Optimized Cost per Click in Taobao Display Advertising);
-    in [0, 1], higher is better.
+    Their weighted mean is the GAUC of Zhu et al. (KDD 2017, Optimized Cost per Click in Taobao Display Advertising).
     """
     if not len(users):
         return np.empty(0), np.empty(0)

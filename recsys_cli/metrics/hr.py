@@ -7,7 +7,7 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def hr(ranked: Hits, k: int) -> Floats:
-    """Return 1 for users with a hit in the top k, else 0; higher is better; shape (U,)."""
+    """Return 1 for users with a hit in the top k, else 0; shape (U,)."""
     return ranked.hits[:, :k].any(axis=1).astype(float)
 
 

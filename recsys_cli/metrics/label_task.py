@@ -14,7 +14,6 @@ class LabelTask:
     """Metrics of one type of label.
 
     Attributes:
-        metrics: Pointwise metrics, by name.
         headlines: Names for a short table; the first is the default metric, always measured in validation.
         leaderboard: Names for a bench without `bench.metrics`.
     """
@@ -41,6 +40,6 @@ COMPARED: Mapping[str, PointwiseMetric] = {
 
 
 def headlines(names: Collection[str]) -> tuple[str, ...]:
-    """Return the headline metrics among the names of pointwise metrics."""
+    """Return the headline metrics among names of pointwise metrics."""
     task = BINARY if BINARY.default.name in names else REGRESSION
     return tuple(name for name in task.headlines if name in names)

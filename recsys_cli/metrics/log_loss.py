@@ -10,7 +10,7 @@ from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
 def log_loss(counts: ScoreCounts) -> float:
-    """Return the mean binary cross-entropy in nats, from logits for stability; at least 0, lower is better."""
+    """Return the mean binary cross-entropy in nats, from logits for stability."""
     return mean_of(*losses(counts), counts)
 
 
@@ -27,7 +27,7 @@ def row_losses(labels: npt.ArrayLike, logits: npt.ArrayLike) -> Floats:
 
 
 def influence(counts: ScoreCounts) -> Influence:
-    """Return the difference of each row's loss from the mean."""
+    """Influence of `log_loss`."""
     return mean_influence(*losses(counts), counts)
 
 

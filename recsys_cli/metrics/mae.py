@@ -10,22 +10,22 @@ from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
 def mae(counts: ScoreCounts) -> float:
-    """Return the mean |probability - label|; in [0, 1], lower is better. Not a proper score: it favors probabilities of 0 and 1."""
+    """Return the mean |probability - label|. Not a proper score: it favors probabilities of 0 and 1."""
     return mean_of(*_off(counts), counts)
 
 
 def mae_of_errors(counts: ScoreCounts) -> float:
-    """Return the mean absolute error in the units of the label, from counts of errors; lower is better."""
+    """Return the mean absolute error in the units of the label, from counts of errors."""
     return mean_of(*_off_by(counts), counts)
 
 
 def influence(counts: ScoreCounts) -> Influence:
-    """Return the difference of each row's absolute error from the mean."""
+    """Influence of `mae`."""
     return mean_influence(*_off(counts), counts)
 
 
 def influence_of_errors(counts: ScoreCounts) -> Influence:
-    """Return the influence of `mae_of_errors`."""
+    """Influence of `mae_of_errors`."""
     return mean_influence(*_off_by(counts), counts)
 
 

@@ -1,4 +1,4 @@
-"""Metric types: name, direction, and a vectorized function over score counts or over the rankings of many users."""
+"""Metric types. `name` is the key in evaluation.json (of rankings before "@k"), `title` the name in tables."""
 
 from __future__ import annotations
 
@@ -20,12 +20,7 @@ Better = Literal["higher", "lower", "one"]
 
 @dataclass(frozen=True)
 class ByRow:
-    """Row values of a metric, for paired tests of two systems.
-
-    Attributes:
-        values: From labels (N,) and scores (N,) to row values (N,).
-        summary: The metric as a function of the row values: mean, root of the mean, or mean over each class.
-    """
+    """Row values of a metric, for paired tests: from labels and scores (N,) to values (N,), and their summary."""
 
     values: Callable[[npt.ArrayLike, npt.ArrayLike], Floats]
     summary: Literal["mean", "root mean", "class means"] = "mean"
@@ -36,16 +31,11 @@ class PointwiseMetric:
     """Metric of scores against labels.
 
     Attributes:
-        name: Key in evaluation.json.
-        title: Name in tables.
-        better: Direction; metrics with `higher` are at most 1.
         compute: From score counts to the value; NaN if undefined.
         influence: Influence function at the score counts, the basis of standard errors; for defined values only.
         of_probabilities: True if scores have to be logits; False if only their order counts.
         parts: For a sum of B absolute values, biased upwards by noise: from score counts to the part of each score, (G,),
             and the parts, (B,). `influence` is then the contribution of a row to its part.
-        by_row: Row values for paired tests; None without them.
-        of_errors: True if the counts hold errors of numeric labels instead of scores of binary labels.
     """
 
     name: str
@@ -59,12 +49,7 @@ class PointwiseMetric:
     of_errors: bool = False
 
     def of_rows(self, labels: npt.ArrayLike, scores: npt.ArrayLike) -> float:
-        """Return the metric of rows; NaN if undefined.
-
-        Args:
-            labels: Numeric labels, or binary ones, positive above 0.5; shape (N,).
-            scores: Predictions in the units of the label, or logits; shape (N,).
-        """
+        """Return the metric of N rows: logits and labels, positive above 0.5, or numbers in one unit; NaN if undefined."""
         targets = np.asarray(labels, dtype=np.float32)
         return self.compute(
             ScoreCounts.of_errors(targets, scores)
@@ -74,7 +59,7 @@ class PointwiseMetric:
 
 
 def mean_of(positive: Floats, negative: Floats, counts: ScoreCounts) -> float:
-    """Return the mean over rows of per-score values for positive and negative rows, each (G,); NaN without rows."""
+    """Return the mean over rows of per-score values for positive and negative rows, each (G,)."""
     rows = float(counts.rows.sum())
     return float(counts.positive @ positive + counts.negative @ negative) / rows if rows else np.nan
 
@@ -89,10 +74,7 @@ def mean_influence(positive: Floats, negative: Floats, counts: ScoreCounts) -> I
 class GroupedMetric:
     """Metric per user, reported as the weighted mean over users.
 
-    Attributes:
-        name: Key in evaluation.json.
-        title: Name in tables.
-        compute: From users (N,), labels (N,) and scores (N,) to the values and weights of the G users with a defined value.
+    Computes values and weights of the G users with a defined value, from users, labels and scores (N,).
     """
 
     name: str
@@ -117,24 +99,14 @@ class Hits:
 
 @dataclass(frozen=True)
 class Ranked(Hits):
-    """Hits and ranked candidates.
-
-    Attributes:
-        candidates: Index of the candidate at each rank, -1 for an empty one; shape (U, P).
-    """
+    """Hits and ranked candidates: the index of each, -1 for an empty rank; shape (U, P)."""
 
     candidates: npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class RankingMetric:
-    """Metric of a user's top k, reported as the mean over users.
-
-    Attributes:
-        name: Key in evaluation.json, before "@k".
-        title: Name in tables.
-        compute: From hits of U users and k to U values in [0, 1].
-    """
+    """Metric of a user's top k in [0, 1], reported as the mean over users."""
 
     name: str
     title: str
@@ -147,7 +119,6 @@ class Catalog:
 
     Attributes:
         counts: Train interactions per candidate, descending; shape (I,).
-        num_rows: Train interactions, including those of items outside the candidates.
         features: Feature ids of the candidates, such as genres, concatenated and distinct within an item.
         offsets: Start of each candidate's features, and the total at the end; shape (I + 1,).
     """
@@ -173,14 +144,9 @@ class Recommended(Ranked):
 
 @dataclass(frozen=True)
 class ListMetric:
-    """Beyond-accuracy metric of the top k.
+    """Beyond-accuracy metric of the top k; neither end is better without a direction.
 
-    Attributes:
-        name: Key in evaluation.json, before "@k".
-        title: Name in tables.
-        better: Direction; None if neither end is better.
-        compute: From recommendations and k to the values of U users, NaN if undefined, reported as their mean; or to one
-            value of all lists, of shape ().
+    Computes values of U users, NaN if undefined, reported as their mean; or one value of all lists, of shape ().
     """
 
     name: str

@@ -24,7 +24,7 @@ IntervalEstimate = tuple[float | None, float | None, float | None]
 
 @dataclass(frozen=True)
 class CutOff:
-    """Ranking metric at a cut-off k."""
+    """Ranking metric at a cut-off."""
 
     metric: RankingMetric
     k: int
@@ -50,11 +50,7 @@ def find_metric(name: str) -> PointwiseMetric | CutOff | None:
 
 
 def check_reported(name: str) -> None:
-    """Check that an evaluation reports a metric: those of `find_metric`, `gauc` and the beyond-accuracy metrics.
-
-    Raises:
-        ConfigError: Not reported.
-    """
+    """Check that an evaluation reports a metric: those of `find_metric`, `gauc` and the beyond-accuracy metrics."""
     if name == LOSS:
         raise ConfigError(f"{LOSS} is the training objective, not an evaluation metric")
     metric = metric_named(name.partition("@")[0])
@@ -67,15 +63,7 @@ def check_reported(name: str) -> None:
 
 
 def check_additional(name: str, *, of_numbers: bool) -> None:
-    """Check a name in `evaluate.metrics`: an additional metric of another package.
-
-    Args:
-        name: Without a cut-off.
-        of_numbers: Whether the main label is numeric.
-
-    Raises:
-        ConfigError: Not an additional metric, or one for another label task.
-    """
+    """Check a name in `evaluate.metrics`: a metric of another package, without a cut-off, for the main label."""
     if "@" in name:
         raise ConfigError(f"{name} has a cut-off; evaluate.k sets the cut-offs of all metrics")
     metric = foreign(name)
@@ -107,7 +95,7 @@ def _cut_off(name: str) -> int:
 
 
 def title_of(name: str) -> str:
-    """Return the title of a metric in tables, such as `NDCG@10` or `sampled NDCG@10`."""
+    """Return the title of a metric, such as `NDCG@10` or `sampled NDCG@10`."""
     _, at, k = name.partition("@")
     metric = metric_of(name)
     title = f"{metric.title}{at}{k}" if metric else name.removeprefix(SAMPLED)
@@ -121,7 +109,7 @@ def better_of(name: str) -> Better | None:
 
 
 def sort_key(value: float | None, better: Better | None) -> float:
-    """Return a sort key that puts better values first and undefined ones last."""
+    """Return a sort key: better values first, undefined ones last."""
     if value is None:
         return math.inf
     if better == "one":  # 0.5 is as far from 1 as 2
@@ -133,10 +121,6 @@ def best_of(estimates: Sequence[IntervalEstimate], better: Better | None) -> lis
     """Mark the best of several values, and all with an interval that overlaps the interval of the best.
 
     Nothing is marked for a single value or without a direction.
-
-    Args:
-        estimates: Values of several systems, with intervals.
-        better: Direction of the metric.
     """
     defined = [one for one in estimates if one[0] is not None]
     if len(defined) < 2 or better is None:

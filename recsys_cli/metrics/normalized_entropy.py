@@ -12,7 +12,7 @@ from recsys_cli.metrics.score_counts import ScoreCounts
 
 
 def normalized_entropy(counts: ScoreCounts) -> float:
-    """Return log loss / entropy of the mean label (He et al., ADKDD 2014); lower is better, 1 for a constant prediction."""
+    """Return log loss / entropy of the mean label (He et al., ADKDD 2014); 1 for a constant prediction."""
     mean = _mean_label(counts)
     return log_loss.log_loss(counts) / _entropy(mean) if 0 < mean < 1 else np.nan
 

@@ -11,8 +11,8 @@ from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 def pr_auc(counts: ScoreCounts) -> float:
     """Return the average precision: the precision at each score, weighted by its share of the positives.
 
-    The step function below the precision-recall curve, as in scikit-learn; linear interpolation is too optimistic (Davis
-    and Goadrich, 2006). In [0, 1], higher is better; a constant score has the share of positives.
+    The step function below the precision-recall curve, as in scikit-learn; linear interpolation is too optimistic
+    (Davis and Goadrich, 2006). A constant score has the share of positives.
     """
     positive, precision, _ = _from_above(counts)
     total = float(positive.sum())

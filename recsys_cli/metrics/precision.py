@@ -7,7 +7,7 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def precision(ranked: Hits, k: int) -> Floats:
-    """Return the hits in the top k over k, for shorter rankings as well; in [0, 1], higher is better; shape (U,)."""
+    """Return the hits in the top k over k, for shorter rankings as well; shape (U,)."""
     return ranked.hits[:, :k].sum(axis=1) / k
 
 

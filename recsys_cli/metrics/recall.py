@@ -7,7 +7,7 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def recall(ranked: Hits, k: int) -> Floats:
-    """Return the hits in the top k over all relevant items, not capped at k; in [0, 1], higher is better; shape (U,)."""
+    """Return the hits in the top k over all relevant items, not capped at k; shape (U,)."""
     return ranked.hits[:, :k].sum(axis=1) / ranked.num_relevant
 
 

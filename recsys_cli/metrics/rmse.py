@@ -12,22 +12,22 @@ from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
 def rmse(counts: ScoreCounts) -> float:
-    """Return the root of the mean squared (probability - label), the score of Brier (1950); in [0, 1], lower is better."""
+    """Return the root of the mean squared (probability - label), the score of Brier (1950)."""
     return math.sqrt(mean_of(*_squares(counts), counts))
 
 
 def rmse_of_errors(counts: ScoreCounts) -> float:
-    """Return the root mean squared error in the units of the label, from counts of errors; lower is better."""
+    """Return the root mean squared error in the units of the label, from counts of errors."""
     return math.sqrt(mean_of(counts.logits**2, counts.logits**2, counts))
 
 
 def influence(counts: ScoreCounts) -> Influence:
-    """Return the difference of each row's square from the mean, times the slope of the root."""
+    """Influence of `rmse`."""
     return _by_slope(mean_influence(*_squares(counts), counts), rmse(counts))
 
 
 def influence_of_errors(counts: ScoreCounts) -> Influence:
-    """Return the influence of `rmse_of_errors`."""
+    """Influence of `rmse_of_errors`."""
     return _by_slope(mean_influence(counts.logits**2, counts.logits**2, counts), rmse_of_errors(counts))
 
 

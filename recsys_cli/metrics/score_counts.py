@@ -26,7 +26,7 @@ class ScoreCounts:
 
     @classmethod
     def of(cls, labels: npt.NDArray[np.float32], logits: npt.ArrayLike) -> ScoreCounts:
-        """Group rows by distinct score; labels (N,) and logits (N,)."""
+        """Group labels (N,) and logits (N,) by distinct score."""
         scores = np.asarray(logits)
         order = np.argsort(scores)
         starts = run_starts(scores[order])
@@ -37,7 +37,7 @@ class ScoreCounts:
     def grouped(
         cls, labels: npt.NDArray[np.float32], logits: npt.ArrayLike
     ) -> tuple[ScoreCounts, npt.NDArray[np.int64]]:
-        """Group rows by distinct score; also return the group of each row, shape (N,)."""
+        """Like `of`; also return the group of each row, shape (N,)."""
         scores, group = np.unique(np.asarray(logits, dtype=np.float64), return_inverse=True)
         positive = np.bincount(group, weights=labels, minlength=len(scores)).astype(np.float64)
         rows = np.bincount(group, minlength=len(scores)).astype(np.float64)
@@ -45,7 +45,7 @@ class ScoreCounts:
 
     @classmethod
     def of_errors(cls, labels: npt.NDArray[np.float32], predictions: npt.ArrayLike) -> ScoreCounts:
-        """Group rows by signed error, prediction - label, in place of the score; labels (N,), predictions (N,)."""
+        """Group rows by signed error, prediction - label, in place of the score; both (N,)."""
         errors = np.asarray(predictions, dtype=np.float64) - labels
         return cls.of(np.ones(len(errors), np.float32), errors)
 
@@ -60,7 +60,7 @@ class ScoreCounts:
         return 1 / (1 + np.exp(-np.clip(self.logits, -700, 700)))
 
     def quantiles(self, groups: int) -> npt.NDArray[np.int64]:
-        """Return the quantile group of each score, of equal mass and in [0, groups); shape (G,)."""
+        """Return the quantile group of each score, of equal mass; shape (G,)."""
         rows = self.rows
         middle = np.cumsum(rows) - rows / 2
         return np.minimum((middle * (groups / max(float(rows.sum()), 1.0))).astype(np.int64), groups - 1)
@@ -83,6 +83,6 @@ def run_starts(*columns: npt.NDArray[np.generic]) -> npt.NDArray[np.intp]:
 
 
 def count_runs(labels: npt.NDArray[np.generic], starts: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Return the number of positive rows and of all rows per run; binary labels (N,)."""
+    """Return the number of positive rows and of all rows per run, from binary labels (N,)."""
     rows = np.diff(starts, append=len(labels)).astype(np.float64)
     return np.add.reduceat(labels, starts, dtype=np.float64), rows

@@ -7,9 +7,9 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def serendipity(lists: Recommended, k: int) -> Floats:
-    """Return the hits in the top k outside the user's top k by popularity, over k; in [0, 1], higher is better; shape (U,).
+    """Return the hits in the top k outside the user's top k by popularity, over k; shape (U,).
 
-    Ge, Delgado-Battenfeld and Jannach (RecSys 2010), with popularity as the primitive recommender. Popularity has 0.
+    Ge, Delgado-Battenfeld and Jannach (RecSys 2010), with popularity as the primitive recommender.
     """
     unexpected = lists.hits[:, :k] & (lists.by_popularity[:, :k] >= k)
     return unexpected.sum(axis=1) / k

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def build(
-    name: str,
-    options: dict[str, Any],
-    schema: Schema,
-    *,
-    sparse: bool = False,
-    placement: Placement = "device",
+    name: str, options: dict[str, Any], schema: Schema, *, sparse: bool = False, placement: Placement = "device"
 ) -> Model:
     """Build a model from its name and options; weights come from torch's global generator.
 
@@ -60,10 +55,7 @@ def build(
 
 
 def kind_of(name: str) -> type[Model]:
-    """Return the class of a model.
-
-    Args:
-        name: Value of `model.name` in a config.
+    """Return the class of a model by `model.name`.
 
     Raises:
         ConfigError: The class does not exist, is not trusted, or is no Model.
@@ -79,11 +71,7 @@ def kind_of(name: str) -> type[Model]:
 
 
 def require_gradient_trained(model: Model) -> Model:
-    """Return the model if it is gradient-trained.
-
-    Raises:
-        ConfigError: The model is closed-form.
-    """
+    """Return the model; a `ConfigError` if it is closed-form."""
     if model.rows == "all":
         name = type(model).__module__.split(".")[-2]
         raise ConfigError(

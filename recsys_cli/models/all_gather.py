@@ -1,4 +1,4 @@
-"""All-gather for modules over the rows of all ranks: batch normalization and in-batch negatives."""
+"""All-gather for modules over the rows of all ranks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,7 @@ Gather = Callable[[Tensor], Tensor]
 
 
 class AllGatherModule:
-    """Mixin of modules over all rows of a step, distributed over the ranks.
-
-    Used in training only: each rank scores its own part of a validation split.
-
-    Attributes:
-        gather: The collective operation; None for a single process.
-        rank: Rank of this process.
-    """
+    """Mixin of modules over all rows of a step, on all ranks, in training; `gather` is None for a single process."""
 
     gather: Gather | None = None
     rank: int = 0
@@ -30,13 +23,10 @@ class AllGatherRows(nn.Module, AllGatherModule):
     """Rows of a step from all ranks, for losses with in-batch negatives."""
 
     def forward(self, *columns: Tensor) -> tuple[Sequence[Tensor], int]:
-        """Return the rows of all ranks in rank order, and the number of rows before this rank's.
+        """Return the rows of all ranks in rank order, for columns of shape (n, ...), and the number of rows before this rank's.
 
-        Gradients flow back to the rank of the row. Collective: every rank calls this in every step and runs the backward pass,
-        also without rows.
-
-        Args:
-            columns: Tensors of shape (n, ...), for the n rows of this rank.
+        Gradients flow back to the rank of the row. Collective: every rank calls this in every step and runs the
+        backward pass, also without rows.
         """
         if not self.training or self.gather is None:
             return columns, 0

@@ -1,4 +1,4 @@
-"""Batch normalization for batches of one row, and synchronized over ranks."""
+"""Batch normalization synchronized over ranks."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from recsys_cli.models.all_gather import AllGatherModule, Gather
 class BatchNorm(nn.BatchNorm1d, AllGatherModule):
     """Batch normalization for batches of any size, as the last of an epoch may have one row.
 
-    A single row has no variance: it is normalized with the running statistics, without updating them. On several ranks mean and
-    variance are those of all rows; a rank may have none. torch.nn.SyncBatchNorm supports GPUs only.
+    A single row has no variance: it is normalized with the running statistics, without updating them. On several ranks
+    mean and variance are those of all rows; a rank may have none. torch.nn.SyncBatchNorm supports GPUs only.
     """
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Fast dropout for CPUs, where torch's own takes longer than the dense layers around it."""
+"""Dropout on CPUs, where torch's own takes longer than the dense layers around it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _PER_NUMBER = 64 // _BITS
 
 
 class Dropout(nn.Dropout):
-    """Dropout with reproducible masks per row: zeroes a share of elements and rescales the rest, in training only.
+    """Dropout with reproducible masks per row.
 
-    On a CPU one 64-bit random number serves four elements with 16 bits each: the rate is exact to 1 / 65,536. Numbers come from
-    torch's generator, or after `seed_rows` from the row's index in its step: then a row has the same mask on any rank and in
-    any part of the step. Other devices use torch's implementation.
+    On a CPU one 64-bit random number serves four elements with 16 bits each: the rate is exact to 1 / 65,536. After
+    `seed_rows`, numbers come from the row's index in its step, not from torch's generator: a row has the same mask on
+    any rank and in any part of the step.
     """
 
     _key: int | None = None
@@ -25,12 +25,7 @@ class Dropout(nn.Dropout):
     _calls = 0
 
     def seed_rows(self, key: int, first_row: int) -> None:
-        """Derive masks from a key, the number of calls since, and row indices.
-
-        Args:
-            key: Seed of the step, different for each module.
-            first_row: Index in the step of the first of the following rows.
-        """
+        """Derive masks from a key of the step and module, the calls since, and row indices from `first_row` in the step."""
         self._key, self._first_row, self._calls = key, first_row, 0
 
     def forward(self, values: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The binary interaction matrix, users × items, in CSR format."""
+"""The interaction matrix, users × items."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ class InteractionMatrix:
     Attributes:
         offsets: Row pointers by encoded user, int64, shape (num_users + 1,).
         items: Column indices, int64, shape (N,); ascending in each row unless `renumbered`.
-        num_items: Number of columns.
     """
 
     offsets: Tensor
@@ -37,15 +36,7 @@ class InteractionMatrix:
         positive_only: bool = False,
         device: torch.device,
     ) -> InteractionMatrix:
-        """Build the matrix; repeated interactions count once.
-
-        Args:
-            interactions: Rows of users and items.
-            user: User column.
-            item: Item column.
-            positive_only: Ignore interactions that are not positive, see `Interactions.positive`.
-            device: Device of the matrix.
-        """
+        """Build the matrix; repeated interactions count once. `positive_only` keeps `Interactions.positive`."""
         pairs, _ = _pairs(interactions, user, item, positive_only=positive_only, device=device)
         return cls._of_pairs(torch.unique(pairs), user, item)
 
@@ -59,18 +50,10 @@ class InteractionMatrix:
         positive_only: bool = False,
         device: torch.device,
     ) -> tuple[InteractionMatrix, Tensor]:
-        """Build the matrix and the strength of each element.
+        """Build the matrix and the strength r of each element, float32, shape (N,).
 
-        Args:
-            interactions: As for `of`.
-            user: User column.
-            item: Item column.
-            positive_only: As for `of`.
-            device: Device of the matrix.
-
-        Returns:
-            The matrix, and r of each of its elements, float32, shape (N,): the number of rows of the pair, or the sum of their
-            labels if labels are numeric. Pairs without a positive sum are excluded.
+        r is the number of rows of the pair, or the sum of their labels if labels are numeric. Pairs without a positive
+        sum are excluded.
         """
         pairs, labels = _pairs(interactions, user, item, positive_only=positive_only, device=device)
         pairs, index = torch.unique(pairs, return_inverse=True)
@@ -88,17 +71,17 @@ class InteractionMatrix:
         return len(self.offsets) - 1
 
     @property
+    def users(self) -> Tensor:
+        """Row index of each element, int64, shape (N,)."""
+        return torch.repeat_interleave(self.offsets.diff())
+
+    @property
     def counts(self) -> Tensor:
         """Number of users of each item, by encoded item; int64."""
         return torch.bincount(self.items, minlength=self.num_items)
 
     def of_users(self, users: Tensor, weights: Tensor | None = None) -> Ragged:
-        """Return the items of users; shape of users (U,), duplicates allowed.
-
-        Args:
-            users: Encoded user ids.
-            weights: Weight per element of the matrix, to return with the items; shape (N,).
-        """
+        """Return the items of users, shape (U,), duplicates allowed; with the weights of elements, shape (N,), if given."""
         offsets = self.offsets_of(users)
         elements = torch.arange(int(offsets[-1]), device=offsets.device)
         elements += (self.offsets[users] - offsets[:-1]).repeat_interleave(offsets.diff())
@@ -106,23 +89,16 @@ class InteractionMatrix:
 
     def offsets_of(self, users: Tensor) -> Tensor:
         """Return the offsets of `of_users`, shape (U + 1,), without its items."""
-        lengths = self.offsets[users + 1] - self.offsets[users]
-        return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+        return _offsets(self.offsets[users + 1] - self.offsets[users])
 
     def renumbered(self, indices: Tensor, *, num_items: int) -> InteractionMatrix:
-        """Return the matrix with new column indices, without the columns of negative ones.
-
-        Args:
-            indices: New index of each item, by encoded item.
-            num_items: New number of columns.
-        """
+        """Return the matrix with the column indices `indices[item]`, without the columns of negative ones."""
         items = indices[self.items]
         keep = items >= 0
-        users = torch.arange(self.num_users, device=items.device).repeat_interleave(self.offsets.diff())
-        return InteractionMatrix(starts(users[keep], self.num_users), items[keep], num_items)
+        return InteractionMatrix(starts(self.users[keep], self.num_users), items[keep], num_items)
 
     def transpose(self) -> InteractionMatrix:
-        """Return the matrix of items × users; users ascend in each row."""
+        """Return items × users; users ascend in each row."""
         lists = transpose(Ragged(self.items, self.offsets), self.num_items)
         return InteractionMatrix(lists.offsets, lists.values, self.num_users)
 
@@ -130,20 +106,12 @@ class InteractionMatrix:
         """Return rows start, …, stop - 1 as a dense matrix; shape (stop - start, num_items)."""
         rows = torch.zeros(stop - start, self.num_items, dtype=dtype, device=self.items.device)
         bounds = self.offsets[start : stop + 1]
-        user = torch.arange(stop - start, device=self.items.device).repeat_interleave(bounds.diff())
-        rows[user, self.items[int(bounds[0]) : int(bounds[-1])]] = 1
+        rows[torch.repeat_interleave(bounds.diff()), self.items[int(bounds[0]) : int(bounds[-1])]] = 1
         return rows
 
 
 def spans(offsets: Tensor, *, max_elements: int) -> Iterator[slice]:
-    """Cut rows into spans of about `max_elements` list elements, to bound memory.
-
-    A span exceeds the maximum by its first list at most.
-
-    Args:
-        offsets: Row pointers of the lists, shape (B + 1,).
-        max_elements: Elements per span.
-    """
+    """Cut rows of lists, with row pointers of shape (B + 1,), into spans of about `max_elements` elements, to bound memory."""
     group = (offsets[1:] - 1).clamp(min=0) // max_elements
     lengths = torch.unique_consecutive(group, return_counts=True)[1].tolist()
     start = 0
@@ -172,8 +140,11 @@ def _in_vocabulary(ids: Tensor, column: Column) -> Tensor:
 
 def starts(rows: Tensor, num_rows: int) -> Tensor:
     """Return CSR row pointers from the row of each element; shape (num_rows + 1,)."""
-    counts = torch.bincount(rows, minlength=num_rows)
-    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    return _offsets(torch.bincount(rows, minlength=num_rows))
+
+
+def _offsets(lengths: Tensor) -> Tensor:
+    return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
 
 
 def transpose(lists: Ragged, num_values: int) -> Ragged:

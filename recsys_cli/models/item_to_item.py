@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.interaction_matrix import InteractionMatrix, spans
-from recsys_cli.models.model import LeftOut, Model, Progress, TrainingContext, no_progress
+from recsys_cli.models.model import LeftOut, Model, Progress, TrainingContext, no_progress, pair_ids
 
 _MAX_ELEMENTS = 1 << 22
 """Maximum elements of user histories per block."""
@@ -25,14 +25,7 @@ class ItemWeights(nn.Module, ABC):
 
     @abstractmethod
     def sums(self, histories: Ragged) -> Tensor:
-        """Return the scores of all items: the sums of weights from each user history.
-
-        Args:
-            histories: Item indices of U users.
-
-        Returns:
-            Shape (U, C), float32.
-        """
+        """Return the sums of weights from each history of item indices to all items, shape (U, C), float32."""
 
     @abstractmethod
     def sums_of_pairs(self, histories: Ragged, items: Tensor) -> Tensor:
@@ -40,14 +33,9 @@ class ItemWeights(nn.Module, ABC):
 
 
 class ItemToItemModel(Model):
-    """Closed-form model with a sum of item-item weights over the user history as its score.
+    """Closed-form model with a sum of item-item weights over the user history as its score, 0 for items outside the model.
 
-    The score is 0 for items outside the model, and for users without a history.
-
-    Args:
-        schema: Has a user and an item.
-        positive_only: Ignore interactions that are not positive, see `Interactions.positive`.
-        max_items: Maximum items of the model, by number of users; None for all.
+    `positive_only` keeps `Interactions.positive`; `max_items` limits the items by number of users, None for all.
     """
 
     rows = "all"
@@ -72,12 +60,7 @@ class ItemToItemModel(Model):
 
     @abstractmethod
     def learn(self, matrix: InteractionMatrix, progress: Progress) -> None:
-        """Fit `learnt`, the weights.
-
-        Args:
-            matrix: Interactions of train, with item indices from 0 to C - 1 by popularity, most popular first.
-            progress: Progress callback.
-        """
+        """Fit `learnt`, the weights, to train, with item indices from 0 to C - 1 by popularity, most popular first."""
 
     def fit(self, context: TrainingContext, *, progress: Progress = no_progress) -> None:
         """Choose the items and fit their weights."""
@@ -97,11 +80,9 @@ class ItemToItemModel(Model):
 
     def score(self, batch: Batch) -> Tensor:
         """Return the sum for each row, shape (B,); after `set_context`."""
-        users, items = batch.features[self.user.name], batch.features[self.item.name]
-        assert isinstance(users, Tensor)
-        assert isinstance(items, Tensor)
         assert self._histories is not None, "call set_context first"
-        users, indices = users.long(), self._index[items.long()]
+        users, items = pair_ids(batch, self.user, self.item)
+        indices = self._index[items]
         scores = torch.zeros(len(indices), device=indices.device)
         for rows in spans(self._histories.offsets_of(users), max_elements=_MAX_ELEMENTS):
             scores[rows] = self.learnt.sums_of_pairs(self._histories.of_users(users[rows]), indices[rows].clamp(min=0))
@@ -129,7 +110,6 @@ class ItemToItemModel(Model):
         )
 
     def _left_out(self, matrix: InteractionMatrix) -> LeftOut | None:
-        """Count the items of the matrix without weights."""
         counts = matrix.counts
         others = counts.clone()
         others[self.kept] = 0
@@ -144,11 +124,7 @@ class ItemToItemModel(Model):
 
 
 class DenseWeights(ItemWeights):
-    """Dense item-item weights.
-
-    Args:
-        num_items: C; the weights take 4 C² bytes.
-    """
+    """Dense item-item weights, 4 C² bytes."""
 
     weights: Tensor
 
@@ -169,24 +145,21 @@ class DenseWeights(ItemWeights):
 
 
 def add_rows(table: Tensor, lists: Ragged) -> Tensor:
-    """Return the sum of a table's rows for each list of row indices; table (N, D), sums (U, D)."""
-    return F.embedding_bag(lists.values, table, lists.offsets, mode="sum", include_last_offset=True)
+    """Return the sum, weighted by `lists.weights`, of a table's rows per list of row indices; table (N, D), sums (U, D)."""
+    return F.embedding_bag(
+        lists.values, table, lists.offsets, mode="sum", per_sample_weights=lists.weights, include_last_offset=True
+    )
 
 
 def rows_of(lists: Ragged) -> Tensor:
     """Return the list index of each element; shape (N,)."""
-    return torch.arange(len(lists.offsets) - 1, device=lists.offsets.device).repeat_interleave(lists.offsets.diff())
+    return torch.repeat_interleave(lists.offsets.diff())
 
 
 def gram(matrix: InteractionMatrix, *, block: int = 1 << 23, out: Tensor | None = None) -> Tensor:
     """Return XᵀX of the interaction matrix X: exact counts of common users, shape (C, C), float32.
 
-    Rows are multiplied as dense blocks, faster than sparse products on CPUs and GPUs.
-
-    Args:
-        matrix: C items, and fewer than 2**24 users.
-        block: Elements per dense block.
-        out: Output tensor, shape (C, C), float32.
+    Rows are multiplied in dense blocks, faster than sparse products on CPUs and GPUs. Exact below 2**24 users.
     """
     size = matrix.num_items
     counts = torch.zeros(size, size, device=matrix.items.device) if out is None else out.zero_()

@@ -1,4 +1,4 @@
-"""Base classes of all models: their traits, the training context, and the methods called by training and evaluation."""
+"""Base classes of all models."""
 
 from __future__ import annotations
 
@@ -50,8 +50,6 @@ class LeftOut:
     """Items of the interaction matrix outside the model; their score is 0.
 
     Attributes:
-        items: Number of excluded items.
-        of_items: Number of all items of the matrix.
         interactions: Share of the interactions on excluded items.
     """
 
@@ -128,10 +126,7 @@ class Model(nn.Module, ABC):
         return external + sum(parameter.numel() for parameter in self.parameters())
 
     def set_context(self, context: TrainingContext) -> None:
-        """Set the training context: before training, and again with more interactions before a test.
-
-        State derived from it is no part of the weights.
-        """
+        """Set the training context: before training, and again with more interactions before a test; no part of the weights."""
 
     def set_scales(self, scales: Mapping[str, tuple[float, float]]) -> None:
         """Set mean and standard deviation of the regression labels in train, by label name; before training."""
@@ -154,29 +149,20 @@ class Model(nn.Module, ABC):
         """Return the training loss, the mean over the batch's rows of weight * loss: a float32 scalar.
 
         The divisor is the number of rows, not the sum of weights, so that parts of a batch and ranks add up. Randomness
-        comes from torch's global generator, seeded by training in every step.
-
-        Args:
-            batch: Rows with labels.
-            scores: Result of `score(batch)`, if available; saves validation a second forward pass.
+        comes from torch's global generator, seeded in every step. `scores`, a result of `score(batch)`, saves a second
+        forward pass.
         """
         raise NotImplementedError(f"{type(self).__module__} has no loss")
 
     def without_rows(self, batch: Batch) -> Tensor:
-        """Return a loss of 0 with zero gradients for a batch without rows, where a mean is undefined.
+        """Return a loss of 0 with zero gradients for a batch without rows, as a step with fewer rows than ranks has.
 
-        Ranks get such batches when the rows of a step are fewer than the ranks. Collective operations of `loss` have to run
-        here too, in the same order.
+        Collective operations of `loss` have to run here too, in the same order.
         """
         return self.score(batch).sum()
 
     def fit(self, context: TrainingContext, *, progress: Progress = no_progress) -> None:
-        """Fit the model to all rows of train at once, from scratch; only for `rows` = `all`.
-
-        Args:
-            context: Rows of train.
-            progress: Progress callback.
-        """
+        """Fit the model to all rows of train at once, from scratch; only for `rows` = `all`."""
         raise NotImplementedError(f"{type(self).__module__} is trained step by step")
 
     def user_vectors(self, users: Tensor) -> Tensor:
@@ -188,12 +174,7 @@ class Model(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__module__} has no vectors of items")
 
     def scores(self, users: Tensor, items: Tensor) -> Tensor:
-        """Return the scores of U users for I items, shape (U, I), float32, ordered like `score`; after `set_context`.
-
-        Args:
-            users: Encoded ids, int64, shape (U,), on the model's device.
-            items: Encoded ids, int64, shape (I,).
-        """
+        """Return the scores of encoded users for items, shape (U, I), float32, ordered like `score`; after `set_context`."""
         return self.user_vectors(users) @ self.item_vectors(items).T
 
     def forward(self, batch: Batch) -> Any:
@@ -204,6 +185,14 @@ class Model(nn.Module, ABC):
         """Track the device; every move of a module calls this method."""
         self.device = fn(torch.empty(0, device=self.device)).device
         return super()._apply(fn, recurse)
+
+
+def pair_ids(batch: Batch, user: Column, item: Column) -> tuple[Tensor, Tensor]:
+    """Return the users and items of a batch, int64, shape (B,) each."""
+    users, items = batch.features[user.name], batch.features[item.name]
+    assert isinstance(users, Tensor)
+    assert isinstance(items, Tensor)
+    return users.long(), items.long()
 
 
 class ClosedFormModel(Model):

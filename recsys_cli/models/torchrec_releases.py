@@ -1,4 +1,4 @@
-"""Required releases of TorchRec and FBGEMM, from package metadata; imports none of them, nor torch."""
+"""Required releases of TorchRec and FBGEMM, from package metadata, without their import."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ _FBGEMM = {"cpu": "fbgemm-gpu-cpu", "cuda": "fbgemm-gpu"}
 
 def require_torchrec(rule: str, device: str) -> None:
     """Check the requirements of sharded embedding tables.
-
-    Args:
-        rule: Optimizer of the tables.
-        device: Type of the training device, `cpu` or `cuda`.
 
     Raises:
         MissingExtraError: TorchRec is not installed, or for another torch; the hint has the install command.

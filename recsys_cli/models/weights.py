@@ -1,4 +1,4 @@
-"""Model weights in a checkpoint file, `best` or `last`, under one prefix."""
+"""Model weights in a checkpoint file, under one prefix."""
 
 from __future__ import annotations
 
@@ -34,32 +34,21 @@ def load_weights(model: Model, path: Path, *, mapped: bool = False) -> None:
     try:
         model.load_state_dict(tensors, assign=mapped)
     except RuntimeError as error:
-        raise _not_weights(path, error) from error
+        raise DataError(f"{path}: not the weights of this model: {error}", hint="recsys train --force") from error
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the model's tensors of a checkpoint, by parameter name.
-
-    Raises:
-        MissingArtifactError: The file does not exist.
-        DataError: The file is no checkpoint.
-    """
+    """Return the model's tensors of a checkpoint, by parameter name; errors as of `load_weights`."""
     if not path.is_file():
         raise MissingArtifactError(f"no checkpoint {path}", hint="recsys train")
     with whole(path, hint="recsys train --force"), safe_open(path, framework="pt") as file:
         return {key.removeprefix(PREFIX): file.get_tensor(key) for key in file.keys() if key.startswith(PREFIX)}  # noqa: SIM118
 
 
-def _not_weights(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path}: not the weights of this model: {error}", hint="recsys train --force")
-
-
 def checksum_of_tensors(tensors: Mapping[str, Tensor], start: int = 0) -> str:
-    """Compute the CRC-32 of tensors in host memory, with their names, types and shapes, as eight hexadecimal digits.
+    """Return the CRC-32 of tensors in host memory, with their names, types and shapes, as eight hexadecimal digits.
 
-    Args:
-        tensors: Tensors by name.
-        start: Initial CRC-32, to include other data.
+    `start` is an initial CRC-32, to include other data.
     """
     crc = start
     for name, tensor in sorted(tensors.items()):

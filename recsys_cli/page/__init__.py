@@ -1,7 +1,4 @@
-"""Self-contained HTML pages with embedded style and SVG figures; light and dark, narrow and wide.
-
-The figures are hand-written SVG: a plotting library took longer than the evaluation itself.
-"""
+"""Self-contained HTML pages with embedded style and SVG figures, hand-written for speed."""
 
 from __future__ import annotations
 

@@ -17,13 +17,7 @@ _LONGEST = 22
 
 @dataclass(frozen=True)
 class BarGroup:
-    """One series of bars.
-
-    Attributes:
-        name: Name in the legend.
-        values: One value per category; None if undefined.
-        intervals: One (low, high) per category; None if undefined. Empty: no intervals.
-    """
+    """One series of bars: a value and an interval per category, or None; without intervals, empty."""
 
     name: str
     values: Sequence[float | None]
@@ -31,14 +25,7 @@ class BarGroup:
 
 
 def bars(title: str, names: Sequence[str], groups: Sequence[BarGroup], *, x: Axis) -> Markup:
-    """Draw horizontal bars grouped by category; empty markup without values.
-
-    Args:
-        title: Accessible title.
-        names: Categories.
-        groups: Series, each with one value per category.
-        x: Value axis; starts at 0 unless it has a lower limit.
-    """
+    """Draw horizontal bars grouped by category, from 0 or the axis's lower limit; empty markup without values."""
     if not any(value is not None for group in groups for value in group.values):
         return Markup("")
     ends = [value for group in groups for value in group.values if value is not None]
@@ -53,15 +40,7 @@ def bars(title: str, names: Sequence[str], groups: Sequence[BarGroup], *, x: Axi
 
 @dataclass(frozen=True)
 class IntervalBar:
-    """A value with its interval.
-
-    Attributes:
-        name: Category.
-        value: Point estimate.
-        low: Lower end of the interval.
-        high: Upper end of the interval.
-        color: Number of its color, from 1.
-    """
+    """A value with its interval, and the number of its color."""
 
     name: str
     value: float
@@ -75,11 +54,7 @@ def intervals(
 ) -> Markup:
     """Draw points with intervals, one per row, and a line at zero if it is on the axis; empty markup without estimates.
 
-    Args:
-        title: Accessible title.
-        estimates: Estimates, from top to bottom.
-        x: Value axis.
-        names: Legend: number and name of each color.
+    `names` are number and name of each color in the legend.
     """
     if not estimates:
         return Markup("")

@@ -22,13 +22,7 @@ class LineSeries:
     """A line or a scatter of points.
 
     Attributes:
-        x: X values; positive on a logarithmic axis.
-        y: Y values.
-        name: Name in the legend; empty for none.
-        markers: Mark each point of the line.
-        thin: Draw a thin line, for the background.
         dashed: Draw a dashed reference line.
-        joined: Connect the points by a line.
         band: Interval (low, high) of each point, shaded behind the line; empty for none.
         color: Number of its color; None for the index among the marks.
     """
@@ -45,19 +39,13 @@ class LineSeries:
 
     @property
     def reach(self) -> Sequence[float]:
-        """Y values within the range of the axis, including the band."""
+        """Y values with the band."""
         return [*self.y, *(end for pair in self.band for end in pair)]
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """A histogram.
-
-    Attributes:
-        edges: Bin edges, in ascending order.
-        heights: Heights of the bins, one fewer than edges.
-        name: Name in the legend; empty for none.
-    """
+    """A histogram of ascending edges, one more than heights."""
 
     edges: Sequence[float]
     heights: Sequence[float]
@@ -69,13 +57,8 @@ class Histogram:
         return self.edges
 
     @property
-    def y(self) -> Sequence[float]:
-        """Heights of the bins."""
-        return self.heights
-
-    @property
     def reach(self) -> Sequence[float]:
-        """Y values within the range of the axis."""
+        """Heights."""
         return self.heights
 
 
@@ -94,14 +77,7 @@ class _Plot:
 
 
 def chart(title: str, marks: Sequence[LineSeries | Histogram], *, x: Axis, y: Axis) -> Markup:
-    """Draw lines, points and histograms; empty markup without values.
-
-    Args:
-        title: Accessible title.
-        marks: Series from bottom to top; the index sets the default color.
-        x: Horizontal axis.
-        y: Vertical axis.
-    """
+    """Draw lines, points and histograms from bottom to top; empty markup without values."""
     if not any(len(mark.x) for mark in marks):
         return Markup("")
     over = x.over(value for mark in marks for value in mark.x)

@@ -1,4 +1,4 @@
-"""Renders a template to one HTML document; layout, style and macros are in `page.html.j2`."""
+"""Renders a template to one HTML document."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 
 def render(template: str, *, package: str, **values: Any) -> str:
-    """Render a self-contained HTML document.
+    """Render a self-contained HTML document from a package's template, which extends `page.html.j2`.
 
-    Args:
-        template: File name of the template; it extends `page.html.j2`.
-        package: Package of the template.
-        values: Variables of the template; text is escaped. `today` (the UTC date) is set here.
+    Values are escaped; `today` is the UTC date.
     """
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package, package_path=""), PackageLoader(__package__, package_path="")]),

@@ -21,11 +21,7 @@ def series(number: int) -> str:
 def figure(title: str, *, height: float, parts: Iterable[Markup], names: Iterable[tuple[str, str]]) -> Markup:
     """Return a figure: the legend as HTML, the rest as SVG.
 
-    Args:
-        title: Accessible title.
-        height: Height in units.
-        parts: SVG elements.
-        names: Class (see `series`) and name of each series; series without a name are not in the legend.
+    `names` are class (see `series`) and name of each series; those without a name are not in the legend.
     """
     legend = Markup("").join(Markup('<span class="{}">{}</span>').format(kind, name) for kind, name in names if name)
     head = Markup('<div class="legend">{}</div>').format(legend) if legend else Markup("")

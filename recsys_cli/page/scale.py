@@ -1,4 +1,4 @@
-"""Axes: scales and ticks for linear, logarithmic, date and categorical values."""
+"""Axes of linear, logarithmic, date and categorical values."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ class Axis:
     """An axis of a chart.
 
     Attributes:
-        label: Label with unit.
         kind: Kind of values. `share` shows 0.5 as 50 %, `time` takes seconds since 1970, `names` takes category indices.
         low: Lower limit; None for the minimum.
         high: Upper limit; None for the maximum.
-        names: Categories of kind `names`, by index.
     """
 
     label: str
@@ -46,13 +44,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class AxisScale:
-    """An axis with its limits.
-
-    Attributes:
-        axis: The axis.
-        low: Lower limit.
-        high: Upper limit.
-    """
+    """An axis with its limits."""
 
     axis: Axis
     low: float
@@ -68,7 +60,7 @@ class AxisScale:
         return (value - low) / (high - low)
 
     def ticks(self, about: int) -> list[Tick]:
-        """Return approximately `about` ticks: values with labels."""
+        """Return about so many ticks: values with labels."""
         match self.axis.kind:
             case "log":
                 return [(value, number(value)) for value in _decades(self.low, self.high, about)]

@@ -80,9 +80,10 @@ def checked_manifest(bundle: Bundle, *, verify: bool) -> Mapping[str, Any]:
     """
     if not bundle.exists:
         raise MissingArtifactError(f"{bundle.folder} is no bundle: it has no manifest.json", hint="recsys export RUN")
+    kind = read_json(bundle.folder / "manifest.json", hint=bundle.remake).get("kind")
+    if kind != "Bundle":
+        raise DataError(f"{bundle.folder} is a {kind}, not a bundle", hint="recsys export RUN")
     manifest = bundle.manifest
-    if manifest.get("kind") != "Bundle":
-        raise DataError(f"{bundle.folder} is a {manifest.get('kind')}, not a bundle", hint="recsys export RUN")
     check_sizes(bundle.folder, manifest["files"], hint=bundle.remake)
     names = [name for name, (size, _) in manifest["files"].items() if verify or size <= _MAPPED]
     bundle.verify(*(bundle.folder / name for name in names))

@@ -15,11 +15,14 @@ import torch
 from safetensors.torch import save_file
 
 from recsys_cli import __version__
+from recsys_cli.errors import ConfigError
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.models.model import TrainingContext
 from recsys_cli.models.weights import PREFIX
 from recsys_cli.serving.bundle import read_bundle
 from recsys_cli.serving.model_card import model_card
+from recsys_cli.serving.recommender import Recommender
+from recsys_cli.serving.rows import RowScorer
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.serving.signature import signature
 from recsys_cli.workspace import Bundle, PreparedData, write_json, write_manifest, write_text
@@ -36,7 +39,14 @@ def write_bundle(
         key: Key of the bundle.
         source: Run, data, dataset and metrics, for manifest and model card.
         histories: Include the user histories.
+
+    Raises:
+        ConfigError: The model needs the histories.
     """
+    if not histories and reads_histories(served):
+        raise ConfigError(
+            f"{served.source.name} reads the user histories for its scores", hint="export without --no-histories"
+        )
     bundle = Bundle(folder)
     _copy_data(served.data, bundle.data)
     write_json(
@@ -80,9 +90,9 @@ def write_bundle(
     return bundle
 
 
-def load_written(folder: Path) -> ServedModel:
-    """Load a written bundle, with all checksums verified."""
-    return read_bundle(Bundle(folder), verify=True)
+def load_rows(folder: Path) -> RowScorer:
+    """Load a written bundle to score raw rows, with all checksums verified."""
+    return Recommender(read_bundle(Bundle(folder), verify=True)).rows
 
 
 def reads_histories(served: ServedModel) -> bool:

@@ -72,13 +72,16 @@ def recommend_to_all(
             ids = chunk.astype(np.int64)
             seen = Interactions(chunk[seen.user_idx - FIRST].astype(np.int32), seen.item_idx, seen.labels)
         order = np.argsort(ids)
-        problem = for_users(ids[order], seen if exclude_seen else seen.chosen(np.empty(0, np.intp)), candidates=candidates)
+        problem = for_users(
+            ids[order], seen if exclude_seen else seen.chosen(np.empty(0, np.intp)), candidates=candidates
+        )
         cut_off = pool_size(k) if diversity else k
-        for first, stop, best, scores in rank_blocks(problem, scorer.over(candidates), cut_off=cut_off):
+        for first, stop, top, scores in rank_blocks(problem, scorer.over(candidates), cut_off=cut_off):
             own = chunk[order[first:stop]]
-            values = scores.gather(1, torch.from_numpy(best).clamp(min=0).to(scores.device)).cpu().numpy()
+            index = torch.from_numpy(top).clamp(min=0).to(scores.device)
+            best, values = top, scores.gather(1, index).cpu().numpy()
             if diversity:
-                best, values = _diverse(recommender, best, values, places, k=k, diversity=diversity)
+                best, values = _diverse(recommender, top, values, places, k=k, diversity=diversity)
             row, rank = np.nonzero(best >= 0)
             yield Block(own[row], candidates[best[row, rank]], values[row, rank], rank + 1, len(own))
 

@@ -39,7 +39,7 @@ class Recommender:
         self.scorer = CatalogScorer(served, self.catalog)
         self.relations = Relations(served, self.catalog, self.scorer)
         self._resolver = Resolver(served, self.catalog, why_not=self.scorer.why_not)
-        self._rows = RowScorer(served)
+        self.rows = RowScorer(served, self.scorer)
 
     @classmethod
     def of_run(cls, run: TrainedRun, workspace: Workspace, *, titles: pa.Array | None = None) -> Recommender:
@@ -73,7 +73,7 @@ class Recommender:
             DataError: A column is missing, or a value does not fit its type.
             TrainingError: A score is not finite.
         """
-        return self._rows.score(rows)
+        return self.rows.score(rows)
 
     def similar(self, item: Any, k: int) -> Answer:
         """Return the nearest items of an item: by item vectors, item-item weights, or else features."""
@@ -106,7 +106,7 @@ class Recommender:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Raw columns of `score`."""
-        return self._rows.inputs
+        return self.rows.inputs
 
     def check(self, query: Query) -> None:
         """Check a query.
@@ -166,9 +166,7 @@ class Recommender:
                 return scores if subset is None else scores[:, torch.from_numpy(subset)]
             case "features":
                 places = np.arange(len(self.catalog)) if subset is None else subset
-                return self._rows.of_candidates(
-                    requests[0].query, requests[0].user_idx, self.catalog.candidates[places]
-                )
+                return self.rows.of_candidates(requests[0].query, requests[0].user_idx, self.catalog.candidates[places])
             case "history":
                 return self.scorer.folded([request.history for request in requests], subset)
         return self.scorer.trained(np.array([request.user_idx for request in requests]), subset)

@@ -12,14 +12,15 @@ import torch
 from torch import Tensor
 
 from recsys_cli.batch import Batch, Feature, Ragged
-from recsys_cli.errors import ConfigError, DataError, RecsysError, TrainingError
+from recsys_cli.errors import ConfigError, DataError, TrainingError
 from recsys_cli.evaluation.scorers import NOT_A_NUMBER
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.program import INTERACTIONS
+from recsys_cli.features.schema import FIRST, Role
+from recsys_cli.serving.encoder import RowEncoder
 from recsys_cli.serving.query import Query
+from recsys_cli.serving.scoring import MOST_USERS, CatalogScorer
 from recsys_cli.serving.served import ServedModel
-from recsys_cli.serving.signature import needed_inputs
 
 
 class RowScorer:
@@ -27,28 +28,28 @@ class RowScorer:
 
     Args:
         served: The model.
+        scorer: Its scores of the catalog; it gives a model with fold-in the users of the rows.
     """
 
-    def __init__(self, served: ServedModel) -> None:
-        self._served = served
-        self._encoders: dict[frozenset[str], Any] = {}
+    def __init__(self, served: ServedModel, scorer: CatalogScorer) -> None:
+        self._served, self._scorer = served, scorer
+        self._encoders: dict[frozenset[str], RowEncoder] = {}
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Raw columns that the features need."""
-        return tuple(needed_inputs(self._fitted))
+        return tuple(self._encoder.inputs)
 
     def score(self, rows: Mapping[str, Sequence[Any]]) -> npt.NDArray[np.float32]:
         """Return the scores of raw rows; see `Recommender.score`."""
         lengths = {name: len(values) for name, values in rows.items()}
         if len(set(lengths.values())) != 1:
             raise DataError(f"the columns have different lengths: {lengths}" if lengths else "there are no columns")
-        num_rows, size = next(iter(lengths.values())), self._served.source.batch_size
-        parts = [
-            self._part({name: values[start : start + size] for name, values in rows.items()})
-            for start in range(0, num_rows, size)
-        ]
-        scores = np.concatenate([np.empty(0, np.float32), *parts])
+        num_rows, size = next(iter(lengths.values())), min(self._served.source.batch_size, MOST_USERS)
+        scores = np.empty(num_rows, np.float32)
+        for start in range(0, num_rows, size):
+            features = self.features({name: values[start : start + size] for name, values in rows.items()})
+            scores[start : start + size] = self._scored(self._folded(features)).numpy()
         if not np.isfinite(scores).all():
             raise TrainingError("a score of the model is not finite", hint=NOT_A_NUMBER)
         return scores
@@ -61,17 +62,12 @@ class RowScorer:
         """
         served = self._served
         user, item = served.user.name, served.item.name
-        known = self._fitted.inputs[INTERACTIONS].names
-        if unknown := [name for name in query.features if name not in known]:
-            raise ConfigError(f"unknown feature {', '.join(unknown)}", hint=f"the raw columns are {', '.join(known)}")
-        given = self._encode({name: [value] for name, value in query.features.items()})
+        given = self._given(query.features)
         size, scores = served.source.batch_size, []
         for start in range(0, len(candidates), size):
             items = torch.from_numpy(candidates[start : start + size].astype(np.int32))
             users = torch.full_like(items, user_idx)
-            repeated = {
-                name: _repeated(feature, len(items)) for name, feature in given.items() if name not in {user, item}
-            }
+            repeated = {name: _repeated(feature, len(items)) for name, feature in given.items()}
             features = served.tables.join({user: users, item: items}) | repeated
             if missing := [column.name for column in served.schema.features if column.name not in features]:
                 raise ConfigError(
@@ -80,19 +76,43 @@ class RowScorer:
             scores.append(self._scored(features))
         return torch.cat(scores).view(1, -1)
 
-    def _part(self, rows: Mapping[str, Sequence[Any]]) -> npt.NDArray[np.float32]:
-        features = self._encode(rows)
-        keys = {}
-        for name in (column.name for column in self._served.schema.features):
-            row = features.pop(row_column(name), None)
-            if isinstance(row, Tensor):
-                own = features[name]
-                assert isinstance(own, Tensor), f"{name} is a list"
-                keys[name] = torch.where(row >= int(self._served.schema[name].cardinality or 0), row, own)
-        ids = {key: f for key, f in features.items() if isinstance(f, Tensor) and not f.is_floating_point()}
-        return self._scored(
-            self._served.tables.join(ids | keys) | {n: f for n, f in features.items() if n not in keys}
-        ).numpy()
+    def features(self, rows: Mapping[str, Sequence[Any]]) -> dict[str, Feature]:
+        """Return the model inputs of raw rows, with the features of the dimension tables."""
+        features = self._encoder.encode(rows)
+        keys = {name: features.pop(row_column(name), None) for name in self._served.schema.names}
+        table_rows = {name: rows for name, rows in keys.items() if isinstance(rows, Tensor)}
+        ids = {name: feature for name, feature in features.items() if isinstance(feature, Tensor)}
+        joined = self._served.tables.join(ids | table_rows)
+        return joined | {name: feature for name, feature in features.items() if name not in table_rows}
+
+    def _folded(self, features: dict[str, Feature]) -> dict[str, Feature]:
+        """Give a model with fold-in the stored histories of the rows' users, under ids of this call."""
+        served = self._served
+        if not served.model.folds_in:
+            return features
+        users, row = np.unique(np.asarray(features[served.user.name]), return_inverse=True)
+        self._scorer.fold([served.histories.of_user(int(user)) for user in users])
+        return {**features, served.user.name: torch.from_numpy((FIRST + row).astype(np.int32))}
+
+    def _given(self, features: Mapping[str, Any]) -> dict[str, Feature]:
+        """Return the encoded columns that follow from some raw columns, for one row.
+
+        Raises:
+            ConfigError: A raw column is no input of any column.
+        """
+        key = frozenset(features)
+        if key not in self._encoders:
+            schema = self._served.schema
+            own = [column.name for column in schema.features if column.table is None and column.role is Role.FEATURE]
+            inputs = {name: set(RowEncoder(self._fitted, schema, only=[name]).inputs) for name in own}
+            names = [name for name in own if inputs[name] <= key]
+            if unknown := sorted(key.difference(*(inputs[name] for name in names))):
+                raise ConfigError(
+                    f"unknown feature {', '.join(unknown)}",
+                    hint=f"the raw columns of features are {', '.join(sorted(set().union(*inputs.values()))) or 'none'}",
+                )
+            self._encoders[key] = RowEncoder(self._fitted, schema, only=names)
+        return self._encoders[key].encode({name: [value] for name, value in features.items()})
 
     def _scored(self, features: Mapping[str, Feature]) -> Tensor:
         with torch.inference_mode():
@@ -102,29 +122,9 @@ class RowScorer:
     def _fitted(self) -> FittedPlan:
         return FittedPlan.read(self._served.data.folder)
 
-    def _encode(self, rows: Mapping[str, Sequence[Any]]) -> dict[str, Feature]:
-        """Return the encoded interaction columns of raw rows."""
-        key = frozenset(rows)
-        if key not in self._encoders:
-            self._encoders[key] = _row_encoder(self._fitted, self._served, key)
-        return {name: _as_feature(feature) for name, feature in self._encoders[key].encode(rows).items()}
-
-
-def _row_encoder(fitted: FittedPlan, served: ServedModel, have: frozenset[str]) -> Any:
-    """Return the encoder of rows with some raw columns."""
-    try:
-        from recsys_cli.serving.encoder import RowEncoder  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise RecsysError(
-            "raw rows cannot be encoded: this version has no row encoder",
-            hint="recsys etl --apply RUN rows.parquet prepares them",
-        ) from error
-    del have
-    return RowEncoder(fitted, served.schema)
-
-
-def _as_feature(feature: Any) -> Feature:
-    return torch.from_numpy(feature) if isinstance(feature, np.ndarray) else feature
+    @cached_property
+    def _encoder(self) -> RowEncoder:
+        return RowEncoder(self._fitted, self._served.schema)
 
 
 def _repeated(feature: Feature, times: int) -> Feature:

@@ -1,7 +1,4 @@
-"""Stages behind the commands: functions from config and workspace to an artifact, without terminal output.
-
-The order is download, etl, train, evaluate. Each takes `force` and `emit`, and returns a `StageResult`.
-"""
+"""Stages behind the commands: functions from config and workspace to an artifact, without terminal output."""
 
 from __future__ import annotations
 
@@ -17,12 +14,7 @@ A = TypeVar("A", bound=Artifact)
 
 @dataclass(frozen=True)
 class StageResult(Generic[A]):
-    """Result of a stage.
-
-    Attributes:
-        artifact: Artifact of the stage.
-        up_to_date: Whether the artifact existed already.
-    """
+    """Artifact of a stage, and whether it existed already."""
 
     artifact: A
     up_to_date: bool

@@ -29,14 +29,8 @@ def apply(
 ) -> Applied:
     """Transform new rows with a fitted plan: all rows, in order, with all joined columns, in one Parquet file.
 
-    Args:
-        name: Name of a run or of prepared data; see `find_data`.
-        files: Files, globs, folders or URLs of new rows, in the format of the dataset's interactions.
-        workspace: Workspace of runs, prepared data and scratch files.
-        output: File to write; None for the first file's name with .prepared.parquet, in the working directory.
-        overrides: Overrides of `ALLOWED_OVERRIDES`.
-        force: Overwrite an existing file.
-        emit: Receives messages and progress.
+    `files` are files, globs, folders or URLs in the format of the dataset's interactions. The default output is the
+    first file's name with .prepared.parquet, in the working directory.
 
     Raises:
         ConfigError: There are no files, the output exists, or an override is not allowed.
@@ -59,11 +53,7 @@ def apply(
 
 
 def find_data(name: str, workspace: Workspace) -> PreparedData:
-    """Return prepared data by name.
-
-    Args:
-        name: Folder or key (or a prefix) of prepared data, or folder or name (or a prefix or suffix) of a run.
-        workspace: Workspace to search.
+    """Return prepared data by folder or key (or a prefix), or by the folder or name (or a prefix or suffix) of a run.
 
     Raises:
         MissingArtifactError: The name has no match, or several.

@@ -1,7 +1,7 @@
 """`recsys bench`: leaderboard of several models and seeds on the same data.
 
-Each pair of model and seed is an ordinary run of the workspace, identified by its key: an interrupted bench resumes,
-finished runs are reused, and failed ones are retried. A deterministic model has one run for all seeds.
+Each pair of model and seed is an ordinary run of the workspace: an interrupted bench resumes, finished runs are
+reused, and failed ones are retried. A deterministic model has one run for all seeds.
 """
 
 from __future__ import annotations
@@ -33,13 +33,7 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_text
 
 @dataclass
 class _BenchResults:
-    """Results of a bench so far, by label.
-
-    Attributes:
-        runs: Evaluated runs.
-        seconds: Duration of each cell; of a reused run, at least its training time.
-        failures: Failed cells, as in a leaderboard.
-    """
+    """Results of a bench so far, by label. Seconds are of each cell; of a reused run at least its training time."""
 
     runs: dict[str, list[TrainedRun]] = field(default_factory=dict)
     seconds: dict[str, list[float]] = field(default_factory=dict)
@@ -47,21 +41,9 @@ class _BenchResults:
 
 
 def bench(
-    config: RunConfig,
-    workspace: Workspace,
-    *,
-    metric: str | None = None,
-    html: Path | None = None,
-    emit: Emit = ignore,
+    config: RunConfig, workspace: Workspace, *, metric: str | None = None, html: Path | None = None, emit: Emit = ignore
 ) -> Leaderboard:
-    """Train and evaluate the missing runs of a bench, and rank the models.
-
-    Args:
-        config: Config with a `bench` section.
-        workspace: Workspace of prepared data and runs.
-        metric: Metric to sort by; None for the first of `bench.metrics`.
-        html: Path of the HTML page; None for no page.
-        emit: Receives messages and progress.
+    """Train and evaluate the missing runs of a bench, and rank the models by a metric, or the first of the section.
 
     Raises:
         ConfigError: The config has no `bench` section, or the metric is unknown.
@@ -110,7 +92,7 @@ def _bench_section(config: RunConfig) -> BenchConfig:
 
 
 def _metrics(config: RunConfig, section: BenchConfig, metric: str | None) -> tuple[str, ...]:
-    """Return the metrics of the leaderboard by their names in evaluations; the sort metric comes first."""
+    """Return the metrics of the leaderboard; the sort metric comes first."""
     if metric is not None:
         check_reported(metric)
     chosen = dict.fromkeys((*(() if metric is None else (metric,)), *section.metrics))

@@ -1,4 +1,4 @@
-"""Grid of a bench: models × seeds, their order, and an estimate of the remaining time."""
+"""Grid of a bench: models × seeds."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from recsys_cli.models import kind_of
 
 @dataclass(frozen=True)
 class BenchCell:
-    """One run of a bench.
-
-    Attributes:
-        label: Label of the model.
-        model: Model and its options.
-        seed: Seed of the run.
-        deterministic: Whether all seeds give the same result, so this run counts for all of them.
-    """
+    """One run of a bench; that of a deterministic model counts for all seeds."""
 
     label: str
     model: BenchModel
@@ -49,15 +42,7 @@ def cells_of(bench: BenchConfig) -> list[BenchCell]:
 
 
 def seconds_left(cells: Sequence[BenchCell], finished: Mapping[str, Collection[float]]) -> float | None:
-    """Estimate the duration of remaining cells, by the mean of the same model, or of all models.
-
-    Args:
-        cells: Remaining cells.
-        finished: Seconds of finished cells by label.
-
-    Returns:
-        Seconds; None without finished cells.
-    """
+    """Estimate the duration of remaining cells, by the mean of the same model, or of all models; None at first."""
     means = {label: statistics.fmean(seconds) for label, seconds in finished.items() if seconds}
     if not means:
         return None

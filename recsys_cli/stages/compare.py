@@ -1,4 +1,4 @@
-"""`recsys compare`: paired tests of evaluated runs, from the rankings of their evaluations."""
+"""`recsys compare`: paired tests of evaluated runs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ def compare(
 ) -> Comparison:
     """Test the differences between runs on the same users and rows.
 
-    Args:
-        names: Names of runs, or prefixes or suffixes of names.
-        workspace: Workspace of the runs.
-        against: Reference run; None for the first of `names`.
-        html: Path of the HTML page; None for no page.
+    Names may be prefixes or suffixes; the reference is the first run by default.
 
     Raises:
         MissingArtifactError: A run does not exist, or is not evaluated.

@@ -22,15 +22,7 @@ def download(
     force: bool = False,
     emit: Emit = ignore,
 ) -> StageResult[RawData]:
-    """Download a dataset into the workspace, unless it is up to date.
-
-    Args:
-        dataset: Name and options of the dataset.
-        workspace: Workspace of the raw data.
-        mirror: Base URL in place of the publisher's.
-        from_file: Local archive in place of a download.
-        force: Download again even if it is up to date.
-        emit: Receives messages and progress.
+    """Download a dataset into the workspace, unless it is up to date; a mirror replaces the publisher's base URL.
 
     Raises:
         ConfigError: The dataset is unknown, or an option is invalid.
@@ -54,7 +46,7 @@ def download(
 
 
 def is_fresh(raw: RawData, source: Source, key: str) -> bool:
-    """Return whether a dataset is complete, with the same options and all of its files."""
+    """Return whether a dataset is complete, with the same options and files."""
     if not raw.is_made(key):
         return False
     return all(file.is_file() for table in source.tables(raw.folder) for file in table.files)

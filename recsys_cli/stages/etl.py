@@ -75,11 +75,7 @@ def prepared_data(config: RunConfig, workspace: Workspace) -> PreparedData:
 
 
 def raw_identity(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
-    """Return the identity of a dataset's content, as input of a key.
-
-    Raises:
-        MissingArtifactError: The dataset is not downloaded.
-    """
+    """Return the identity of a dataset's content, as input of a key."""
     source = open_source(config.dataset.name, config.dataset.options)
     if source.info.is_own:
         return {"own": by_content(source.identity(), workspace), "code": code_of_dataset(config.dataset.name)}
@@ -95,17 +91,12 @@ def raw_identity(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
 
 
 def data_key(config: RunConfig, workspace: Workspace) -> str:
-    """Return the key of the prepared data. It excludes the engine, because all engines give the same result.
-
-    Raises:
-        MissingArtifactError: The dataset is not downloaded.
-        DataError: A file of an op is missing.
-    """
+    """Return the key of the prepared data, without the engine, because all engines give the same result."""
     return key_of("data", recipe(config), inputs(config, workspace))
 
 
 def recipe(config: RunConfig) -> str:
-    """Return the hash of the settings and code of the preparation, without its inputs."""
+    """Return the hash of the settings and code of the preparation."""
     return key_of(
         _FORMAT,
         config.split.model_dump(mode="json"),
@@ -117,12 +108,7 @@ def recipe(config: RunConfig) -> str:
 
 
 def inputs(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
-    """Return the identities of all inputs: the dataset, files of splits, and files of ops.
-
-    Raises:
-        MissingArtifactError: The dataset is not downloaded.
-        DataError: A file is missing.
-    """
+    """Return the identities of the dataset, files of splits, and files of ops."""
     identities: dict[str, Any] = {"raw": raw_identity(config, workspace)}
     if isinstance(config.split, FilesSplit):
         dataset = config.dataset
@@ -135,7 +121,7 @@ def inputs(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
 
 
 def _changed_since(config: RunConfig, workspace: Workspace) -> str | None:
-    """Return a sentence on files changed since the last preparation with the same settings, or None."""
+    """Describe files changed since the last preparation with the same settings; None without any."""
     digest = recipe(config)
     earlier = [data for data in workspace.all_data() if data.damage is None and data.manifest.get("recipe") == digest]
     new = files_in(inputs(config, workspace))
@@ -149,7 +135,6 @@ def _changed_since(config: RunConfig, workspace: Workspace) -> str | None:
 
 
 def _digest(path: Path) -> str:
-    """Return the SHA-256 of a file of an op; such files are small."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

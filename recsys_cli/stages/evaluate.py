@@ -40,12 +40,7 @@ def evaluate(
 ) -> StageResult[TrainedRun]:
     """Evaluate the best checkpoint of a run and the baselines, unless the evaluation is up to date.
 
-    Args:
-        run: Finished run.
-        workspace: Workspace of its data.
-        config: `evaluate` section; None for the section of the run's config.
-        force: Evaluate again even if it is up to date.
-        emit: Receives progress.
+    The default section is that of the run's config.
 
     Raises:
         MissingArtifactError: The run is not finished, or its data is gone.
@@ -84,7 +79,7 @@ def evaluate(
 
 
 def evaluation_key(run_key: str, config: EvaluateConfig) -> str:
-    """Return the key of an evaluation: the hash of its run, its options and its metrics."""
+    """Return the hash of an evaluation's run, options and metrics."""
     options = config.model_dump(mode="json", exclude=_NOT_IN_KEY)
     return key_of("evaluation", _VERSION, run_key, options, *code_of_metrics(config.metrics))
 
@@ -100,7 +95,7 @@ def selected_on(split: str, run: TrainedRun, workspace: Workspace) -> tuple[Sele
 
 
 def _trials(study: TunedStudy) -> list[dict[str, Any]]:
-    """Return the trials of a study with several; an unreadable study has none."""
+    """Return the trials of a study with several; none of an unreadable study."""
     try:
         trials: list[dict[str, Any]] = study.manifest["ranking"]
     except (DataError, KeyError):
@@ -144,7 +139,7 @@ def _measure(
 
 
 def _ceiling(workspace: Workspace, config: RunConfig) -> Ceiling | None:
-    """Return the ceiling of synthetic data, if the main label is the generator's."""
+    """Return the ceiling of synthetic data with the generator's label."""
     raw = workspace.raw(config.dataset.name)
     ceiling = raw.manifest.get("facts", {}).get("ceiling") if raw.exists else None
     main = config.features.labels[0]

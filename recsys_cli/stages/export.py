@@ -12,11 +12,32 @@ from typing import Any
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.evaluation.result import Evaluation
-from recsys_cli.events import Emit, ignore
-from recsys_cli.serving.bundle_writer import load_written, reads_histories, write_bundle
+from recsys_cli.events import Emit, Message, ignore
+from recsys_cli.registry import load as load_component
+from recsys_cli.registry import suggest
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.stages.names import titles_of
-from recsys_cli.workspace import Bundle, TrainedRun, Workspace, key_of
+from recsys_cli.stages.verify import verify_scores
+from recsys_cli.workspace import Artifact, Bundle, TrainedRun, Workspace, key_of
+
+
+@dataclass(frozen=True)
+class Format:
+    """An export format; functions by import path.
+
+    Attributes:
+        write: Writes a served model into an empty folder, with a manifest; see `serving.bundle_writer.write_bundle`.
+        load: Loads the folder; the result scores raw columns by `score`, and may encode them by `features`.
+    """
+
+    write: str
+    load: str
+
+
+FORMATS: Mapping[str, Format] = {
+    "bundle": Format("recsys_cli.serving.bundle_writer:write_bundle", "recsys_cli.serving.bundle_writer:load_rows"),
+}
+"""The export formats by name; one line each."""
 
 
 @dataclass(frozen=True)
@@ -36,21 +57,23 @@ class Exported:
     verified: int | None
 
 
-def export(
+def export(  # noqa: PLR0913 - all but two are keywords with a default
     run: TrainedRun,
     workspace: Workspace,
     *,
+    kind: str = "bundle",
     out: Path | None = None,
     histories: bool = True,
     verify: bool = True,
     force: bool = False,
     emit: Emit = ignore,
 ) -> Exported:
-    """Write a finished run as a bundle.
+    """Write a finished run in an export format.
 
     Args:
         run: The run.
         workspace: Workspace of its data.
+        kind: One of `FORMATS`.
         out: The folder to write; None for bundles/RUN in the workspace.
         histories: Include the user histories.
         verify: Score a sample of raw rows by the run and by the bundle, and compare.
@@ -58,28 +81,29 @@ def export(
         emit: Receives messages.
 
     Raises:
-        ConfigError: The folder exists, or the model needs the histories.
+        ConfigError: The format is unknown, the folder exists, or the model needs the histories.
         MissingArtifactError: The run is not finished, or its prepared data is missing.
         DataError: A score of the bundle differs from that of the run.
     """
-    target = workspace.root / "bundles" / run.folder.name if out is None else out
+    if kind not in FORMATS:
+        raise ConfigError(f"unknown format {kind!r}{suggest(kind, FORMATS)}", hint=f"use {', '.join(FORMATS)}")
+    name = run.folder.name if kind == "bundle" else f"{run.folder.name}-{kind}"
+    target = workspace.root / "bundles" / name if out is None else out
     _check_target(target, force=force)
     served = served_run(run, workspace)
-    if not histories and reads_histories(served):
-        raise ConfigError(
-            f"{served.source.name} reads the user histories for its scores", hint="export without --no-histories"
-        )
     verified = None
     with _replacing(target) as folder:
-        source = _source(run)
-        write_bundle(served, folder, key=key_of("bundle", run.key, histories), source=source, histories=histories)
-        if verify:
-            from recsys_cli.stages.verify import verify_bundle
-
-            verified = verify_bundle(run, workspace, load_written(folder), emit=emit)
-    bundle = Bundle(target)
-    num_bytes = sum(size for size, _ in bundle.manifest["files"].values())
-    return Exported(target, bundle.manifest, num_bytes, verified)
+        write, load = load_component(FORMATS[kind].write), load_component(FORMATS[kind].load)
+        write(served, folder, key=key_of(kind, run.key, histories), source=_source(run), histories=histories)
+        if verify and served.model.folds_in and not histories:
+            emit(Message(f"{target.name} is not verified: its scores need the histories of requests", "warning"))
+        elif verify:
+            scorer = load(folder)
+            verified = verify_scores(
+                run, workspace, scorer.score, encode=getattr(scorer, "features", None), name=target.name, emit=emit
+            )
+    manifest = Artifact(target).manifest
+    return Exported(target, manifest, sum(size for size, _ in manifest["files"].values()), verified)
 
 
 def served_run(run: TrainedRun, workspace: Workspace) -> ServedModel:

@@ -1,7 +1,4 @@
-"""`recsys inspect`: data and recommendations of one user or item, as JSON values.
-
-Recommendations of a user come from the model, the users of an item from the run's evaluation. Nothing is written.
-"""
+"""`recsys inspect`: data and recommendations of one user or item, as JSON values."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.recommend import RecommendingModel
 from recsys_cli.evaluation.result import MODEL, Evaluation
-from recsys_cli.evaluation.user_history import find_ground_truth, newest_first, num_positive, rows_of
+from recsys_cli.evaluation.user_history import find_ground_truth, newest_first, rows_of
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import count_items
@@ -28,13 +25,7 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 
 def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) -> dict[str, Any]:
-    """Return a user's history and recommendations, with hits in the held-out split.
-
-    Args:
-        run: Finished run.
-        workspace: Workspace of its data.
-        name: Raw id of the user.
-        k: Number of rows of history and recommendations.
+    """Return a user's history and recommendations (k rows each), with hits in the held-out split.
 
     Returns:
         JSON values: run, user, features, label (column name), mean (of a numeric label in train, else null), split (the
@@ -77,13 +68,7 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
 
 
 def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) -> dict[str, Any]:
-    """Return an item's features, audience, recommendations and nearest items.
-
-    Args:
-        run: Finished run.
-        workspace: Workspace of its data.
-        name: Raw id or title of the item.
-        k: Number of users and nearest items, and cut-off of the rankings.
+    """Return an item's features, audience, recommendations and nearest items, by raw id or title.
 
     Returns:
         JSON values: run, item, title, features, label (column name), mean (as for a user), rows and positive (by
@@ -126,8 +111,6 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
 
 @dataclass(frozen=True)
 class _InspectContext:
-    """Config, data and id names of an inspected run."""
-
     run: TrainedRun
     config: RunConfig
     data: PreparedData
@@ -141,7 +124,7 @@ class _InspectContext:
 
     @property
     def split(self) -> str | None:
-        """The held-out split of the evaluation, or None."""
+        """The held-out split."""
         return held_out_split(self.config, self.data)
 
     @property
@@ -150,11 +133,7 @@ class _InspectContext:
         return earlier_splits(self.config, self.data)
 
     def recommender(self, rows: Mapping[str, Interactions]) -> RecommendingModel:
-        """Load the model for recommendations to one user or of one item.
-
-        Args:
-            rows: Interactions of the user or item, by split.
-        """
+        """Load the model for recommendations to one user or of one item, with its interactions by split."""
         model = model_of(self.run, self.config, self.data)
         met = sum((rows[split] for split in self.earlier[1:]), rows["train"])
         return RecommendingModel(
@@ -167,13 +146,8 @@ class _InspectContext:
         return time if time is None or ticks == 1 else time / ticks
 
     def item(self, item_idx: int) -> dict[str, Any]:
-        """Return id, title and features of an item."""
         item = self.names.item(item_idx)
-        return {
-            "item": item.id,
-            "title": item.title,
-            "features": _lists(item.features),
-        }
+        return {"item": item.id, "title": item.title, "features": _lists(item.features)}
 
 
 def _title(run: TrainedRun, config: RunConfig) -> str | None:
@@ -191,12 +165,12 @@ def _lists(features: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
 def _counts(rows: Mapping[str, Interactions]) -> dict[str, Any]:
     return {
         "rows": {split: len(part) for split, part in rows.items()},
-        "positive": {split: num_positive(part) for split, part in rows.items()},
+        "positive": {split: int(np.count_nonzero(part.positive)) for split, part in rows.items()},
     }
 
 
 def _popularity(item_idx: int, counts: npt.NDArray[np.int64]) -> dict[str, int | None]:
-    """Return the popularity rank of an item in train, None without interactions there, and the number of items."""
+    """Return the popularity rank of an item in train, None without interactions, and the number of items."""
     own = counts[FIRST:]
     rows = counts[item_idx] if item_idx < len(counts) else 0  # a cold-start item
     return {"place": int(np.count_nonzero(own > rows)) + 1 if rows else None, "items": int(np.count_nonzero(own))}

@@ -1,4 +1,4 @@
-"""Inputs of artifact keys besides the config: content of files, and code of components from other packages."""
+"""Inputs of artifact keys besides the config: content of files, and code of other packages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def source_key(dataset: str, source: Source, workspace: Workspace) -> str:
 
 
 def by_content(identity: Any, workspace: Workspace) -> Any:
-    """Replace the modification times of the user's own files in an identity by checksums."""
+    """Replace the modification times of the user's own files by checksums."""
     if isinstance(identity, Mapping) and {"path", "mtime_ns"} <= identity.keys():
         stamp = {name: value for name, value in identity.items() if name != "mtime_ns"}
         return {**stamp, "checksum": workspace.file_checksums.of(Path(identity["path"]))}
@@ -44,33 +44,29 @@ def files_in(identity: Any) -> dict[str, str]:
 
 
 def code_of_dataset(name: str) -> list[str]:
-    """Return the digest of the code of a dataset from another package."""
+    """Return the digest of a dataset from another package."""
     return code_of(lookup(DATASETS, name, what="dataset"))
 
 
 def code_of_model(name: str) -> list[str]:
-    """Return the digest of the code of a model from another package."""
+    """Return the digest of a model from another package."""
     return code_of(lookup(MODELS, name, what="model"))
 
 
 def code_of_op(op: Op) -> list[str]:
-    """Return the digests of the code of an op from another package: its class and its engine modules."""
+    """Return the digests of an op from another package: its class and its engine modules."""
     modules = sorted({type(op).__module__, *op.modules.values()})
     return [digest for module in modules for digest in code_of(module)]
 
 
 def code_of_metrics(names: Iterable[str]) -> list[str]:
-    """Return the digests of the code of metrics from other packages."""
+    """Return the digests of metrics from other packages."""
     paths = (foreign_path(name) for name in names)
     return [digest for path in paths if path is not None for digest in code_of(path)]
 
 
 def code_of(path: str) -> list[str]:
-    """Return the digest of a component from another package; none for components here, which have a `format`.
-
-    Args:
-        path: Import path of a module or package, with or without an attribute.
-    """
+    """Return the digest of a component of another package, by import path; none for own ones, which have a `format`."""
     if is_own(path):
         return []
     module = path.partition(":")[0]

@@ -1,4 +1,4 @@
-"""Monitored metric of a run by name. Training does not import evaluation, so the stages connect them."""
+"""Monitored metric of a run by name; training does not import evaluation."""
 
 from __future__ import annotations
 
@@ -23,12 +23,6 @@ def monitor_of(name: str, data: PreparedData, model: Model, *, emit: Emit) -> Mo
 
     Ranking metrics use the default users of `recsys evaluate`, because a run does not depend on the evaluate section.
 
-    Args:
-        name: Name of the metric, as in `train.monitor`.
-        data: Prepared data.
-        model: Model on its device.
-        emit: Receives the progress of rankings.
-
     Raises:
         ConfigError: The metric does not exist for this label, or the data has no rankings.
     """
@@ -49,16 +43,9 @@ def monitor_of(name: str, data: PreparedData, model: Model, *, emit: Emit) -> Mo
 
 
 def monitor_or_fallback(name: str, data: PreparedData, model: Model, *, default: str | None, emit: Emit) -> Monitor:
-    """Return the monitored metric; a model's own default falls back to the default of the label.
+    """Return the monitored metric; a model's own default falls back to the default of the label, with a warning.
 
     The default is recognized by its value, because the config of a run contains all defaults.
-
-    Args:
-        name: Name of the metric, as in `train.monitor`.
-        data: Prepared data.
-        model: Model on its device.
-        default: Monitored metric of the model's Config, or None.
-        emit: Receives a warning about the fallback, and the progress of rankings.
 
     Raises:
         ConfigError: The metric is not measurable, and not the default.
@@ -84,11 +71,7 @@ def metric_after_fit(name: str, data: PreparedData, model: Model, *, emit: Emit)
 
 
 def order_of(name: str) -> Monitor:
-    """Return the monitored metric with its direction only, without its function.
-
-    Raises:
-        ConfigError: The metric does not exist.
-    """
+    """Return the monitored metric with its direction only."""
     metric = find_metric(name)
     if metric is None:
         return Monitor(name, "lower")

@@ -56,12 +56,7 @@ def plan(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
 
 
 def plan_on(data: PreparedData, config: RunConfig, *, free: Mapping[Kind, int] | None = None) -> dict[str, Any]:
-    """Estimate the memory of training on prepared data.
-
-    Args:
-        data: Prepared data.
-        config: Config of the run.
-        free: Free bytes by place, `host` and `device`; None for this machine.
+    """Estimate the memory of training on prepared data; free bytes of this machine by default.
 
     Returns:
         JSON values: `tables`, each with rows, width and bytes; `needs`, the memory items; `places`, each with needed
@@ -87,14 +82,7 @@ def plan_on(data: PreparedData, config: RunConfig, *, free: Mapping[Kind, int] |
 
 
 class _Planner:
-    """Memory of a run with varied settings, from a single memory probe.
-
-    Args:
-        data: Prepared data.
-        model: `model` section of the config.
-        train: `train` section of the config.
-        free: Free bytes by place; None for this machine.
-    """
+    """Memory of a run with varied settings, from a single memory probe."""
 
     def __init__(
         self, data: PreparedData, model: ModelConfig, train: TrainConfig, free: Mapping[Kind, int] | None
@@ -113,16 +101,13 @@ class _Planner:
         self.probed_rows = self._probe.rows
 
     def model_memory(self, train: TrainConfig) -> ModelMemory:
-        """Return the memory of the model."""
         return model_memory(self._model, train, self._probe_of_part(train))
 
     def items(self, train: TrainConfig, placement: Placement) -> list[MemoryItem]:
-        """Return all memory items of a run."""
         target = Hardware(self.device.type == "cuda", placement, train.devices, self.free.get("device", 0))
         return memory_items(self.model_memory(train), self._probe_of_part(train), self.data_memory, train, target)
 
     def missing(self, train: TrainConfig, placement: Placement) -> int:
-        """Return the missing bytes of a run."""
         items = self.items(train, placement)
         return sum(max(0, total(items, place) - size) for place, size in self.free.items())
 
@@ -171,7 +156,7 @@ class _Planner:
 
 
 def _suggestions(planner: _Planner, config: RunConfig) -> Iterator[dict[str, Any]]:
-    """Yield settings that reduce the memory until the run fits, first those without effect on the result."""
+    """Yield settings that reduce the memory until the run fits, first those that keep the result."""
 
     def missing_with(overrides: list[str]) -> int:
         changed = vary(config, overrides) if overrides else config

@@ -1,4 +1,4 @@
-"""Processes of a training run: launch of workers, and the process group."""
+"""Processes of a training run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selection of the run for `recsys train`: new, resumed or up to date; and the key of a run."""
+"""Selection of the run for `recsys train`: new, resumed or up to date."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FORMAT = 2
 
 
 def run_key(config: RunConfig, data: PreparedData) -> str:
-    """Return the hash of the inputs of a run: model, training options and data."""
+    """Return the hash of model, training options and data."""
     model, train = (
         section.model_dump(mode="json", exclude=_NOT_IN_KEY[name])
         for name, section in (("model", spelled_out(config.model)), ("train", config.train))
@@ -39,13 +39,7 @@ def run_key(config: RunConfig, data: PreparedData) -> str:
 
 @dataclass(frozen=True)
 class Selection:
-    """The selected run.
-
-    Attributes:
-        name: Name of the run's folder.
-        resume: Whether to resume the run.
-        up_to_date: Whether the run is finished.
-    """
+    """The selected run, by the name of its folder."""
 
     name: str
     resume: bool = False
@@ -55,15 +49,7 @@ class Selection:
 def select(
     data: PreparedData, config: RunConfig, workspace: Workspace, *, resume: bool, force: bool, emit: Emit
 ) -> Selection:
-    """Select the run for a call, and create the folder of a new one.
-
-    Args:
-        data: Prepared data.
-        config: Config of the run.
-        workspace: Workspace of the runs.
-        resume: Resume the latest unfinished run of this config.
-        force: Start a new run even if there is a finished one.
-        emit: Receives a message about an unfinished run.
+    """Select the run for a call, and create the folder of a new one: with `force` even if there is a finished one.
 
     Raises:
         MissingArtifactError: There is no run to resume, or no run `train.continue_from`.
@@ -104,7 +90,7 @@ def _require(config: RunConfig, workspace: Workspace) -> None:
 
 @contextmanager
 def locked(selected: Selection, config: RunConfig, workspace: Workspace) -> Iterator[None]:
-    """Lock the folder of a run; a new run without any metrics or checkpoint is removed after a failure."""
+    """Lock the folder of a run; a new run without metrics or checkpoint is removed after a failure."""
     run = workspace.run_named(selected.name)
     with workspace.lock(run_lock(run), timeout=1):
         if not selected.resume:
@@ -118,7 +104,7 @@ def locked(selected: Selection, config: RunConfig, workspace: Workspace) -> Iter
 
 
 def _new_run(workspace: Workspace, config: RunConfig, key: str) -> TrainedRun:
-    """Create the folder of a new run; of two processes in the same second, one waits for the next second."""
+    """Create the folder of a new run; of two processes in one second, one waits for the next."""
     while True:
         run = workspace.new_run(config.model.name, key)
         try:
@@ -140,7 +126,6 @@ def unfinished_run(workspace: Workspace, key: str) -> TrainedRun | None:
 
 
 def _key_in(checkpoint: Path) -> str | None:
-    """Return the key in the header of a `last` checkpoint; None for an unreadable one."""
     try:
         with safe_open(checkpoint, framework="np") as file:  # framework="pt" would load torch
             return str(json.loads((file.metadata() or {})["recsys"])["key"])

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import ConfigError
+from recsys_cli.etl.new_rows import Applied
 from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, model_of
 from recsys_cli.evaluation.recommend import RecommendingModel
 from recsys_cli.events import Emit, ignore
@@ -36,7 +37,13 @@ class Scored:
 
 
 def score(
-    source: TrainedRun | Bundle, rows: Path, output: Path, workspace: Workspace, *, force: bool = False, emit: Emit = ignore
+    source: TrainedRun | Bundle,
+    rows: Path,
+    output: Path,
+    workspace: Workspace,
+    *,
+    force: bool = False,
+    emit: Emit = ignore,
 ) -> Scored:
     """Score rows in the format of the dataset's interactions, and write the column `score` in their order.
 
@@ -76,11 +83,14 @@ def score_by_run(
     Returns:
         Scores, shape (N,), and whether they predict the label.
     """
-    config, data = config_of(run), workspace.data_of(run)
     with workspace.scratch() as scratch:
         applied = apply(str(run.folder), [str(rows)], workspace, output=scratch / "rows.prepared.parquet", emit=emit)
-        model = model_of(run, config, data)
-        scorer = RecommendingModel(
-            model, data, earlier=earlier_splits(config, data), batch_size=config.evaluate.batch_size
-        )
-        return scorer.score_rows(applied.output, applied.schema), model.probabilistic
+        return score_rows_by_run(run, workspace, applied)
+
+
+def score_rows_by_run(run: TrainedRun, workspace: Workspace, applied: Applied) -> tuple[npt.NDArray[np.float32], bool]:
+    """Score prepared rows by a run; see `score_by_run`."""
+    config, data = config_of(run), workspace.data_of(run)
+    model = model_of(run, config, data)
+    scorer = RecommendingModel(model, data, earlier=earlier_splits(config, data), batch_size=config.evaluate.batch_size)
+    return scorer.score_rows(applied.output, applied.schema), model.probabilistic

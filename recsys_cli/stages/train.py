@@ -1,4 +1,4 @@
-"""`recsys train`: a trained run from prepared data."""
+"""`recsys train`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,7 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_mani
 def train(
     config: RunConfig, workspace: Workspace, *, resume: bool = False, force: bool = False, emit: Emit = ignore
 ) -> StageResult[TrainedRun]:
-    """Train the model of a config, unless there is a finished run of it.
-
-    Args:
-        config: Config of the run.
-        workspace: Workspace of prepared data and runs.
-        resume: Resume the latest unfinished run of this config.
-        force: Train a new run even if there is a finished one.
-        emit: Receives messages and progress.
+    """Train the model of a config, unless there is a finished run of it; or resume its latest unfinished run.
 
     Raises:
         MissingArtifactError: The data is not prepared, or there is nothing to resume.

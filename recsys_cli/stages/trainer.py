@@ -31,11 +31,6 @@ from recsys_cli.workspace import PreparedData
 def new_model(data: PreparedData, model_config: ModelConfig, config: TrainConfig) -> Model:
     """Build the model of a config on its device, with initial weights.
 
-    Args:
-        data: Prepared data.
-        model_config: `model` section of the config.
-        config: `train` section of the config.
-
     Raises:
         ConfigError: The model does not fit the data, or the device does not exist.
         DataError: A label is not 0 or 1, or a weight is negative or missing.
@@ -54,15 +49,7 @@ def new_model(data: PreparedData, model_config: ModelConfig, config: TrainConfig
 def trainer_of(
     model: Model, name: str, data: PreparedData, config: TrainConfig, *, ranks: Ranks, emit: Emit = ignore
 ) -> Trainer:
-    """Return the trainer of a gradient-trained model.
-
-    Args:
-        model: Model on its device, with initial weights.
-        name: Name of the model, as in `model.name`.
-        data: Prepared data.
-        config: `train` section of the config.
-        ranks: Processes of the run.
-        emit: Receives remarks, and the progress of `fit`.
+    """Return the trainer of a gradient-trained model, as built by `new_model`.
 
     Raises:
         ConfigError: The model is a closed-form model, or the monitored metric is not measurable.
@@ -84,7 +71,7 @@ def trainer_of(
 def closed_form_trainer_of(
     model: Model, name: str, data: PreparedData, config: TrainConfig, *, ranks: Ranks, emit: Emit = ignore
 ) -> ClosedFormTrainer:
-    """Return the trainer of a closed-form model; arguments as in `trainer_of`.
+    """Return the trainer of a closed-form model.
 
     Raises:
         ConfigError: The config has several processes or a warm start.
@@ -114,7 +101,7 @@ def _objective(data: PreparedData, monitor: Monitor, config: TrainConfig) -> Obj
 def _batches(
     data: PreparedData, model: Model, context: TrainingContext, config: TrainConfig, ranks: Ranks
 ) -> Loader | UserLoader:
-    """Return the loader of this rank's share of the training rows: interactions or users."""
+    """Return the loader of this rank's share of the training rows."""
     if model.rows == "users":
         return UserLoader(
             context.interactions(), data.schema, batch_size=config.batch_size, seed=config.seed, device=model.device,

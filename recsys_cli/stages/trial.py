@@ -41,17 +41,7 @@ class _TrialEnd:
 
 @dataclass
 class Attempt:
-    """An attempt at a trial.
-
-    Attributes:
-        study: Study of the trial.
-        trial: Running trial.
-        data: Prepared data.
-        base: Config without the trial's values.
-        monitor: Monitored metric.
-        workspace: Workspace of the run.
-        emit: Receives messages and progress.
-    """
+    """An attempt at a trial; `base` is the config without its values."""
 
     study: Study
     trial: Trial
@@ -84,7 +74,7 @@ class Attempt:
         return round(self.trial.notes.get("seconds", 0.0) + time.perf_counter() - start, 3)
 
     def _of_duplicate(self) -> _TrialEnd | None:
-        """Return the end of an earlier trial with the same values, common in a small search space; or None."""
+        """Return the end of an earlier trial with the same values, common in a small search space."""
         trials = self.study.trials()[: self.trial.number - 1]
         same = next((other for other in trials if other.changes == self.trial.changes), None)
         if same is None:
@@ -122,11 +112,10 @@ class Attempt:
         return _TrialEnd("finished", best.quality, notes)
 
     def _is_own(self, run: TrainedRun) -> bool:
-        """Return whether a run was started by this trial, not before it."""
+        """Return whether a run was started by this trial."""
         return run.folder.name >= self.trial.notes["since"]
 
     def _remove_run(self, key: str) -> None:
-        """Remove the unfinished run of this trial."""
         for run in self.workspace.runs():
             if not run.exists and run.folder.name.endswith(key[:8]) and self._is_own(run):
                 self.workspace.remove(run)
@@ -134,7 +123,7 @@ class Attempt:
 
 @dataclass
 class _TrialListener:
-    """Receives the events of a trial's training: reports each epoch to the study, and prunes.
+    """Reports each epoch of a trial's training to the study, and prunes.
 
     Progress is forwarded; messages of epochs are not, because the table of trials has them.
     """
@@ -178,7 +167,7 @@ def epoch_figure(monitor: Monitor, record: Mapping[str, Any]) -> EpochFigure:
 
 
 def _failure(error: Exception) -> str:
-    """Return the message of an error caused by a trial's values; raise any other error again."""
+    """Return the message of an error caused by a trial's values; raise any other again."""
     if isinstance(error, RecsysError):
         return error.message
     first = str(error).partition("\n")[0]

@@ -1,12 +1,13 @@
 """`recsys tune`: hyperparameter search on prepared data.
 
-A trial is an ordinary run of the workspace. Only the run of the best trial is kept; other runs of the study are removed
-unless they existed before or are evaluated. The metrics of all trials stay in the study.
+A trial is an ordinary run. Only the best one is kept; others are removed unless they existed before or are evaluated.
+The metrics of all trials stay in the study.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -43,13 +44,7 @@ _ATTEMPTS = 3
 def tune(
     config: RunConfig, workspace: Workspace, *, force: bool = False, emit: Emit = ignore
 ) -> StageResult[TunedStudy]:
-    """Run trials up to the number in the config; a second call resumes the study.
-
-    Args:
-        config: Config with a `tune` section.
-        workspace: Workspace of prepared data, studies and runs.
-        force: Start anew without the existing trials.
-        emit: Receives messages and progress.
+    """Run trials up to the number in the config; a second call resumes the study, or with `force` starts anew.
 
     Raises:
         ConfigError: The config has no `tune` section, or the device does not exist.
@@ -71,7 +66,7 @@ def tune_on(
         raise DataError("the data has no valid split to compare trials", hint="recsys etl split.valid=0.1")
     hardware.device(config.train.device)
     artifact = workspace.study(study_key(config, data))
-    search = _Search(data, config, _tune_section(config), workspace, artifact, emit, force=force)
+    search = _Search(data, config, _tune_section(config), workspace, artifact, emit, force)
     num_trials = 0
     while search.run_trial():
         num_trials += 1
@@ -82,7 +77,7 @@ def tune_on(
 
 
 def study_key(config: RunConfig, data: PreparedData) -> str:
-    """Return the key of a study: the hash of all inputs of its trials, without their number."""
+    """Return the hash of all inputs of the trials, without their number."""
     return key_of("tune", run_key(config, data), _tune_section(config).model_dump(mode="json", exclude={"trials"}))
 
 
@@ -95,45 +90,24 @@ def _tune_section(config: RunConfig) -> TuneConfig:
     return config.tune
 
 
+@dataclass
 class _Search:
-    """Search of one process; several processes may share a study.
+    """Search of one process; several processes may share a study."""
 
-    Args:
-        data: Prepared data.
-        config: Config without the values of the trials.
-        options: `tune` section of the config.
-        workspace: Workspace of the runs.
-        artifact: Artifact of the study.
-        emit: Receives messages and progress.
-        force: Start anew without the existing trials.
-    """
+    data: PreparedData
+    config: RunConfig
+    options: TuneConfig
+    workspace: Workspace
+    artifact: TunedStudy
+    emit: Emit
+    force: bool
 
-    def __init__(
-        self,
-        data: PreparedData,
-        config: RunConfig,
-        options: TuneConfig,
-        workspace: Workspace,
-        artifact: TunedStudy,
-        emit: Emit,
-        *,
-        force: bool,
-    ) -> None:
-        self.data = data
-        self.config = config
-        self.options = options
-        self.workspace = workspace
-        self.artifact = artifact
-        self.emit = emit
-        self.monitor = order_of(config.train.monitor)
-        self.study = self._open_new() if force else self._open()
+    def __post_init__(self) -> None:
+        self.monitor = order_of(self.config.train.monitor)
+        self.study = self._open_new() if self.force else self._open()
 
     def _open_new(self) -> Study:
-        """Remove the study, if any, and open an empty one.
-
-        Raises:
-            RecsysError: Another process is running one of its trials.
-        """
+        """Remove the study, if any, and open an empty one."""
         try:
             study = self._open()
         except DataError:  # a damaged study
@@ -160,7 +134,7 @@ class _Search:
         return True
 
     def write(self) -> None:
-        """Write the best config, the report and the manifest of the current trials."""
+        """Write the best config, the report and the manifest."""
         with self._lock():
             trials = self.study.trials()
             best = best_of(trials)
@@ -177,11 +151,7 @@ class _Search:
             write_manifest(self.artifact.folder, "TunedStudy", manifest)
 
     def check(self) -> None:
-        """Check that not all trials failed.
-
-        Raises:
-            TrainingError: All trials failed.
-        """
+        """Check that not all trials failed."""
         trials = self.study.trials()
         if all(trial.state == "failed" for trial in trials):
             reason = trials[-1].notes.get("message")
@@ -201,15 +171,14 @@ class _Search:
             return study
 
     def _lock(self) -> AbstractContextManager[None]:
-        """Lock the study against other processes."""
         return self.workspace.lock(f"tune-{self.artifact.folder.name}", emit=self.emit)
 
     def _trial_lock(self, number: int) -> AbstractContextManager[None]:
-        """Lock a trial; its process holds the lock as long as it lives."""
+        """Lock a trial as long as its process lives."""
         return self.workspace.lock(f"tune-{self.artifact.folder.name}-{number}", timeout=0)
 
     def _claim(self, locks: ExitStack) -> Trial | None:
-        """Claim a trial of an ended process, or start a new one; None without trials left."""
+        """Claim a trial of an ended process, or start a new one."""
         with self._lock():
             for trial in self.study.trials():
                 if trial.state == "running" and self._take_over(trial, locks):
@@ -222,11 +191,7 @@ class _Search:
             return self.study.trials()[trial.number - 1]
 
     def _take_over(self, trial: Trial, locks: ExitStack) -> bool:
-        """Take over a trial of an ended process; a trial without attempts left fails.
-
-        Returns:
-            Whether the trial is taken over; False as well for a live process.
-        """
+        """Take over a trial of an ended process, not of a live one; a trial without attempts left fails."""
         with ExitStack() as lock:
             try:
                 lock.enter_context(self._trial_lock(trial.number))
@@ -242,7 +207,7 @@ class _Search:
             return True
 
     def _remove_other_runs(self) -> None:
-        """Remove runs of this study other than the best; keep runs from before the study and evaluated ones."""
+        """Remove runs of this study other than the best; keep earlier runs and evaluated ones."""
         with self._lock():
             trials = self.study.trials()
             best = best_of(trials)

@@ -23,12 +23,7 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 @dataclass(frozen=True)
 class Start:
-    """Source of a warm start.
-
-    Attributes:
-        run: Finished run; its `best` checkpoint has the weights.
-        data: Prepared data of the run.
-    """
+    """Finished run, with its `best` checkpoint, and prepared data."""
 
     run: TrainedRun
     data: PreparedData
@@ -37,16 +32,7 @@ class Start:
 def warm_start(
     model: Model, name: str, data: PreparedData, previous: str | None, workspace: Workspace, *, emit: Emit
 ) -> None:
-    """Copy the weights of a previous run, if any, into a new model; see `carry_over`.
-
-    Args:
-        model: New model for `data`.
-        name: Name of the model, as in `model.name`.
-        data: Prepared data of the new run.
-        previous: `train.continue_from`.
-        workspace: Workspace of the runs.
-        emit: Receives the number of copied rows.
-    """
+    """Copy the weights of the run `previous`, if any, into a new model; see `carry_over`."""
     start = start_of(previous, workspace)
     if start is not None:
         carry_over(model, name, start, data, emit=emit)
@@ -75,13 +61,6 @@ def carry_over(model: Model, name: str, start: Start, data: PreparedData, *, emi
 
     Rows of tables are matched by value: values in both vocabularies keep their rows, as do padding, null, unseen, and
     an equal number of hash buckets. New values keep random rows. All other weights are copied. Optimizers start anew.
-
-    Args:
-        model: New model for `data`.
-        name: Name of the model, as in `model.name`.
-        start: Previous run.
-        data: Prepared data of the new run.
-        emit: Receives the number of copied rows.
 
     Raises:
         ConfigError: Model or data do not match; the message lists all differences.
@@ -116,7 +95,6 @@ def _tables(model: Model) -> dict[str, tuple[Embeddings, str]]:
 
 
 def _problems(start: Start, model: str, data: PreparedData) -> list[str]:
-    """Return differences in model name and input columns."""
     old_name = load(start.run.config).model.name
     problems = [f"model.name is {model} and was {old_name}"] if old_name != model else []
     old, new = ({column.name: column for column in one.schema.features} for one in (start.data, data))
@@ -132,7 +110,7 @@ def _problems(start: Start, model: str, data: PreparedData) -> list[str]:
 
 
 def _has_same_ids(old: Column, new: Column, plans: tuple[FeaturePlan, FeaturePlan]) -> bool:
-    """Return whether the ids of a column have the same meaning, or can be matched by vocabularies."""
+    """Return whether the ids of a column have the same meaning, or a vocabulary to match them."""
     if new.cardinality is None or (new.vocabulary and old.vocabulary):
         return True
     old_ops, new_ops = (_ops_of(plan, new.name) for plan in plans)
@@ -148,13 +126,13 @@ def _plan_of(data: PreparedData) -> FeaturePlan:
 
 
 def _ops_of(plan: FeaturePlan, column: str) -> list[object]:
-    """Return the ops of a column without a vocabulary; equal ops give equal ids for equal values."""
+    """Return the ops of a column; equal ops give equal ids for equal values."""
     ops = [op for op in plan.ops if column in getattr(op, "columns", ()) or column == getattr(op, "output", None)]
     return [op.model_dump(mode="json", exclude={"columns"} if op.columnwise else None) for op in ops]
 
 
 def _misfits(model: Model, weights: dict[str, Tensor], tables: dict[str, tuple[Embeddings, str]]) -> list[str]:
-    """Return differences in weights: missing or new ones, other shapes, and other widths of tables."""
+    """Return differences in weights and widths of tables."""
     new = {key: tuple(tensor.shape) for key, tensor in model.state_dict().items() if key not in tables}
     old = {key: tuple(tensor.shape) for key, tensor in weights.items() if key not in tables}
     widths = {key: weights[key].shape[1] if key in weights else None for key in tables}
@@ -174,7 +152,7 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 
 
 def _same_rows(old: Column, new: Column, old_data: PreparedData, new_data: PreparedData) -> tuple[Tensor, Tensor]:
-    """Return matching rows of a column's old and new table, both int64."""
+    """Return matching rows of a column's old and new table."""
     if old.vocabulary is None or new.vocabulary is None:
         every = torch.arange(new.cardinality or 0)
         return every, every

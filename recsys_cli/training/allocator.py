@@ -1,4 +1,4 @@
-"""Settings of the C library's allocator for loops that allocate tensors of the same sizes in every step."""
+"""Settings of the C library's allocator."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _NEVER = (1 << 31) - 1
 def keep_freed_memory() -> None:
     """Reuse the memory of freed tensors in this process; for loops that allocate the same tensors in every step.
 
-    glibc returns blocks of 32 MiB and more to the kernel, and the next block consists of fresh pages that the kernel
-    zeros on access: 45,000 per step of the Merlin notebook's network, a seventh of its time on two cores. With reuse,
-    the process stays at its peak memory. Without glibc, a no-op.
+    glibc returns blocks of 32 MiB and more to the kernel, and the next block consists of fresh pages, zeroed on access:
+    45,000 per step of the Merlin notebook's network, a seventh of its time on two cores. With reuse, the process stays
+    at its peak memory. A no-op without glibc.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""Exponential moving average (EMA) of the weights: smoother than the weights themselves, and often the better model."""
+"""Exponential moving average (EMA) of the weights."""
 
 from __future__ import annotations
 
@@ -21,12 +21,8 @@ class Average:
     """Exponential moving average of parameters and of the buffers of normalization layers.
 
     The decay of a step is min(decay, (1 + step) / (10 + step)), as in TensorFlow's ExponentialMovingAverage: a warm-up
-    that quickly reduces the influence of the initial weights.
-
-    Args:
-        model: On its device, with initial weights.
-        decay: Highest weight of the old average in an update.
-        sparse: Exclude embedding tables with sparse updates, because averaging touches every row.
+    that quickly reduces the influence of the initial weights. `sparse` excludes embedding tables with sparse updates,
+    because averaging touches every row.
     """
 
     def __init__(self, model: Model, *, decay: float, sparse: bool) -> None:
@@ -37,11 +33,7 @@ class Average:
         self._averages = {name: tensor.detach().clone() for name, tensor in self._live.items()}
 
     def update(self, step: int) -> None:
-        """Update with the weights after a step.
-
-        Args:
-            step: Number of steps before this one.
-        """
+        """Update with the weights after a step; `step` is the number of steps before it."""
         if not self._live:  # the model has only tables, all excluded
             return
         decay = min(self._decay, (1 + step) / (10 + step))
@@ -61,11 +53,7 @@ class Average:
         return {_PREFIX + name: tensor for name, tensor in self._averages.items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Load the averages of a checkpoint.
-
-        Raises:
-            TrainingError: The checkpoint has no averages of these weights.
-        """
+        """Load the averages of a checkpoint; a `TrainingError` if it has none of these weights."""
         try:
             for name, tensor in self._averages.items():
                 tensor.copy_(tensors[_PREFIX + name])

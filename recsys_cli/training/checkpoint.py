@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file with the full training state, tensors by name and the rest as JSON."""
+"""Checkpoints: one safetensors file with the full training state."""
 
 from __future__ import annotations
 
@@ -27,18 +27,13 @@ _META, _CHECKSUM = "recsys", "checksum"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Content of a checkpoint file.
-
-    Attributes:
-        tensors: By name.
-        meta: Plain values, stored as JSON in the file header.
-    """
+    """Content of a checkpoint file: tensors by name, and plain values, stored as JSON in the file header."""
 
     tensors: dict[str, Tensor]
     meta: dict[str, Any]
 
     def save(self, path: Path) -> None:
-        """Write atomically: a temporary file in the same folder, then a rename; a kill leaves the old file intact."""
+        """Write atomically."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
         meta = json.dumps(self.meta)
         with replacing(path) as partial:
@@ -46,11 +41,7 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
-        """Read a file of `save`.
-
-        Raises:
-            DataError: The file is not a checkpoint, or its checksum is wrong.
-        """
+        """Read a file of `save`; a `DataError` for other files and a wrong checksum."""
         with whole(path, hint="recsys train --force"), safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
             header = file.metadata() or {}
@@ -60,12 +51,12 @@ class Checkpoint:
 
 
 def _checksum(tensors: Mapping[str, Tensor], meta: str) -> str:
-    """Return the CRC-32 of tensors and meta; an unfinished run has no manifest with a checksum of the file."""
+    # An unfinished run has no manifest with a checksum of the file.
     return checksum_of_tensors(tensors, zlib.crc32(meta.encode()))
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the model's tensors under their names in a checkpoint."""
+    """Return the model's tensors by name in a checkpoint."""
     return {PREFIX + name: tensor for name, tensor in model.state_dict().items()}
 
 
@@ -101,11 +92,7 @@ def sharded_tables(model: nn.Module) -> list[tuple[str, ShardedEmbeddings]]:
 
 
 def restore(checkpoint: Checkpoint, model: nn.Module, optimizers: list[Optimizer]) -> None:
-    """Load the state of the model and its optimizers from a checkpoint.
-
-    Raises:
-        TrainingError: The checkpoint is from another model or other optimizers.
-    """
+    """Load the state of the model and its optimizers; a `TrainingError` if it is of another model or other optimizers."""
     tensors = checkpoint.tensors
     try:
         model.load_state_dict({k.removeprefix(PREFIX): v for k, v in tensors.items() if k.startswith(PREFIX)})

@@ -22,17 +22,7 @@ from recsys_cli.workspace import PreparedData, TrainedRun, write_text
 
 @dataclass(frozen=True)
 class ClosedFormTrainer:
-    """Fits a closed-form model on all interactions of train.
-
-    Attributes:
-        name: Name of the model.
-        model: Unfitted model on its device.
-        data: Prepared data.
-        context: Training context with the interactions of train.
-        objective: Label and monitored metric.
-        memory: Budget of the validation batches in MiB.
-        emit: Receives messages and progress.
-    """
+    """Fits a closed-form model on all interactions of train; `memory` is the budget of validation batches in MiB."""
 
     name: str
     model: Model
@@ -43,7 +33,7 @@ class ClosedFormTrainer:
     emit: Emit
 
     def fit(self, run: TrainedRun) -> TrainingResult:
-        """Fit and validate the model; write its metrics and its weights, as the `best` checkpoint of the run."""
+        """Fit and validate the model; write metrics and weights, as the `best` checkpoint of the run."""
         model = self.model
         started = time.perf_counter()
         with torch.no_grad():

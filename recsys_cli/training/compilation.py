@@ -17,15 +17,10 @@ from recsys_cli.models.model import Model
 
 
 class CompiledLoss:
-    """The loss of a model, compiled on its first call for batches of any size.
+    """The loss of a model, compiled on its first call for batches of any size; modifies the model.
 
-    Excluded are embedding lookups (data-dependent shapes, sparse gradients) and modules with collectives.
-
-    Args:
-        model: The model, modified in place.
-
-    Attributes:
-        seconds: Compile time so far, of forward and backward pass.
+    Excluded are embedding lookups (data-dependent shapes, sparse gradients) and modules with collectives. `seconds` is
+    the compile time so far.
     """
 
     def __init__(self, model: Model) -> None:

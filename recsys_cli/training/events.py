@@ -9,17 +9,13 @@ from recsys_cli.training.objective import Figures
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """Metrics of one epoch.
+    """Metrics of one epoch, numbered from 1.
 
     Attributes:
-        epoch: Number of the epoch, from 1.
         step: Steps since the start of training.
-        rows: Training rows of the epoch.
         train_loss: Mean training loss, each row before its own update; None for closed-form models.
-        valid: Validation metrics by name: `loss`, `auc` and the monitored metric. None for an undefined metric, such as
-            the AUC of rows of one class; empty without a valid split.
-        seconds: Time of the training steps, including `waiting`.
-        waiting: Seconds of waiting for data.
+        valid: Validation metrics by name: `loss`, `auc` and the monitored metric; empty without a valid split.
+        seconds: Time of the training steps, including `waiting` for data.
     """
 
     epoch: int
@@ -33,16 +29,11 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class Stepped:
-    """A finished training step.
+    """A finished training step; `step` counts from the start of training, the sums from that of the epoch.
 
     Attributes:
-        epoch: Number of the epoch, from 1.
-        step: Steps since the start of training.
-        rows: Rows of this epoch so far.
-        loss: Mean loss of those rows, at the last check.
-        seconds: Time of this epoch's steps, including `waiting`.
-        waiting: Seconds of waiting for data.
-        learning_rate: Learning rate of the step.
+        loss: Mean loss of the epoch's rows, at the last check.
+        seconds: Time of the steps, including `waiting` for data.
     """
 
     epoch: int

@@ -1,4 +1,4 @@
-"""Hardware of this machine: device, native precision, memory."""
+"""Hardware of this machine."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 
 
 def device(choice: Literal["auto", "cpu", "cuda"], member: Member | None = None) -> torch.device:
-    """Return the torch device of a process; each process of a machine gets its own GPU.
-
-    Args:
-        choice: `train.device` of the config.
-        member: The process; None for this one.
+    """Return the torch device of a process, None for this one; each process of a machine gets its own GPU.
 
     Raises:
         ConfigError: torch sees no GPU, or the machine has fewer GPUs, or far fewer cores, than processes.
@@ -49,7 +45,7 @@ def device(choice: Literal["auto", "cpu", "cuda"], member: Member | None = None)
 
 
 def precision(choice: Literal["auto", "fp32", "bf16", "fp16"], where: torch.device) -> Precision:
-    """Return the precision of a config on a device; `auto` is bf16 with native hardware support, else fp32."""
+    """Return the precision on a device; `auto` is bf16 with native hardware support, else fp32."""
     if choice != "auto":
         return choice
     native = torch.cuda.is_bf16_supported(including_emulation=False) if where.type == "cuda" else has_bf16()

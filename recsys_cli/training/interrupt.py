@@ -13,12 +13,11 @@ from types import FrameType
 def deferred_interrupt() -> Iterator[Callable[[], bool]]:
     """Defer the first Ctrl-C of a block; the second one interrupts at once.
 
-    SIGTERM (torchrun, Slurm, Kubernetes) and SIGHUP (a closed terminal or lost connection) count as a first Ctrl-C and
-    never interrupt at once. An ignored SIGHUP, as under nohup, stays ignored.
+    SIGTERM (torchrun, Slurm, Kubernetes) and SIGHUP (a lost connection) count as a first Ctrl-C and never interrupt at
+    once. An ignored SIGHUP, as under nohup, stays ignored.
 
     Yields:
-        A function that returns whether there was an interrupt; always False outside the main thread, where no signals
-        arrive.
+        A function that returns whether there was an interrupt; always False outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

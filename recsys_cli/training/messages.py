@@ -1,4 +1,4 @@
-"""Messages and progress bars of a training run."""
+"""Messages and progress bars of training."""
 
 from __future__ import annotations
 
@@ -16,14 +16,7 @@ def unit_of(model: Model) -> Unit:
 
 
 def event_message(event: TrainingEvent, data: TrainingData, *, epochs: int, unit: Unit) -> Event:
-    """Return the progress of a step or validation batch, or the message of an epoch.
-
-    Args:
-        event: Event of the trainer.
-        data: Batches of the run.
-        epochs: Number of epochs of the run.
-        unit: Unit of the training rows.
-    """
+    """Return the progress of a step or validation batch, or the message of an epoch; `epochs` is their number in the run."""
     if isinstance(event, EpochEnded):
         return _epoch_message(event.record, epochs, best=event.best)
     if isinstance(event, Stepped):

@@ -1,4 +1,4 @@
-"""Remarks on the selection of the best epoch: an undefined metric, a best epoch that is the last."""
+"""Remarks on the selection of the best epoch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from recsys_cli.training.progress import best_epoch
 def notes(history: Sequence[EpochRecord], monitor: Monitor, *, early_stopping: bool, has_ranking: bool) -> list[str]:
     """Return remarks for the manifest of a finished run, as sentences without a period.
 
-    Args:
-        history: Epochs of the run, all with validation metrics or all without.
-        monitor: The monitored metric.
-        early_stopping: Whether early stopping was on.
-        has_ranking: Recommend a ranking metric in place of an undefined one.
+    `has_ranking` recommends a ranking metric in place of an undefined one.
     """
     best, name = best_epoch(history, monitor), monitor.name
     if best is None or not best.valid:
@@ -24,7 +20,7 @@ def notes(history: Sequence[EpochRecord], monitor: Monitor, *, early_stopping: b
     if all(monitor.quality(record.valid) == -float("inf") for record in history):
         return [
             f"train.monitor={name} was not defined in any epoch, so the last epoch is kept; "
-            f"monitor a metric of this model and data ({_defined(history[-1], has_ranking) or 'none was measured'})",
+            f"monitor a metric of this model and data ({_defined(history[-1], has_ranking) or 'none was measured'})"
         ]
     remarks = []
     if all(record.valid[name] is None for record in history):

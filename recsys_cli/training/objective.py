@@ -1,4 +1,4 @@
-"""Objective of a training run: label, row weights, label smoothing, and the monitored metric."""
+"""Objective of a training run."""
 
 from __future__ import annotations
 
@@ -19,13 +19,7 @@ Figures = Mapping[str, float | None]
 
 @dataclass(frozen=True)
 class ValidationScores:
-    """Scores and labels of the valid split, the input of a metric.
-
-    Attributes:
-        model: The model in evaluation mode.
-        scores: Logits, or predictions of a numeric label; shape (N,), float32.
-        labels: Labels, shape (N,), float32.
-    """
+    """Scores and labels of the valid split, float32, shape (N,) each: logits, or predictions of a numeric label."""
 
     model: Model
     scores: npt.NDArray[np.float32]
@@ -37,10 +31,7 @@ class Monitor:
     """Monitored metric: selects the best epoch and drives early stopping and plateau schedules.
 
     Attributes:
-        name: Name of the metric in epoch records.
-        better: Direction of better values.
-        measure: Function of the metric, NaN if undefined; None for `loss` and the default metric of the label, which
-            every validation computes.
+        measure: The metric, NaN if undefined; None for `loss` and the label's default metric, part of every validation.
     """
 
     name: str = BINARY.default.name
@@ -50,8 +41,8 @@ class Monitor:
     def quality(self, valid: Figures) -> float | None:
         """Return the quality of an epoch, higher is better; None without a valid split.
 
-        An undefined metric falls back to the loss. Because the labels leave it undefined, it does so in all epochs of
-        a run. Without a loss, as for models trained on users, the quality is -inf.
+        An undefined metric falls back to the loss; because the labels leave it undefined, in all epochs of a run.
+        Without a loss, as for models trained on users, the quality is -inf.
         """
         if not valid:
             return None
@@ -66,8 +57,6 @@ class Objective:
     """Label, loss options and monitored metric of a training run.
 
     Attributes:
-        label: Label of the scores.
-        monitor: Monitored metric.
         positive_weight: Weight of a positive row in the loss, relative to a negative one; None for equal weights.
         label_smoothing: Smoothing s: share of each label replaced by 0.5.
         numbers: Numeric labels.
@@ -81,7 +70,7 @@ class Objective:
 
     @property
     def default(self) -> PointwiseMetric:
-        """The default metric of the label's task, part of every validation."""
+        """The default metric of the label's task."""
         return (REGRESSION if self.label in self.numbers else BINARY).default
 
 
@@ -89,8 +78,8 @@ def apply_label_smoothing(batch: Batch, objective: Objective) -> Batch:
     """Weight the positive rows and smooth the labels of a training batch; validation uses the original ones.
 
     The positive weight multiplies the row's own weight, in proportion to a label between 0 and 1. Smoothing maps y to
-    (1 - s) y + s / 2 (Szegedy et al., "Rethinking the Inception architecture", 2016, for two classes); numeric labels
-    stay as they are.
+    (1 - s) y + s / 2 (Szegedy et al., "Rethinking the Inception architecture", 2016, for two classes), except for
+    numeric labels.
     """
     weight, labels = batch.weight, batch.labels
     if objective.positive_weight is not None:

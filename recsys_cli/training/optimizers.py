@@ -1,4 +1,4 @@
-"""Optimizers of a model: embedding tables, recognized by module type, and dense parameters."""
+"""Optimizers of a model."""
 
 from __future__ import annotations
 
@@ -41,11 +41,8 @@ def build(model: Model, config: TrainConfig) -> list[Optimizer]:
 
 
 def split(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Return the embedding tables and all other parameters."""
-    tables = [
-        module.get_parameter("weight")
-        for module in model.modules()
-        if isinstance(module, nn.Embedding | nn.EmbeddingBag)
-    ]
+    """Return the embedding tables, by module type, and all other parameters."""
+    modules = (module for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag))
+    tables = [module.get_parameter("weight") for module in modules]
     table_ids = {id(table) for table in tables}
     return tables, [parameter for parameter in model.parameters() if id(parameter) not in table_ids]

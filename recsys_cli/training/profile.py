@@ -1,4 +1,4 @@
-"""Profile of training steps with torch's profiler, by phase and by operation."""
+"""Profile of training steps with torch's profiler."""
 
 from __future__ import annotations
 
@@ -32,13 +32,7 @@ _PHASES = (WAITING, FORWARD, BACKWARD, UPDATE)
 
 @dataclass(frozen=True)
 class Phase:
-    """Time of one phase per step.
-
-    Attributes:
-        name: Name of the phase.
-        seconds: Host time per step; on a GPU, the time of kernel launches.
-        device_seconds: GPU time per step.
-    """
+    """Seconds per step of one phase: on the host, with a GPU those of kernel launches, and on the GPU."""
 
     name: str
     seconds: float
@@ -47,12 +41,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class Operation:
-    """Own time of an operation, without the operations it calls.
+    """Own time of an operation per step, on the GPU if there is one, without the operations it calls.
 
     Attributes:
         name: Name in torch, or a phase's time outside of torch's operations.
-        calls: Calls per step.
-        seconds: Time per step, on the GPU if there is one, else on the CPU.
     """
 
     name: str
@@ -62,13 +54,9 @@ class Operation:
 
 @dataclass(frozen=True)
 class Profile:
-    """Time per training step, in total, by phase and by operation.
+    """Seconds per training step, in total, with and without the profiler, by phase and by operation.
 
     Attributes:
-        steps: Profiled steps.
-        rows: Rows of a step.
-        seconds: Time per step under the profiler, including the wait for data.
-        unprofiled_seconds: Time per step without the profiler.
         phases: Phases of a step in order; the last one is the remainder.
         operations: The slowest operations, in descending order of time.
     """
@@ -84,13 +72,8 @@ class Profile:
 def profile_steps(trainer: Trainer, trace: Path, *, on_step: Callable[[int], object]) -> Profile:
     """Train for `WARM_UP` + `STEPS` steps without validation, and profile the last `STEPS`.
 
-    Args:
-        trainer: New trainer with enough epochs; not usable afterwards.
-        trace: Path of the trace for ui.perfetto.dev, with the suffix .json or .json.gz.
-        on_step: Called after each step with the number of steps so far.
-
-    Raises:
-        TrainingError: The loss is not finite.
+    The trainer is new, with enough epochs, and not usable afterwards. The trace for ui.perfetto.dev has the suffix
+    .json or .json.gz. `on_step` is called with the number of steps so far.
     """
     trainer.data = TrainingData(trainer.data.train)
     steps = (on_step(event.step) for event in trainer.events() if isinstance(event, Stepped))
@@ -114,7 +97,6 @@ def profile_steps(trainer: Trainer, trace: Path, *, on_step: Callable[[int], obj
 
 
 def _seconds_per_step(trainer: Trainer, steps: Iterator[object], number: int) -> float:
-    """Run some steps and return the mean time of one, with the GPU synchronized."""
     start = _now(trainer)
     deque(islice(steps, number), maxlen=0)
     return (_now(trainer) - start) / number
@@ -157,5 +139,4 @@ def _operations(averages: Sequence[FunctionEventAvg], *, on_gpu: bool) -> tuple[
 
 
 def _per_step(microseconds: float) -> float:
-    """Convert total microseconds to seconds per step."""
     return float(microseconds) / 1e6 / STEPS

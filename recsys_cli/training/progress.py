@@ -1,4 +1,4 @@
-"""Progress of a training run: counters of the current epoch, records of the finished ones, the best epoch."""
+"""Progress of a training run."""
 
 from __future__ import annotations
 
@@ -35,14 +35,7 @@ class TrainingProgress:
         return f"step {self.total_steps} (epoch {self.epoch + 1})"
 
     def next_epoch(self, valid: Figures) -> TrainingProgress:
-        """Finish the current epoch.
-
-        Args:
-            valid: Validation metrics of the epoch.
-
-        Returns:
-            Progress at the start of the next epoch, with the finished one last in its history.
-        """
+        """Finish the current epoch with its validation metrics; return progress at the start of the next one."""
         record = EpochRecord(
             epoch=self.epoch + 1,
             step=self.total_steps,

@@ -1,7 +1,4 @@
-"""Files of a training run: metrics.jsonl, and the `last` and `best` checkpoints, consistent with each other.
-
-Trackers receive the lines of metrics.jsonl.
-"""
+"""Files of a training run: metrics.jsonl, and the `last` and `best` checkpoints."""
 
 from __future__ import annotations
 
@@ -9,48 +6,30 @@ import json
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
 from recsys_cli.training.trackers import Trackers
 from recsys_cli.workspace import TrainedRun, naming, read_text, write_text
 
+if TYPE_CHECKING:
+    from recsys_cli.training.trainer import Trainer
+
 _LINES = 100
 """Approximate number of step lines per epoch in metrics.jsonl."""
 
 
-class Resumable(Protocol):
-    """Training with a state to save and restore."""
-
-    def state(self) -> Checkpoint:
-        """Return the full training state."""
-
-    def restore(self, saved: Checkpoint) -> None:
-        """Load a training state."""
-
-    def weights(self) -> dict[str, Tensor]:
-        """Return the validated weights."""
-
-
 class Recorder:
-    """Writes metrics and checkpoints of a run, on the first rank.
+    """Writes metrics and checkpoints of a run, if `writes`, and passes metrics to trackers.
 
-    The `last` checkpoint stores the number of lines in metrics.jsonl: a resumed run neither repeats nor loses a line.
-
-    Args:
-        run: Folder of the run.
-        training: Training to save and restore.
-        key: Hash of the inputs of the run, stored in `last`, because an unfinished run has no manifest.
-        checkpoint_steps: Steps between writes of `last`; it is also written after every epoch.
-        trackers: Trackers of the run.
-        writes: Whether this rank writes files.
+    The `last` checkpoint, written after every epoch and some steps, stores the number of lines in metrics.jsonl: a
+    resumed run neither repeats nor loses a line. It also has `key`, a hash of the inputs of the run, as an unfinished
+    run has no manifest.
     """
 
     def __init__(
-        self, run: TrainedRun, training: Resumable, *, key: str, checkpoint_steps: int, trackers: Trackers, writes: bool
+        self, run: TrainedRun, training: Trainer, *, key: str, checkpoint_steps: int, trackers: Trackers, writes: bool
     ) -> None:
         self._run = run
         self.trackers = trackers
@@ -62,14 +41,7 @@ class Recorder:
         self._since = (0, 0.0)  # rows and loss sum of the epoch at the previous line
 
     def resume(self) -> dict[str, int]:
-        """Restore the training and truncate the metrics to the state of `last`.
-
-        Returns:
-            The last step of each event in the metrics before truncation; after a kill, later than `last`.
-
-        Raises:
-            TrainingError: The checkpoint is unreadable, or from another run.
-        """
+        """Restore the training and truncate the metrics to the state of `last`; return the last step of each event before."""
         if self._run.checkpoint("last").is_file():  # missing if the run ended before the first checkpoint
             saved = Checkpoint.load(self._run.checkpoint("last"))
             self._training.restore(saved)
@@ -96,7 +68,7 @@ class Recorder:
             self.save_last()
 
     def save_last(self) -> None:
-        """Write the `last` checkpoint with the full training state."""
+        """Write the `last` checkpoint."""
         state = self._training.state()
         meta = {**state.meta, "key": self._key, "lines": self._lines, "since": self._since}
         self._save("last", Checkpoint(state.tensors, meta))
@@ -104,7 +76,7 @@ class Recorder:
     def _write_step(self, event: Stepped) -> None:
         rows, loss_sum = self._since
         self._since = (event.rows, event.loss * event.rows)
-        line = {
+        self._write({
             "event": "step",
             "epoch": event.epoch,
             "step": event.step,
@@ -112,8 +84,7 @@ class Recorder:
             "loss": (self._since[1] - loss_sum) / max(event.rows - rows, 1),
             "rows_per_second": event.rows / event.seconds if event.seconds else None,
             "waiting_share": event.waiting / event.seconds if event.seconds else None,
-        }
-        self._write(line)
+        })  # fmt: skip
 
     def _save(self, which: str, saved: Checkpoint) -> None:
         if self._writes:
@@ -130,7 +101,6 @@ class Recorder:
 
 
 def _last_steps(lines: Iterable[str]) -> dict[str, int]:
-    """Return the last step of each event; the last line may be truncated."""
     steps: dict[str, int] = {}
     for text in lines:
         with suppress(ValueError, LookupError, TypeError):

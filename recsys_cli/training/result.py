@@ -1,4 +1,4 @@
-"""Result of a training run for its manifest."""
+"""Result of a training run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ class TrainingResult:
     """Result of a finished training.
 
     Attributes:
-        history: Epochs of the run.
         best: Epoch of the `best` checkpoint.
         compiling: Seconds of compilation; None without it.
         facts: Other entries of the manifest: parameters, steps, device, precision, notes, …
@@ -29,12 +28,7 @@ class TrainingResult:
     facts: Mapping[str, Any]
 
     def summary(self, *, monitor: str, seconds: float) -> dict[str, Any]:
-        """Return the entries of the manifest.
-
-        Args:
-            monitor: Name of the monitored metric, as in the config.
-            seconds: Duration of the last session.
-        """
+        """Return the entries of the manifest; `seconds` is the duration of the last session."""
         training, rows = sum(record.seconds for record in self.history), sum(record.rows for record in self.history)
         return {
             "rows": rows,

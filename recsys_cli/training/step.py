@@ -33,13 +33,7 @@ _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Step:
-    """Training step of a model, with its optimizers and, for fp16, its loss scaler.
-
-    Args:
-        model: Model on its device.
-        config: `train` section of the config.
-        ranks: Processes of the run.
-    """
+    """Training step of a model on its device, with its optimizers and, for fp16, its loss scaler."""
 
     def __init__(self, model: Model, config: TrainConfig, ranks: Ranks) -> None:
         self.model = model
@@ -59,15 +53,12 @@ class Step:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
 
     def __call__(self, batch: Batch, position: TrainingPosition, *, rows: int | None = None) -> Tensor:
-        """Update the weights with one batch.
+        """Update the weights with one batch; return its mean loss over all ranks, detached.
 
         Args:
             batch: This rank's share of the batch.
             position: Step and epoch, for the learning rate schedule and the seed.
             rows: Rows of the batch over all ranks; None for the rows of `batch`.
-
-        Returns:
-            Mean loss of the batch over all ranks, detached.
 
         Raises:
             LostRankError: Another rank is gone; weights and buffers are unchanged.
@@ -98,12 +89,11 @@ class Step:
         self.scaler.update()
 
     def autocast(self) -> torch.autocast:
-        """Return the autocast context of the chosen precision."""
+        """Return the autocast context of the precision."""
         dtype = _DTYPES.get(self.precision)
         return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
 
     def _backward(self, batch: Batch, rows: int) -> Tensor:
-        """Accumulate the gradients of the mean loss over parts; return this rank's share of the mean."""
         total = torch.zeros((), device=self.device)
         mean_loss = self.compiled or self.model.loss
         for part, first_row in self._parts(batch, rows):
@@ -119,19 +109,15 @@ class Step:
     def _seed_dropout(self, first_row: int) -> None:
         """Seed dropout by row, for the same masks on any number of ranks.
 
-        Models without `row_dropout` are left out: their activations have other rows than the batch.
+        Models without `row_dropout` are excluded: their activations have other rows than the batch.
         """
         for number, module in enumerate(self._dropouts):
             module.seed_rows(mix(self.config.seed, self._number, number, _DROPOUT), first_row)
 
     def _parts(self, batch: Batch, rows: int) -> Iterator[tuple[Batch, int]]:
-        """Split this rank's rows into its pieces of the parts of the step (gradient accumulation).
+        """Yield this rank's pieces of the parts of the step (gradient accumulation), each with its first row in the step.
 
-        A part without rows on any rank is skipped. A part without rows on this rank may still need collectives, except
-        for models trained on users.
-
-        Yields:
-            Each piece, and the position of its first row in the step.
+        A part without rows on any rank is skipped; one without rows on this rank may still need collectives.
         """
         number, ranks = self.config.gradient_accumulation_steps, self.ranks
         is_local = ranks.world_size == 1 or self.model.rows == "users"
@@ -145,11 +131,7 @@ class Step:
 
 
 class MultiOptimizer(Uncompiled):
-    """Several optimizers as one, for a joint gradient norm and a joint skip after an overflow.
-
-    Args:
-        optimizers: The optimizers; their parameter groups are shared, and there is no state besides theirs.
-    """
+    """Several optimizers as one, for a joint gradient norm and a joint skip after an overflow; parameter groups are shared."""
 
     def __init__(self, optimizers: Sequence[Optimizer]) -> None:
         super().__init__(list(chain.from_iterable(optimizer.param_groups for optimizer in optimizers)), {})
@@ -164,13 +146,7 @@ class MultiOptimizer(Uncompiled):
 
 
 def clip(optimizer: Optimizer, max_norm: float) -> Tensor:
-    """Clip the gradients in place to a global Euclidean norm.
-
-    Sparse gradients count with their coalesced values.
-
-    Returns:
-        The norm before clipping.
-    """
+    """Clip the gradients in place to a global Euclidean norm, sparse ones by coalesced values; return the norm before."""
     parameters = chain.from_iterable(group["params"] for group in optimizer.param_groups)
     gradients = [_values(parameter) for parameter in parameters if parameter.grad is not None]
     norms = [torch.linalg.vector_norm(values) for values in gradients]

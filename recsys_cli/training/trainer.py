@@ -1,4 +1,4 @@
-"""Trainer: epochs, validation, checkpoints, resume and several processes of one run."""
+"""Trainer: epochs, validation, checkpoints and resume."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ _CHECK_STEPS = 50
 
 
 class Trainer:
-    """Trains a model with gradient steps.
+    """Trains a model on its device with gradient steps.
 
     `fit` completes a run in a folder. `events` is the bare loop without files; model, optimizers and progress are
     consistent at every event.
 
     Args:
         model: Model on its device.
-        data: Training and validation batches of this rank.
+        data: Batches of this rank.
         config: `train` section of the config.
         objective: Label, row weights and monitored metric.
-        ranks: Processes of the run, each with its share of the batches; None for a single process.
+        ranks: Processes of the run; None for a single one.
         emit: Receives messages and progress of `fit`.
     """
 
@@ -113,7 +113,7 @@ class Trainer:
             try:
                 for event in self.events():
                     recorder.record(event, steps_per_epoch=len(self.data.train))
-                    self._report(event)
+                    self.emit(event_message(event, self.data, epochs=config.epochs, unit=unit_of(self.model)))
                     if self.ranks.any(interrupted()):
                         recorder.save_last()
                         raise KeyboardInterrupt
@@ -125,11 +125,7 @@ class Trainer:
         return self._result()
 
     def events(self) -> Iterator[TrainingEvent]:
-        """Train from the current state to the end; yield after each step, validation batch and epoch.
-
-        Raises:
-            TrainingError: The loss is not finite.
-        """
+        """Train from the current state to the end; yield after each step, validation batch and epoch."""
         while not self.finished:
             yield from self._epoch()
             figures = yield from self._validate()
@@ -154,7 +150,7 @@ class Trainer:
         return best_epoch(self.progress.history, self.objective.monitor)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the validated weights under their names in a checkpoint: the moving average, if there is one."""
+        """Return the validated weights by name in a checkpoint: the moving average, if there is one."""
         with self._averaged():
             return checkpoint.weights(self.model)
 
@@ -179,11 +175,7 @@ class Trainer:
         return Checkpoint(tensors, {"progress": asdict(self.progress), "scaler": self.step.scaler.state_dict()})
 
     def restore(self, saved: Checkpoint) -> None:
-        """Load a training state; on a CPU, training then gives the same weights bit for bit as without a break.
-
-        Raises:
-            TrainingError: The state does not fit the model.
-        """
+        """Load a training state; on a CPU, training then gives the same weights bit for bit as without a break."""
         checkpoint.restore(saved, self.model, self.step.optimizers)
         self.step.scaler.load_state_dict(saved.meta["scaler"])
         if self._average is not None:
@@ -228,7 +220,7 @@ class Trainer:
         self._loss_sum += loss.double() * rows
 
     def _check_loss(self) -> None:
-        """Copy the loss sum to the host and check it; NaN persists in a sum, so not every step needs a check."""
+        """Check the loss sum on the host; NaN persists in a sum, so not every step needs a check."""
         progress = self.progress
         progress.loss = float(self._loss_sum)
         if not math.isfinite(progress.loss):
@@ -244,7 +236,6 @@ class Trainer:
         return [name for batch in islice(self.data.train, last - first) for name in batch.not_finite()]
 
     def _validate(self) -> Generator[Validating, None, Figures]:
-        """Compute the metrics of the valid split, if there is one."""
         if self.data.valid is None:
             return {}
         self.model.eval()
@@ -283,7 +274,3 @@ class Trainer:
             "unit": unit_of(self.model),
             "notes": notes(history, self.objective.monitor, early_stopping=bool(config.early_stopping), has_ranking=by_user),
         })  # fmt: skip
-
-    def _report(self, event: TrainingEvent) -> None:
-        epochs, unit = self.config.epochs, unit_of(self.model)
-        self.emit(event_message(event, self.data, epochs=epochs, unit=unit))

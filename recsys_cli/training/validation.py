@@ -1,4 +1,4 @@
-"""Validation: loss, default metric of the label, and monitored metric."""
+"""Validation of a model."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ from recsys_cli.training.objective import Objective, ValidationScores
 
 
 def not_finite(message: str, split: str, columns: Sequence[str]) -> TrainingError:
-    """Return the error of a loss or score that is not finite.
-
-    Args:
-        message: Text of the error.
-        split: Split of the batch.
-        columns: Columns of the batch with NaN or infinite values.
-    """
+    """Return the error of a loss or score that is not finite, with the columns of the split with such values."""
     if not columns:
         hint = "try a smaller train.learning_rate or train.precision=fp32"
         return TrainingError(message, hint=hint)
@@ -34,12 +28,9 @@ def not_finite(message: str, split: str, columns: Sequence[str]) -> TrainingErro
 
 
 class Validation:
-    """Metrics of one pass over the valid split, batch by batch; 8 bytes per row on the host, none on the device.
+    """Loss, default metric of the label and monitored metric over the valid split, batch by batch.
 
-    Args:
-        num_rows: Rows of the split.
-        objective: Label of the scores and monitored metric.
-        ranks: Processes of the run; every rank receives all scores, in row order.
+    Takes 8 bytes per row on the host, none on the device. Every rank receives all scores, in row order.
     """
 
     def __init__(self, num_rows: int, objective: Objective, ranks: Ranks) -> None:
@@ -52,11 +43,7 @@ class Validation:
 
     @torch.no_grad()
     def add(self, model: Model, batch: Batch) -> None:
-        """Score a batch.
-
-        Args:
-            model: Model in evaluation mode.
-            batch: This rank's share of the batch.
+        """Score this rank's share of a batch, with the model in evaluation mode.
 
         Raises:
             TrainingError: A score or the loss is not finite.
@@ -76,17 +63,12 @@ class Validation:
         self.rows = span.stop
 
     def figures(self, model: Model) -> dict[str, float | None]:
-        """Return the metrics of the rows so far by name; None for an undefined one.
-
-        Args:
-            model: The scored model.
-        """
+        """Return the metrics of the rows so far by name; None for an undefined one."""
         scored = ValidationScores(model, self._scores[: self.rows], self._labels[: self.rows])
-        monitor = self._objective.monitor
-        others = {} if monitor.measure is None else {monitor.name: monitor.measure}
+        monitor, default = self._objective.monitor, self._objective.default
         loss = math.nan if self._loss is None else self._loss / self.rows
-        default = self._objective.default
         values = {"loss": loss, default.name: default.of_rows(scored.labels, scored.scores)}
-        values |= {name: measure(scored) for name, measure in others.items()}
+        if monitor.measure is not None:
+            values[monitor.name] = monitor.measure(scored)
         figures = {name: value if math.isfinite(value) else None for name, value in values.items()}
         return dict(self._ranks.from_first(figures))  # equal on all ranks, for equal decisions

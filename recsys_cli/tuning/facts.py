@@ -1,4 +1,4 @@
-"""A study as plain values, for the manifest, the table, the page and --json."""
+"""A study as plain values."""
 
 from __future__ import annotations
 
@@ -15,13 +15,7 @@ _ORDER: tuple[State, ...] = ("finished", "pruned", "running", "failed")
 
 
 def gather(trials: Sequence[Trial], config: TuneConfig, *, runs: Collection[str]) -> dict[str, Any]:
-    """Return a study as plain values: search space, number of trials by state, best trial and ranking.
-
-    Args:
-        trials: All trials of the study.
-        config: The tune section.
-        runs: Names of the existing runs.
-    """
+    """Return search space, number of trials by state, best trial and ranking; `runs` are the names of the existing runs."""
     counted = Counter(trial.state for trial in trials)
     best = best_of(trials)
     return {
@@ -33,11 +27,7 @@ def gather(trials: Sequence[Trial], config: TuneConfig, *, runs: Collection[str]
 
 
 def caveat(study: Mapping[str, Any]) -> str | None:
-    """Return the caveat about the best value: selection on valid is optimistic. None without a best trial.
-
-    Args:
-        study: Result of `gather`, of this or an earlier version.
-    """
+    """Return the caveat about the best value of `gather`: selection on valid is optimistic. None without a best trial."""
     best, metric = study["best"], study["metric"]["name"]
     if best is None:
         return None

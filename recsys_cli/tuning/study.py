@@ -1,7 +1,7 @@
 """An Optuna study with a TPE sampler and a journal of JSON lines. No other module imports Optuna.
 
-The random numbers depend on the seed and the trial number only: a resumed study samples the same values as an uninterrupted one.
-Several processes may share a journal.
+The random numbers depend on the seed and the trial number only: a resumed study samples the same values. Several
+processes may share a journal.
 """
 
 from __future__ import annotations
@@ -38,12 +38,7 @@ _DIGITS = 6
 
 
 class Study:
-    """A hyperparameter study: its trials and its sampler.
-
-    Args:
-        journal: Journal file; created if missing.
-        config: The tune section. The number of trials may differ from earlier sessions.
-    """
+    """A hyperparameter study: its trials and its sampler. The number of trials may differ from earlier sessions."""
 
     def __init__(self, journal: Path, config: TuneConfig) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -87,14 +82,7 @@ class Study:
             self._storage.set_trial_user_attr(self._id(trial), name, value)
 
     def end(self, trial: Trial, state: State, *, quality: float | None = None, **notes: Any) -> None:
-        """End a trial.
-
-        Args:
-            trial: A running trial.
-            state: Final state.
-            quality: Quality of a finished trial; higher is better.
-            notes: Notes to save.
-        """
+        """End a running trial, with its quality (higher is better) if finished."""
         self.note(trial, **notes)
         optuna_state = next(optuna_state for optuna_state, own in _STATES.items() if own == state)
         value = None if quality is None else max(quality, _WORST)
@@ -133,7 +121,7 @@ class _Sampler(TPESampler):
 
 
 class _Lock(JournalFileOpenLock):
-    """A lock of the operating system, released when a process is killed; Optuna's lock files would remain."""
+    """A lock of the operating system, released when a process is killed, unlike Optuna's lock files."""
 
     def __init__(self, journal: Path) -> None:
         super().__init__(str(journal))
@@ -148,7 +136,7 @@ class _Lock(JournalFileOpenLock):
 
 
 def _repair(journal: Path, lock: _Lock) -> None:
-    """Remove an incomplete last line of a killed process; the next line would be appended to it."""
+    """Remove an incomplete last line of a killed process."""
     if not journal.exists():
         return
     lock.acquire()

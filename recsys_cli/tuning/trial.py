@@ -13,13 +13,7 @@ State = Literal["finished", "pruned", "failed", "running"]
 
 @dataclass(frozen=True)
 class EpochFigure:
-    """The monitored metric after an epoch.
-
-    Attributes:
-        epoch: Number of the epoch, from 1.
-        value: Value of the metric; None if undefined.
-        quality: The value with its sign set so that higher is better.
-    """
+    """The monitored metric after an epoch, from 1; `quality` has the sign for higher is better."""
 
     epoch: int
     value: float | None
@@ -36,7 +30,6 @@ class Trial:
         changes: Sampled values by key.
         quality: Final quality, higher is better; None unless finished.
         value: Monitored metric of the best epoch.
-        curve: Monitored metric of each epoch.
         notes: Further facts: `run`, `seconds`, `message`, `begun`, `since`.
     """
 

@@ -1,4 +1,4 @@
-"""The workspace: paths of artifacts, and their atomic creation."""
+"""The workspace of artifacts."""
 
 from __future__ import annotations
 

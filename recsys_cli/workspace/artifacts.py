@@ -1,4 +1,4 @@
-"""Artifacts: folders with a manifest, identified by a key, and the files of each kind."""
+"""Artifacts: folders with a manifest, identified by a key."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ FORMAT = 7
 
 
 def key_of(*parts: Any) -> str:
-    """Return the SHA-256 of the canonical JSON of an artifact's settings and inputs, in hexadecimal."""
+    """Return the SHA-256 of the canonical JSON of an artifact's settings and inputs."""
     text = json.dumps([FORMAT, *parts], sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_manifest(folder: Path, kind: str, manifest: Mapping[str, Any]) -> None:
-    """Write manifest.json, with checksums of the artifact's files; it marks a complete artifact."""
+    """Write manifest.json, with checksums of the artifact's files."""
     artifact = _KINDS[kind](folder)
     head = {
         "kind": kind,
@@ -42,6 +42,16 @@ def write_manifest(folder: Path, kind: str, manifest: Mapping[str, Any]) -> None
     write_json(folder / MANIFEST, {**head, **manifest, "files": files})
 
 
+class _File:
+    """A file of an artifact, as the attribute of the artifact's class."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, artifact: Artifact, owner: type[Artifact]) -> Path:
+        return artifact.folder / self.name
+
+
 @dataclass(frozen=True)
 class Artifact:
     """A folder with a manifest, written last: a folder without it is incomplete."""
@@ -50,6 +60,8 @@ class Artifact:
 
     expected: ClassVar[Mapping[str, type]] = {"key": str}
     """Required keys of the manifest, with their types."""
+    command: ClassVar[str] = "run its stage again with --force"
+    """How to create the artifact again; `{}` is the name of its folder."""
 
     def contents(self) -> list[Path]:
         """Return the immutable files, listed with checksums in the manifest."""
@@ -58,8 +70,8 @@ class Artifact:
 
     @property
     def remake(self) -> str:
-        """Hint with the command to create the artifact again."""
-        return "run its stage again with --force"
+        """Hint of errors about a damaged artifact."""
+        return self.command.format(self.folder.name)
 
     @property
     def exists(self) -> bool:
@@ -89,7 +101,7 @@ class Artifact:
 
     @property
     def damage(self) -> str | None:
-        """Damage of the manifest or the file sizes, as text; None without damage. File contents are not read."""
+        """Damage of the manifest or the file sizes; None without damage. File contents are not read."""
         try:
             check_sizes(self.folder, self.manifest.get("files", {}), hint=self.remake)
         except RecsysError as error:
@@ -98,19 +110,16 @@ class Artifact:
 
     @property
     def made_by(self) -> str | None:
-        """The recsys version of the artifact, if different from the running one."""
+        """The recsys version of the artifact, if another one."""
         version = self.manifest.get("recsys")
         return None if version in {None, __version__} else str(version)
 
     def is_made(self, key: str) -> bool:
-        """Whether the artifact is complete, has a key, and has all files in full size."""
+        """Whether the artifact has a key, and all files in full size."""
         return self.exists and self.damage is None and self.key == key
 
     def verify(self, *only: Path) -> None:
-        """Verify the checksums of files, once per process and file.
-
-        Args:
-            only: The files to verify; default: all.
+        """Verify the checksums of some files, or of all, once per process and file.
 
         Raises:
             MissingArtifactError: A file is missing.
@@ -125,12 +134,7 @@ _REMEASURE = "recsys evaluate --force"
 
 
 def read_evaluation(path: Path) -> dict[str, Any]:
-    """Read an evaluation.json.
-
-    Raises:
-        MissingArtifactError: The file is missing.
-        DataError: The file is damaged.
-    """
+    """Read an evaluation.json."""
     return read_json(path, hint=_REMEASURE, expected={"key": str, "pointwise": dict, "ranking": dict})
 
 
@@ -138,22 +142,18 @@ def read_evaluation(path: Path) -> dict[str, Any]:
 class RawData(Artifact):
     """A downloaded and unpacked dataset."""
 
-    @property
-    def remake(self) -> str:
-        """Hint with the command to create the artifact again."""
-        return f"recsys download {self.folder.name} --force"
+    command: ClassVar[str] = "recsys download {} --force"
 
 
 @dataclass(frozen=True)
 class PreparedData(Artifact):
-    """The output of `recsys etl`: encoded shards by split, dimension tables, vocabularies, schema and feature plan."""
+    """The output of `recsys etl`."""
 
     expected: ClassVar[Mapping[str, type]] = {"key": str, "rows": dict}
-
-    @property
-    def remake(self) -> str:
-        """Hint with the command to create the artifact again."""
-        return "recsys etl --force"
+    command: ClassVar[str] = "recsys etl --force"
+    report = _File("report.html")
+    facts = _File("report.json")
+    """The facts of the data report."""
 
     @property
     def schema(self) -> Schema:
@@ -161,7 +161,7 @@ class PreparedData(Artifact):
         return Schema.read(self.folder / "schema.json")
 
     def shards(self, split: str) -> list[Path]:
-        """Return the Parquet files of a split, in order; none for an empty split."""
+        """Return the Parquet files of a split, in order."""
         return sorted((self.folder / split).glob("*.parquet"))
 
     def rows(self, split: str) -> int:
@@ -169,15 +169,15 @@ class PreparedData(Artifact):
         return int(self.manifest["rows"].get(split, 0))
 
     def table(self, key_column: str) -> Path:
-        """Return the file of a dimension table: row i belongs to id i, rows after the last id to cold keys."""
+        """Return a dimension table: row i belongs to id i, rows after the last id to cold keys."""
         return self.folder / "tables" / file_of(key_column)
 
     def cold_keys(self, key_column: str) -> Path:
-        """Return the file with the cold keys of a dimension table and their rows; missing without cold keys."""
+        """Return the file of a dimension table's cold keys and their rows; missing without cold keys."""
         return self.folder / "state" / str(COLD) / file_of(key_column)
 
     def vocabulary(self, name: str) -> Path:
-        """Return the file of a vocabulary, with `value` and `count`: row i belongs to id i + 3."""
+        """Return a vocabulary, with `value` and `count`: row i belongs to id i + 3."""
         return self.folder / "vocab" / file_of(name)
 
     @property
@@ -185,33 +185,24 @@ class PreparedData(Artifact):
         """The Parquet file, without rows, with names and types of the raw interactions."""
         return self.folder / "state" / "inputs" / file_of(INTERACTIONS)
 
-    @property
-    def facts(self) -> Path:
-        """The facts of the data report, as JSON."""
-        return self.folder / "report.json"
-
-    @property
-    def report(self) -> Path:
-        """The data report, as HTML."""
-        return self.folder / "report.html"
-
 
 @dataclass(frozen=True)
 class TrainedRun(Artifact):
     """The output of `recsys train`; during training without a manifest, but with a `last` checkpoint for --resume.
 
-    Attributes:
-        candidates: Selects an evaluation by `evaluate.candidates`; full and sampled evaluations have separate files.
+    `candidates` selects an evaluation: full and sampled ones have separate files.
     """
 
     candidates: str = "all"
 
-    def evaluated(self, candidates: str | None = None) -> TrainedRun:
-        """Return the run with another selected evaluation.
+    expected: ClassVar[Mapping[str, type]] = {"key": str, "data": dict}
+    command: ClassVar[str] = "recsys train --force"
+    config = _File("config.yaml")
+    metrics = _File("metrics.jsonl")
+    """Events and metrics of the training, one JSON object per line."""
 
-        Args:
-            candidates: The evaluation; default: the full one, or a sampled one if it is the only one.
-        """
+    def evaluated(self, candidates: str | None = None) -> TrainedRun:
+        """Return the run with another selected evaluation: by default the full one, or else a sampled one."""
         if candidates is not None:
             return replace(self, candidates=candidates)
         sampled = sorted(self.folder.glob("evaluation-*.json"))
@@ -223,30 +214,13 @@ class TrainedRun(Artifact):
         stem, _, suffix = name.partition(".")
         return self.folder / (name if self.candidates == "all" else f"{stem}-{self.candidates}.{suffix}")
 
-    expected: ClassVar[Mapping[str, type]] = {"key": str, "data": dict}
-
-    @property
-    def remake(self) -> str:
-        """Hint with the command to create the artifact again."""
-        return "recsys train --force"
-
     def contents(self) -> list[Path]:
-        """Return the input files of an evaluation; `last` has its own checksum, because --resume has no manifest."""
+        """Return the inputs of an evaluation; `last` has its own checksum, because --resume has no manifest."""
         return [path for path in (self.config, self.metrics, self.checkpoint("best")) if path.is_file()]
-
-    @property
-    def config(self) -> Path:
-        """The config of the training."""
-        return self.folder / "config.yaml"
 
     def checkpoint(self, which: str) -> Path:
         """Return the file of the `best` or the `last` checkpoint."""
         return self.folder / "checkpoints" / f"{which}.safetensors"
-
-    @property
-    def metrics(self) -> Path:
-        """Events and metrics of the training, one JSON object per line."""
-        return self.folder / "metrics.jsonl"
 
     @property
     def evaluation(self) -> Path:
@@ -263,7 +237,7 @@ class TrainedRun(Artifact):
         return read_evaluation(self.evaluation)
 
     def write_evaluation(self, results: Mapping[str, Any]) -> None:
-        """Write the results, with checksums of rankings and report; marks a complete evaluation."""
+        """Write the results, with checksums of rankings and report; the last file of an evaluation."""
         write_json(self.evaluation, {**results, "files": checksums(self.folder, (self.rankings, self.report))})
 
     def verify_evaluation(self) -> None:
@@ -277,44 +251,30 @@ class TrainedRun(Artifact):
 
     @property
     def rankings(self) -> Path:
-        """The per-user and per-row values of the metrics."""
+        """The values behind the metrics."""
         return self._evaluation_file("rankings.safetensors")
 
     @property
     def report(self) -> Path:
-        """The evaluation report, as HTML."""
+        """The page of the evaluation."""
         return self._evaluation_file("report.html")
 
 
 @dataclass(frozen=True)
 class TunedStudy(Artifact):
-    """The output of `recsys tune`: trials with their hyperparameters and results; it grows with every trial."""
+    """The output of `recsys tune`; it grows with every trial."""
 
     expected: ClassVar[Mapping[str, type]] = {"key": str, "metric": dict, "trials": dict, "space": dict}
-
-    @property
-    def remake(self) -> str:
-        """Hint with the command to create the artifact again."""
-        return "recsys tune --force"
+    command: ClassVar[str] = "recsys tune --force"
+    journal = _File("journal.jsonl")
+    """The trials, in the format of the search library."""
+    best = _File("best.yaml")
+    """The config of the best trial so far."""
+    report = _File("tune.html")
 
     def contents(self) -> list[Path]:
         """Return no files: all of them change with every trial."""
         return []
-
-    @property
-    def journal(self) -> Path:
-        """The trials, in the format of the search library."""
-        return self.folder / "journal.jsonl"
-
-    @property
-    def best(self) -> Path:
-        """The config of the best trial so far."""
-        return self.folder / "best.yaml"
-
-    @property
-    def report(self) -> Path:
-        """The report of all trials, as HTML."""
-        return self.folder / "tune.html"
 
 
 @dataclass(frozen=True)

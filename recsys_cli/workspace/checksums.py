@@ -20,7 +20,7 @@ _verified: dict[Path, tuple[int, int, str]] = {}
 
 
 def checksum_of(path: Path) -> str:
-    """Compute the CRC-32 of a file in blocks, as eight hexadecimal digits."""
+    """Compute the CRC-32 of a file, as eight hexadecimal digits."""
     crc = 0
     buffer = memoryview(bytearray(_BLOCK))
     with path.open("rb", buffering=0) as file:
@@ -41,12 +41,7 @@ def checksums(folder: Path, files: Iterable[Path]) -> Checksums:
 
 
 def verify(folder: Path, expected: Mapping[str, Any], *, hint: str) -> None:
-    """Verify the checksums of files, once per process and file.
-
-    Args:
-        folder: Folder of the files.
-        expected: The result of `checksums` at the time of writing.
-        hint: Hint of the errors.
+    """Verify the `checksums` of files, once per process and file.
 
     Raises:
         MissingArtifactError: A file is missing.
@@ -64,12 +59,7 @@ def verify(folder: Path, expected: Mapping[str, Any], *, hint: str) -> None:
 
 
 def check_sizes(folder: Path, expected: Mapping[str, Any], *, hint: str) -> None:
-    """Compare the sizes of files with the expected ones, without reading contents.
-
-    Raises:
-        MissingArtifactError: A file is missing.
-        DataError: A file has another size.
-    """
+    """Compare the sizes of files with the expected ones."""
     for name, (size, _) in expected.items():
         path = folder / name
         try:

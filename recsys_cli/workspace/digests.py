@@ -1,4 +1,4 @@
-"""Cached checksums of the user's files outside the workspace, by size and modification time."""
+"""Cached checksums of the user's files outside the workspace."""
 
 from __future__ import annotations
 
@@ -11,21 +11,13 @@ from recsys_cli.workspace.writing import write_json
 
 
 class FileChecksums:
-    """Cache of checksums by path, size and modification time.
-
-    Args:
-        path: Cache file in the workspace; replaced if damaged.
-    """
+    """Cache of checksums by path, size and modification time; a damaged cache file is replaced."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def of(self, file: Path) -> str:
-        """Return the checksum of a file.
-
-        Raises:
-            DataError: The file is unreadable.
-        """
+        """Return the checksum of a file."""
         try:
             status, name = file.stat(), str(file.absolute())
             stamp = [status.st_size, status.st_mtime_ns]

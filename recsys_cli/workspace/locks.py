@@ -1,4 +1,4 @@
-"""Locks and scratch folders for concurrent processes in one workspace."""
+"""Locks and scratch folders for concurrent processes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def holder_of(root: Path, name: str) -> Holder | None:
 
 
 def _holder(root: Path, name: str) -> Holder:
-    """Read the holder of a lock from its note, written just after the lock is acquired."""
+    """Read the holder of a lock from its note."""
     try:
         note = json.loads(_note(root, name).read_text(encoding="utf-8"))
         return Holder(int(note["pid"]), str(note["host"]))
@@ -95,7 +95,7 @@ def _holder(root: Path, name: str) -> Holder:
 def scratch_folder(root: Path) -> Iterator[Path]:
     """Yield a temporary folder in a workspace; removed at the end, or after a kill by the next command.
 
-    The path is absolute, because cluster workers have other working directories.
+    The path is absolute, for cluster workers in other working directories.
     """
     sweep(root)
     folder = root.absolute() / ".scratch" / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -113,7 +113,7 @@ def scratch_folder(root: Path) -> Iterator[Path]:
 def replace_folder(scratch: Path, made: Path, target: Path) -> None:
     """Replace a folder by one from a scratch folder.
 
-    After a kill between the two renames, the next command restores the new or the old version by a note.
+    After a kill between the two renames, the next command completes it by a note.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists():
@@ -124,7 +124,7 @@ def replace_folder(scratch: Path, made: Path, target: Path) -> None:
 
 
 def _restore(scratch: Path) -> None:
-    """Complete a replacement interrupted after its first rename, with the new version or else the old one."""
+    """Complete an interrupted replacement, with the new version or else the old one."""
     try:
         note = json.loads((scratch / _ASIDE).read_text(encoding="utf-8"))
         target = scratch / note["target"]

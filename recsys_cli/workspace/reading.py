@@ -1,4 +1,4 @@
-"""Reading of workspace files, with errors that name the missing or damaged file and the remedy."""
+"""Reading of workspace files, with errors that name the file and the remedy."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ from recsys_cli.workspace.writing import CHECKSUM
 
 
 def read_json(path: Path, *, hint: str, expected: Mapping[str, type] | None = None) -> dict[str, Any]:
-    """Read a JSON object of `writing.write_json`; the checksum is optional.
-
-    Args:
-        path: The file.
-        hint: Hint of the errors, with the command to create the file again.
-        expected: Required keys, with the types of their values.
+    """Read a JSON object of `writing.write_json`, with required keys and types; the checksum is optional.
 
     Raises:
         MissingArtifactError: The file is missing.
@@ -39,23 +34,14 @@ def read_json(path: Path, *, hint: str, expected: Mapping[str, type] | None = No
 
 
 def read_text(path: Path, *, hint: str) -> str:
-    """Read a text file.
-
-    Raises:
-        MissingArtifactError: The file is missing.
-        DataError: The file is not UTF-8 text.
-    """
+    """Read a text file."""
     with whole(path, hint=hint):
         return path.read_text(encoding="utf-8")
 
 
 @contextmanager
 def whole(path: Path, *, hint: str) -> Iterator[None]:
-    """Convert errors of parsers into errors with the file's name.
-
-    Args:
-        path: The file read in the block.
-        hint: Hint of the errors, with the command to create the file again.
+    """Convert errors of parsers of a file into errors with its name.
 
     Raises:
         MissingArtifactError: The file is missing.

@@ -1,4 +1,4 @@
-"""Error for a run without a manifest: its progress, and the commands to continue."""
+"""Error for a run without a manifest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recsys_cli.workspace.artifacts import TrainedRun
 
 
 def not_finished(run: TrainedRun) -> MissingArtifactError:
-    """Return the error for a missing or unfinished run."""
+    """Return the error for a missing or unfinished run: its progress, and the commands to continue."""
     name = run.folder.name
     if not run.folder.is_dir():
         return MissingArtifactError(f"run {name} does not exist", hint="recsys status lists all runs")

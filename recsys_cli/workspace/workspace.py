@@ -1,4 +1,4 @@
-"""The workspace: lookup of artifacts by key and name, and their atomic creation."""
+"""The workspace: lookup of artifacts, and their atomic creation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Workspace:
         sweep(self.root)
 
     def raw(self, dataset: str) -> RawData:
-        """Return the artifact of a dataset, existing or not."""
+        """Return a dataset, existing or not."""
         return RawData(self.root / "raw" / dataset)
 
     def data(self, key: str) -> PreparedData:
@@ -44,15 +44,15 @@ class Workspace:
         return TunedStudy(self.root / "tune" / key[:16])
 
     def studies(self) -> list[TunedStudy]:
-        """Return all studies, sorted by key."""
+        """Return all studies."""
         return [TunedStudy(path) for path in self._artifacts("tune")]
 
     def all_raw(self) -> list[RawData]:
-        """Return all downloaded datasets, sorted by name."""
+        """Return all downloaded datasets."""
         return [RawData(path) for path in self._artifacts("raw")]
 
     def all_data(self) -> list[PreparedData]:
-        """Return all prepared data, sorted by key."""
+        """Return all prepared data."""
         return [PreparedData(path) for path in self._artifacts("data")]
 
     def _artifacts(self, kind: str) -> list[Path]:
@@ -73,7 +73,7 @@ class Workspace:
         raise MissingArtifactError(f"{what}; there are: {_listed(matches or self.runs())}", hint="recsys status")
 
     def data_of(self, run: TrainedRun) -> PreparedData:
-        """Return the prepared data of a run, with verified checksums.
+        """Return the verified prepared data of a run.
 
         Raises:
             MissingArtifactError: The run is not finished, or the data or one of its files is missing.
@@ -92,7 +92,7 @@ class Workspace:
         return data
 
     def runs_like(self, name: str) -> list[TrainedRun]:
-        """Return the run with a name, or else the runs by prefix or suffix, or else the runs of a model."""
+        """Return the run with a name, or else by prefix or suffix, or else the runs of a model."""
         runs = self.runs()
         exact = [run for run in runs if run.folder.name == name]
         parts = [run for run in runs if run.folder.name.startswith(name) or run.folder.name.endswith(name)]
@@ -103,11 +103,7 @@ class Workspace:
         return [data for data in self.all_data() if data.folder.name.startswith(key[:16])]
 
     def run_or_data(self, name: str) -> TrainedRun | PreparedData:
-        """Return the single run or prepared data matching a name.
-
-        Raises:
-            MissingArtifactError: Nothing matches, or several artifacts.
-        """
+        """Return the single run or prepared data matching a name."""
         matches: list[TrainedRun | PreparedData] = [*self.runs_like(name), *self.data_like(name)]
         if len(matches) == 1:
             return matches[0]
@@ -130,7 +126,7 @@ class Workspace:
         return self.run_named(f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{model.rpartition('.')[2]}-{key[:8]}")
 
     def new_trace(self, name: str) -> Path:
-        """Return the file of a profiler trace, and create its folder."""
+        """Return the file of a profiler trace, in an existing folder."""
         folder = self.root / "profiles"
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{name}.trace.json.gz"
@@ -155,33 +151,26 @@ class Workspace:
         return self.root / "raw" / ".cache"
 
     def scratch(self) -> AbstractContextManager[Path]:
-        """Yield a temporary folder (absolute path); removed at the end, or after a kill by the next command."""
+        """See `locks.scratch_folder`."""
         return scratch_folder(self.root)
 
     def lock(self, name: str, *, timeout: float = 600, emit: Emit = ignore) -> AbstractContextManager[None]:
-        """Hold a named lock such as "etl"; a waiting process reports the holder to `emit`.
-
-        Raises:
-            LockedError: The lock was not free within `timeout` seconds.
-        """
+        """See `locks.locked`."""
         return locked(self.root, name, timeout=timeout, emit=emit)
 
     def holder(self, name: str) -> Holder | None:
-        """Return the holder of a lock; None for a free lock."""
+        """See `locks.holder_of`."""
         return holder_of(self.root, name)
 
     def trainer(self, run: TrainedRun) -> Holder | None:
-        """Return the process training or evaluating a run, or None."""
+        """Return the process training or evaluating a run."""
         return self.holder(run_lock(run))
 
     @contextmanager
     def create(self, artifact: Artifact, manifest: dict[str, Any]) -> Iterator[Path]:
         """Yield a folder to fill; then write the manifest and move the folder to the artifact's path.
 
-        Args:
-            artifact: The artifact to create; an old version is replaced.
-            manifest: Filled by the caller until the end of the block, with at least `key`; kind, version and time are
-                added.
+        The manifest is filled by the caller until then, with at least `key`.
         """
         with self.scratch() as folder:
             made = folder / "artifact"
@@ -203,7 +192,7 @@ def run_lock(run: TrainedRun) -> str:
 
 
 def _listed(artifacts: Sequence[Artifact]) -> str:
-    """List the names of artifacts, at most the last ones."""
+    """List the names of the last artifacts."""
     names = [artifact.folder.name for artifact in artifacts]
     more = f" and {len(names) - _MAX_LISTED:,} more" if len(names) > _MAX_LISTED else ""
     return (", ".join(names[-_MAX_LISTED:]) or "none yet") + more

@@ -1,4 +1,4 @@
-"""Atomic writes of files: temporary name, flush to disk, rename."""
+"""Atomic writes of files."""
 
 from __future__ import annotations
 
@@ -43,13 +43,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def replacing(path: Path, *, partial: str | None = None) -> Iterator[Path]:
     """Yield a temporary path in the same folder; at the end it is flushed to disk and renamed.
 
-    Args:
-        path: The final path.
-        partial: The temporary name. The default is fixed, so that kills leave at most one file; it requires a single
-            writer at a time.
-
-    Raises:
-        DiskFullError: The disk is full.
+    The default name is fixed, so that kills leave at most one file; it requires a single writer at a time.
     """
     made = path.with_name(partial or f".{path.name}.partial")
     with naming(path):
@@ -79,11 +73,7 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Add the path to errors about a full disk; few libraries do so.
-
-    Raises:
-        DiskFullError: The disk is full during the block.
-    """
+    """Add the path to errors about a full disk; few libraries do so."""
     try:
         yield
     except DiskFullError:
@@ -102,7 +92,7 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def disk_full(path: Path) -> DiskFullError:
-    """Return the error with the path and the free space of its file system."""
+    """Return the error with the path and the free space."""
     path = path.absolute()
     usage = shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.exists()))
     space = f"{usage.free / _GIB:.2f} of {usage.total / _GIB:.2f} GiB are free on its file system"

@@ -21,7 +21,7 @@ from recsys_cli.data import options_of
 from recsys_cli.evaluation import Evaluation
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-_ARTIFACTS = (recsys.PreparedData, recsys.TrainedRun, recsys.Recommendations)
+_ARTIFACTS = (recsys.PreparedData, recsys.TrainedRun, recsys.Recommendations, recsys.LoadedBundle)
 _RESULTS = (recsys.Evaluation, recsys.Comparison)
 
 

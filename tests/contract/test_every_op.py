@@ -48,6 +48,7 @@ from recsys_cli.features.ops import (
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.steps import Gather, Locate
 from recsys_cli.registry import ENGINES
+from recsys_cli.serving.encoder import ops as encoder
 
 OPS: tuple[type[Op], ...] = get_args(get_args(AnyOp)[0])
 EXAMPLES: dict[type[Op], Op] = {
@@ -83,7 +84,13 @@ EXAMPLES: dict[type[Op], Op] = {
 
 every_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
 reader: TypeAdapter[Op] = TypeAdapter(AnyOp)
-ROLES = {"polars": POLARS, "nvtabular": NVTABULAR, "aggregator": AGGREGATORS, "filter": FILTERS}
+ROLES = {
+    "polars": POLARS,
+    "nvtabular": NVTABULAR,
+    "aggregator": AGGREGATORS,
+    "filter": FILTERS,
+    "encoder": encoder.MODULES,
+}
 OUTSIDE = "chooses rows before the split, outside the engines"
 DESCRIBES = "only describes columns, so the engines have nothing to compute"
 REFUSED = {
@@ -153,6 +160,29 @@ def test_engine_computes_an_op_or_says_why_not(op: type[Op], engine: str) -> Non
         module = load(example, engine, modules)
         wanted = {"by_id"} if example.joined_by else {"apply"} if example.acts else set()
         assert not {*wanted, *(["learn"] if example.fitted else [])} - set(vars(module))
+
+
+FOR_ROWS = {
+    "DifferenceLag": "reads other rows; bring its output columns", "Groupby": "reads other rows; bring its output columns",
+    "NegativeSampling": "samples rows of a data set", "JoinExternal": "joins a table; the tables by id have its columns",
+    "AddTags": "only describes columns", "DropLowCardinality": "only describes columns", "ValueCount": "only describes columns",
+} | dict.fromkeys(
+    ("Deduplicate", "Dropna", "Filter", "KCore", "TimeWindow"), "only drops rows, so single rows skip it"
+)  # fmt: skip
+"""Ops without an encoding of single rows, and the reason."""
+
+
+@every_op
+def test_encoder_computes_an_op_for_single_rows_or_says_why_not(op: type[Op]) -> None:
+    example = EXAMPLES[op]
+    if op.__name__ in FOR_ROWS:
+        reason = f"{op.__name__} {FOR_ROWS[op.__name__]}"
+        assert encoder.refusal(example) == reason
+        with pytest.raises(ConfigError, match=reason):
+            encoder.load(example)
+    else:
+        assert encoder.refusal(example) is None
+        assert callable(encoder.load(example).compiled)
 
 
 @every_op

@@ -1,4 +1,4 @@
-"""Results of the stages: plain values for --json, and their tables. One module per stage."""
+"""Results of the stages: plain values for --json, and their tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Result of `recsys etl --apply`: rows, missing and unseen values, omitted columns."""
+"""Result of `recsys etl --apply`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def result(made: Applied) -> dict[str, Any]:
 
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
-    """Draw missing values, omitted columns and the output file."""
+    """Draw missing values, omitted columns and the output."""
     cells = [
         (name, share(counts["null"] / counts["values"]), share(counts.get("unseen", 0) / counts["values"]))
         for name, counts in result["missing"].items()

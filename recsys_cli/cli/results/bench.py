@@ -33,7 +33,7 @@ def result(leaderboard: Leaderboard, *, html: Path | None) -> dict[str, Any]:
 
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
-    """Draw the leaderboard, the failures and the models statistically tied with the best."""
+    """Draw the leaderboard, the failures and the verdict."""
     from recsys_cli.evaluation.compare.leaderboard import RETRY_NOTE, Leaderboard, failures_in_words, in_words
     from recsys_cli.metrics.named import title_of
 
@@ -52,7 +52,6 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
 
 
 def _columns(board: Leaderboard) -> Columns:
-    """Return the columns of the table by heading."""
     from recsys_cli.metrics.named import title_of
 
     lines, seeds = board.standings, len(board.seeds)
@@ -70,7 +69,7 @@ def _columns(board: Leaderboard) -> Columns:
 
 
 def _fitting(columns: Columns, *, width: int) -> dict[str, list[str]]:
-    """Fit a table: move the additions of cells below, then drop parameters, interval and training time."""
+    """Fit a table: move the additions of cells below, then drop columns."""
     fitting = {heading: [" ".join(filter(None, cell)) for cell in cells] for heading, cells in columns.items()}
     if _width(fitting) <= width:
         return fitting
@@ -108,7 +107,6 @@ def _interval(score: SeededScore) -> Cell:
 
 
 def _marks(board: Leaderboard) -> Iterator[str]:
-    """Yield the legend."""
     yield f"{_SAME} not significantly different from the best"
     yield "(baseline): part of every evaluation"
     if len(board.seeds) > 1:

@@ -1,4 +1,4 @@
-"""Result of `recsys compare`: a table of differences per run, and the conclusions."""
+"""Result of `recsys compare`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recsys_cli.cli.tables import line, table
+from recsys_cli.cli.tables import line, notes, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,8 +30,7 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
 
     for sentence in result["sentences"]:
         line(to, sentence)
-    for note in result["notes"]:
-        line(to, f"note: {note}", style="yellow")
+    notes(to, result["notes"])
     line(to, f"{METHOD} Number of tests: {result['tests']}.", style="dim")
     if result["report"]:
         line(to, f"page: {result['report']}")

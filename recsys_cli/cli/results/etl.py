@@ -1,4 +1,4 @@
-"""Result of `recsys etl`: splits, vocabularies, missing values and findings."""
+"""Result of `recsys etl`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def result(made: StageResult[PreparedData]) -> dict[str, Any]:
 
 
 def _reported(data: PreparedData) -> dict[str, Any]:
-    """Return findings and path of the data report; prepared data of earlier versions has none."""
+    """Return findings and path of the data report, which earlier versions have not."""
     from recsys_cli.workspace import read_json
 
     if not data.report.is_file():
@@ -96,7 +96,7 @@ def _draw_columns(to: Console, result: Mapping[str, Any]) -> None:
 
 
 def _missing(result: Mapping[str, Any], split: str, column: str, kind: str) -> str:
-    """Return the share of null or unseen values of a column; empty for columns of dimension tables."""
+    """Return the share of null or unseen values of a column; empty for dimension tables."""
     counted = result["quality"].get(split, {}).get(column)
     if not counted or not counted.get("values"):
         return ""

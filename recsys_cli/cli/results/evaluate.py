@@ -1,12 +1,12 @@
-"""Result of `recsys evaluate`: metrics of model and baselines with intervals, cohorts and notes."""
+"""Result of `recsys evaluate`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from recsys_cli.cli.quantities import duration
-from recsys_cli.cli.tables import line, table
+from recsys_cli.cli.quantities import duration, figure
+from recsys_cli.cli.tables import line, notes, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +29,7 @@ def result(run: TrainedRun, *, up_to_date: bool) -> dict[str, Any]:
 
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
-    """Draw the main metrics of model and baselines; the report and --json have all of them."""
+    """Draw the main metrics of model and baselines."""
     from recsys_cli.evaluation.result import Counts
     from recsys_cli.evaluation.selection import marked
     from recsys_cli.metrics.foreign import SAMPLED
@@ -52,22 +52,13 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
         line(to, " ".join(result["verdict"]), style="bold")
     if result.get("ceiling"):
         line(to, f"best possible AUC on this data: {result['ceiling']['auc']:.4f}")
-    for note in result["notes"]:
-        line(to, f"note: {note}", style="yellow")
+    notes(to, result["notes"])
     state = "is up to date" if result["up_to_date"] else f"took {duration(sum(result['seconds'].values()))}"
     line(to, f"evaluation {state}; report: {result['report']}")
 
 
 def _draw_systems(to: Console, title: str, systems: Mapping[str, Any], metrics: Sequence[str], *, own: str) -> None:
-    """Draw metrics of all systems, with cells of up to three lines; nothing if the model has none of the metrics.
-
-    Args:
-        to: Console.
-        title: Title of the table.
-        systems: Estimates by system and metric.
-        metrics: Metrics to draw.
-        own: Name of the model.
-    """
+    """Draw metrics of all systems, with cells of up to three lines; nothing if the model has none."""
     from recsys_cli.evaluation.result import renamed
     from recsys_cli.metrics.named import best_of, better_of
 
@@ -91,7 +82,6 @@ def _ends(estimate: Mapping[str, Any] | None) -> IntervalEstimate:
 
 
 def _width(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return the width of a table without wrapped cells."""
     widest = [
         max(len(part) for cell in column for part in cell.split("\n")) for column in zip(heads, *rows, strict=True)
     ]
@@ -108,7 +98,7 @@ def ranked_in_words(counts: Counts, config: Mapping[str, Any]) -> str:
 
 
 def _draw_cohorts(to: Console, cohorts: Sequence[Mapping[str, Any]], metric: str, *, own: str) -> None:
-    """Draw the first pointwise metric and one ranking metric of each cohort, for model and baselines."""
+    """Draw the first pointwise metric and one ranking metric of each cohort."""
     from recsys_cli.evaluation.result import renamed
 
     first = next((name for cohort in cohorts for name in cohort["pointwise"][MODEL]), "")
@@ -125,7 +115,7 @@ def _draw_cohorts(to: Console, cohorts: Sequence[Mapping[str, Any]], metric: str
 
 
 def _figure(estimate: Mapping[str, Any] | None) -> str:
-    return "–" if estimate is None or estimate["value"] is None else f"{estimate['value']:.4f}"
+    return figure(None if estimate is None else estimate["value"])
 
 
 def _title(metric: str) -> str:
@@ -135,18 +125,17 @@ def _title(metric: str) -> str:
 
 
 def _heading(metric: str) -> str:
-    """Return the title of a metric with an arrow for its better direction."""
     from recsys_cli.metrics.named import ARROWS, better_of
 
     return f"{_title(metric)} {ARROWS[better_of(metric)]}".rstrip()
 
 
 def _cell(estimate: Mapping[str, Any] | None, is_best: bool, lines: int) -> str:
-    """Format an estimate and its interval on one to three lines."""
+    """Format an estimate and its interval."""
     if estimate is None or estimate["value"] is None:
         return "–"
-    figure = f"{_MARK if is_best else ''}{_figure(estimate)}"
+    value = f"{_MARK if is_best else ''}{_figure(estimate)}"
     if estimate["low"] is None or estimate["high"] is None:
-        return figure
+        return value
     before, between = (" " if lines == 1 else "\n"), (" " if lines < 3 else "\n")
-    return f"{figure}{before}[{estimate['low']:.4f},{between}{estimate['high']:.4f}]"
+    return f"{value}{before}[{estimate['low']:.4f},{between}{estimate['high']:.4f}]"

@@ -1,11 +1,11 @@
-"""Result of `recsys inspect`: tables of a user or an item."""
+"""Result of `recsys inspect`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from recsys_cli.cli.tables import facts, line, table
+from recsys_cli.cli.tables import facts, line, notes, table
 from recsys_cli.page import day
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ def draw_user(to: Console, result: Mapping[str, Any]) -> None:
     if recommended and result["split"]:
         hits = sum(one["hit"] for one in recommended)
         line(to, f"{_MARK} {hits} of {result['to_find']} relevant items in {result['split']}", style="dim")
-    _notes(to, result)
+    notes(to, result["notes"])
 
 
 def draw_item(to: Console, result: Mapping[str, Any]) -> None:
-    """Draw an item: features, counts, users with the item recommended, and nearest items."""
+    """Draw an item: counts, users with the item recommended, and nearest items."""
     facts(
         to,
         [
@@ -49,7 +49,7 @@ def draw_item(to: Console, result: Mapping[str, Any]) -> None:
         _draw_recommended(to, result["recommended"])
     near = [(*_title(to, one), f"{one['cosine']:.4f}") for one in result["nearest"]]
     table(to, "nearest items", (*_heads(to), "cosine"), near, text=len(_heads(to)))
-    _notes(to, result)
+    notes(to, result["notes"])
 
 
 def _popularity(popularity: Mapping[str, Any]) -> str:
@@ -72,7 +72,7 @@ def _heads(to: Console) -> tuple[str, ...]:
 
 
 def _title(to: Console, item: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the cells of an item: id, title, features; in a narrow terminal the title, or the id without one."""
+    """Return the cells of an item; in a narrow terminal its title, or else its id."""
     title, own = _plain(item["title"] or ""), _plain(item["item"])
     features = _plain("; ".join(", ".join(values) for values in item["features"].values() if values))
     return (own, title, features) if to.width >= _WIDE else (title or own,)
@@ -83,7 +83,6 @@ def _features(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _counts(result: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """Return the rows and the share of positives of each split."""
     positive, mean = result["positive"], result["mean"]
     condition = f"{result['label']} 1" if mean is None else f"{result['label']} above {mean:.4g}, the mean of train"
     return [
@@ -92,11 +91,6 @@ def _counts(result: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
     ]
 
 
-def _notes(to: Console, result: Mapping[str, Any]) -> None:
-    for note in result["notes"]:
-        line(to, f"note: {note}", style="yellow")
-
-
 def _plain(text: str) -> str:
-    """Replace control characters: titles are untrusted text."""
+    """Replace control characters: titles are untrusted."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

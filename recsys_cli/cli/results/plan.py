@@ -1,4 +1,4 @@
-"""Result of `recsys train --plan`: the memory estimate by table and device, and ways to reduce it."""
+"""Result of `recsys train --plan`."""
 
 from __future__ import annotations
 

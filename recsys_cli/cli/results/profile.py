@@ -1,4 +1,4 @@
-"""Result of `recsys train --profile`: the time of a training step by phase and by operation."""
+"""Result of `recsys train --profile`."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Result of `recsys train`: a table of epochs, and the run."""
+"""Result of `recsys train`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from recsys_cli.cli.quantities import amount, duration, share
+from recsys_cli.cli.quantities import amount, duration, figure, share
 from recsys_cli.cli.tables import line, table
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def result(made: StageResult[TrainedRun]) -> dict[str, Any]:
 
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
-    """Draw the epochs, the path of the run and the next command."""
+    """Draw the epochs and the run."""
     if result["up_to_date"]:
         line(to, f"training is up to date: {result['path']}")
     else:
@@ -49,12 +49,8 @@ def _epoch(epoch: Mapping[str, Any], *, is_best: bool) -> tuple[str, ...]:
     seconds = epoch["seconds"] or 1e-9
     return (
         f"{'* ' if is_best else ''}{epoch['epoch']}",
-        *map(_figure, (epoch["train_loss"], *epoch["valid"].values())),
+        *map(figure, (epoch["train_loss"], *epoch["valid"].values())),
         amount(epoch["rows"] / seconds),
         share(epoch["waiting"] / seconds),
         duration(epoch["seconds"]),
     )
-
-
-def _figure(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"

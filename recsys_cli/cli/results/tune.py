@@ -1,11 +1,11 @@
-"""Result of `recsys tune`: the trials from best to worst, and the best values."""
+"""Result of `recsys tune`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from recsys_cli.cli.quantities import duration
+from recsys_cli.cli.quantities import duration, figure
 from recsys_cli.cli.tables import line, table
 from recsys_cli.tuning.facts import caveat
 
@@ -32,7 +32,7 @@ def result(made: StageResult[TunedStudy]) -> dict[str, Any]:
 
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
-    """Draw the trials, the best values, the path of the page and the next command."""
+    """Draw the trials and the best values."""
     keys, metric = list(result["space"]), result["metric"]["name"]
     rows = [_row(entry, keys) for entry in result["ranking"]]
     headings = ("rank", "trial", metric, *keys, "epochs", "time", "state")
@@ -46,7 +46,7 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
         line(to, f"tuning is up to date: {ended} of {counts['wanted']} trials; --trials N adds more")
     best = result["best"]
     if best:
-        line(to, f"best {metric}: {_figure(best['value'])}, trial {best['trial']}: {best['overrides']}")
+        line(to, f"best {metric}: {figure(best['value'])}, trial {best['trial']}: {best['overrides']}")
         line(to, str(result["caveat"]))
     line(to, f"page: {result['report']}")
     if result["next"]:
@@ -57,7 +57,7 @@ def _row(entry: Mapping[str, Any], keys: list[str]) -> tuple[str, ...]:
     return (
         str(entry["rank"] or ""),
         str(entry["trial"]),
-        _figure(entry["value"]),
+        figure(entry["value"]),
         *(_short(entry["changes"].get(key, "")) for key in keys),
         str(entry["epochs"]),
         "" if entry["seconds"] is None else duration(entry["seconds"]),
@@ -67,7 +67,3 @@ def _row(entry: Mapping[str, Any], keys: list[str]) -> tuple[str, ...]:
 
 def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _figure(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"

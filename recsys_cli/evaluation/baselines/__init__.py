@@ -8,16 +8,10 @@ from recsys_cli.evaluation.baselines.item_mean import ItemMean
 from recsys_cli.evaluation.baselines.ranking import RANKING, fit_baseline
 from recsys_cli.evaluation.baselines.user_item_mean import UserItemMean
 
-POINTWISE: dict[str, type[PointwiseBaseline]] = {
-    "item mean": ItemMean,
-    "constant": ConstantBaseline,
-}
+POINTWISE: dict[str, type[PointwiseBaseline]] = {"item mean": ItemMean, "constant": ConstantBaseline}
 """Baselines for binary labels by name, in table order."""
 
-OF_NUMBERS: dict[str, type[NumberBaseline]] = {
-    "user and item mean": UserItemMean,
-    "constant": ConstantBaseline,
-}
+OF_NUMBERS: dict[str, type[NumberBaseline]] = {"user and item mean": UserItemMean, "constant": ConstantBaseline}
 """Baselines for numeric labels by name, in table order."""
 
 __all__ = ["OF_NUMBERS", "POINTWISE", "RANKING", "NumberBaseline", "PointwiseBaseline", "fit_baseline"]

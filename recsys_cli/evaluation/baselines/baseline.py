@@ -1,4 +1,4 @@
-"""Interfaces of pointwise baselines: fitted on train rows, measured on the same rows as the model."""
+"""Interfaces of pointwise baselines, fitted on train rows."""
 
 from __future__ import annotations
 

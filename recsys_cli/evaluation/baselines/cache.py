@@ -26,17 +26,13 @@ _CHECKSUM = "checksum"
 
 
 class FittedCache:
-    """Weights of fitted models in a folder, keyed by model, options and training rows.
-
-    Args:
-        folder: Created with the first file; a folder without write access caches nothing.
-    """
+    """Weights of fitted models in a folder; one without write access caches nothing."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def path(self, name: str, options: dict[str, Any], rows: Interactions) -> Path:
-        """Return the file of a model, keyed by package version, model format, options and training rows."""
+        """Return the file of a model: its key has package version, model format, options and training rows."""
         version = getattr(model_config_type(name), "format", 1)
         key = key_of("fitted", __version__, name, version, options, _checksum_of_rows(rows))
         return self.folder / f"{name}-{key[:16]}.safetensors"

@@ -1,4 +1,4 @@
-"""The constant baseline: the mean label of train."""
+"""The constant baseline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The item mean baseline: the mean label of each item."""
+"""The item mean baseline."""
 
 from __future__ import annotations
 

@@ -23,21 +23,14 @@ WORTH_KEEPING = 0.2
 """Minimum fitting time in seconds for the cache: popularity is counted faster than read."""
 
 
-def _no_options(_: Schema) -> dict[str, Any]:
-    return {}
-
-
 def _within_limits(schema: Schema) -> dict[str, Any]:
-    """Limit the items of EASE: users times items squared stays within `WORK`, and memory within its budget."""
+    """Limit the items of EASE, users times items squared, to `WORK`, and its memory to its budget."""
     num_users = max(1, len(schema.only(Role.USER).own_ids))
     budget = Config().memory_mib << 20
     return {"max_items": min(max(1, math.isqrt(int(WORK / num_users))), most_items(num_users, budget))}
 
 
-RANKING: dict[str, Callable[[Schema], dict[str, Any]]] = {
-    "popularity": _no_options,
-    "ease": _within_limits,
-}
+RANKING: dict[str, Callable[[Schema], dict[str, Any]]] = {"popularity": lambda _: {}, "ease": _within_limits}
 """Options of each baseline by registry name, in table order."""
 
 
@@ -50,16 +43,7 @@ def fit_baseline(
     device: torch.device | str,
     cache: FittedCache | None = None,
 ) -> Model:
-    """Return a baseline fitted on the same rows as the models, with the same context.
-
-    Args:
-        name: Key of `RANKING`.
-        schema: Schema of the prepared data.
-        train: Context of train.
-        history: Context of the ranking: train, plus valid for test.
-        device: Device of the model.
-        cache: Cache of fitted models; None always fits.
-    """
+    """Return a baseline of `RANKING` fitted on train, with the context of the ranking; None as cache always fits."""
     options = RANKING[name](schema)
     model = build(name, options, schema).to(device)
     with torch.no_grad():

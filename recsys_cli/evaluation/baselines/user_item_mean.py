@@ -1,4 +1,4 @@
-"""The user and item mean baseline: the overall mean plus user and item biases."""
+"""The user and item mean baseline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ class UserItemMean:
     """Predicts mean + user bias + item bias: the baseline of Koren (TKDD 2010, section 2.1).
 
     Attributes:
-        mean: Mean label of train.
         users: User biases by id, shape (U,). Ids from U on have no bias.
         items: Item biases by id, shape (num_items,).
     """
@@ -32,7 +31,7 @@ class UserItemMean:
 
     @classmethod
     def fit(cls, train: Interactions, *, num_items: int) -> UserItemMean:
-        """Fit the biases by alternating least squares, each shrunk towards 0; all are 0 without rows."""
+        """Fit the biases by alternating least squares, each shrunk towards 0."""
         mean = float(train.labels.mean(dtype=np.float64)) if len(train) else 0.0
         residuals = train.labels.astype(np.float64) - mean
         users, items = np.zeros(int(train.user_idx.max(initial=0)) + 1), np.zeros(num_items)

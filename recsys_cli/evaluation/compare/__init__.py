@@ -1,6 +1,3 @@
-"""Comparison of runs: paired tests over the same users and rows, and their tables and pages.
-
-Importing the package does not import torch: all input is saved by `recsys evaluate`.
-"""
+"""Comparison of runs: paired tests over the same users and rows. Importing it does not import torch."""
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from recsys_cli.evaluation.compare.outcomes import Outcomes, Unit
@@ -22,18 +23,14 @@ Verdict = Literal["better", "worse", "noise"]
 
 
 class Difference(Frozen):
-    """Difference of a run from the reference, in one metric."""
+    """Difference of a run from the reference in one metric, with its 95 % confidence interval and two-sided p-value."""
 
     value: float
     """The run's value minus the reference's."""
     low: float
-    """Lower end of the 95 % confidence interval."""
     high: float
-    """Upper end of the interval."""
     p: float
-    """Two-sided p-value."""
     p_holm: float
-    """p-value after Holm's correction."""
     verdict: Verdict
     """Verdict on the run: `noise` if p_holm is at least 0.05 or the interval contains zero."""
 
@@ -42,15 +39,11 @@ class Figure(Frozen):
     """One metric of all runs."""
 
     metric: str
-    """Name, such as `ndcg@10`."""
     title: str
-    """Title in tables."""
     unit: Unit
     """Unit of the mean."""
     better: Better | None
-    """Direction of improvement."""
     values: dict[str, float]
-    """Value by run."""
     differences: dict[str, Difference]
     """Difference from the reference, by run; without the reference."""
 
@@ -61,43 +54,32 @@ class ComparedRun(Frozen):
     label: str
     """Label: the model, and the end of the run's name if models repeat."""
     run: str
-    """Folder name."""
     model: str
-    """Name of the model."""
     data: str
-    """Name of its prepared data."""
     dataset: str
-    """Name of the dataset."""
     selected: tuple[Selection, ...] = ()
     """Choices made on the evaluated rows: the run's metrics are then optimistic."""
 
 
 class Comparison(Frozen):
-    """Two or more runs on the same evaluation task."""
+    """Two or more runs on the same evaluation task; `against` is the label of the reference."""
 
     against: str
-    """Label of the reference run."""
     runs: tuple[ComparedRun, ...]
     """All runs, the reference first."""
     split: str
-    """`valid` or `test`."""
     users: int
-    """Number of compared users."""
     rows: int
-    """Number of compared rows."""
     figures: tuple[Figure, ...]
     """Metrics, of rankings first, then pointwise."""
     tests: int
     """Number of tests in Holm's correction."""
     sentences: tuple[str, ...]
-    """Verdicts in words."""
     protocol: dict[str, str]
-    """Protocol in words."""
     notes: tuple[str, ...] = ()
-    """Notes for readers."""
 
     def to_frame(self, library: Library = "polars") -> Any:
-        """Return all metrics as a DataFrame of `polars` or `pandas`, or as an Arrow table (`arrow`).
+        """Return all metrics as a DataFrame (`polars`, `pandas`) or an Arrow table (`arrow`).
 
         Columns: run, metric, value, and of the difference from the reference: difference, low, high, p_holm, verdict.
         """
@@ -124,14 +106,7 @@ class Comparison(Frozen):
 def figures_of(
     systems: Mapping[str, Outcomes], metrics: Sequence[str], *, resamples: int, seed: int
 ) -> tuple[Figure, ...]:
-    """Test all systems against the first, by all metrics; the tests form one family.
-
-    Args:
-        systems: Outcomes by label, on the same users and rows.
-        metrics: Metrics of all systems.
-        resamples: Number of bootstrap resamples of users.
-        seed: Seed of the resamples.
-    """
+    """Test all systems against the first, by all metrics on the same users and rows; the tests form one family."""
     (_, first), *others = systems.items()
     tested = {label: other.minus(first, metrics, resamples=resamples, seed=seed) for label, other in others}
     pairs = [(label, metric) for metric in metrics for label in tested]
@@ -144,7 +119,7 @@ def figures_of(
             better=better_of(metric),
             values={label: outcomes.value(metric) for label, outcomes in systems.items()},
             differences={
-                label: _difference(tests[metric], corrected[label, metric], better_of(metric))
+                label: difference_of(tests[metric], corrected[label, metric], better_of(metric))
                 for label, tests in tested.items()
             },
         )
@@ -152,16 +127,12 @@ def figures_of(
     )
 
 
-def verdict_of(tested: PairedTest, p_holm: float, better: Better | None) -> Verdict:
-    """Return the verdict; a difference is significant only if corrected test and interval agree."""
+def difference_of(tested: PairedTest, p_holm: float, better: Better | None) -> Difference:
+    """Return a difference with its verdict: significant only if corrected test and interval agree."""
+    verdict: Verdict = "better" if (tested.value > 0) == (better != "lower") else "worse"
     if p_holm >= LEVEL or tested.low <= 0 <= tested.high:
-        return "noise"
-    return "better" if (tested.value > 0) == (better != "lower") else "worse"
-
-
-def _difference(tested: PairedTest, p_holm: float, better: Better | None) -> Difference:
-    verdict = verdict_of(tested, p_holm, better)
-    return Difference(value=tested.value, low=tested.low, high=tested.high, p=tested.p, p_holm=p_holm, verdict=verdict)
+        verdict = "noise"
+    return Difference(**asdict(tested), p_holm=p_holm, verdict=verdict)
 
 
 def _columns(one: Difference | None) -> tuple[float | str | None, ...]:

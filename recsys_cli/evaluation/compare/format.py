@@ -15,15 +15,7 @@ METHOD = (
 
 
 def verdicts(against: str, others: Sequence[str], figures: Sequence[Figure], *, users: int, rows: int) -> Iterator[str]:
-    """Yield the verdict on each run.
-
-    Args:
-        against: The reference run.
-        others: Labels of the other runs.
-        figures: The tests by metric.
-        users: Number of compared users.
-        rows: Number of compared rows.
-    """
+    """Yield the verdict on each run other than the reference."""
     sample = " and ".join(
         f"{number:,} {unit}"
         for unit, number in (("users", users), ("rows", rows))

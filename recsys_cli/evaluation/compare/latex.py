@@ -16,53 +16,45 @@ _SPECIAL = {
 
 
 def paper_table(comparison: Comparison) -> str:
-    r"""Return a comparison as a tabular: one row per metric, one column per run; needs `\usepackage{booktabs}`."""
+    r"""Return a comparison as a tabular: one row per metric, one column per run."""
     labels = [comparison.against, *comparison.others]
-    head = " & ".join(["", *map(escaped, labels)])
-    lines = [" & ".join([escaped(figure.title), *_cells(figure, labels)]) + r" \\" for figure in comparison.figures]
-    return "\n".join([
-        r"% \usepackage{booktabs}",
+    notes = [
         rf"% $^{{+}}$ significantly better, $^{{-}}$ significantly worse than {escaped(comparison.against)}: {comparison.tests} "
         rf"paired tests, Holm-corrected p < {LEVEL}.",
         "% Bold: the best of its row, and values without a significant difference from it.",
-        rf"\begin{{tabular}}{{l{'r' * len(labels)}}}",
-        r"\toprule",
-        rf"{head} \\",
-        r"\midrule",
-        *lines,
-        r"\bottomrule",
-        r"\end{tabular}",
-    ])  # fmt: skip
+    ]
+    rows = [[escaped(figure.title), *_cells(figure, labels)] for figure in comparison.figures]
+    return _tabular(notes, ["", *map(escaped, labels)], rows)
 
 
 def paper_leaderboard(board: Leaderboard) -> str:
-    r"""Return a leaderboard as a tabular: one row per model, one column per metric; needs `\usepackage{booktabs}`."""
+    r"""Return a leaderboard as a tabular: one row per model, one column per metric."""
     bold = {metric: _best(board, metric) for metric in board.metrics}
     seeds = len(board.seeds)
-    lines = [
-        " & ".join([
+    rows = [
+        [
             _named(one),
             *(_cell(one, metric, is_bold=bold[metric][row], first=board.metric, seeds=seeds) for metric in board.metrics),
-        ]) + r" \\"
+        ]
         for row, one in enumerate(board.standings)
     ]  # fmt: skip
     deviations = f" $\\pm$: standard deviation over {seeds} seeds; -- for one run." if seeds > 1 else ""
-    return "\n".join([
-        r"% \usepackage{booktabs}",
+    note = (
         rf"% $^{{-}}$ significantly worse than the best by {escaped(title_of(board.metric))}: paired tests, Holm-corrected p < "
-        f"{LEVEL}. Bold: the best of its column, and values without a significant difference from it.{deviations}",
-        rf"\begin{{tabular}}{{l{'r' * len(board.metrics)}}}",
-        r"\toprule",
-        " & ".join(["", *(escaped(title_of(metric)) for metric in board.metrics)]) + r" \\",
-        r"\midrule",
-        *lines,
-        r"\bottomrule",
-        r"\end{tabular}",
-    ])  # fmt: skip
+        f"{LEVEL}. Bold: the best of its column, and values without a significant difference from it.{deviations}"
+    )
+    return _tabular([note], ["", *(escaped(title_of(metric)) for metric in board.metrics)], rows)
+
+
+def _tabular(notes: list[str], heads: list[str], rows: list[list[str]]) -> str:
+    head, *lines = (" & ".join(cells) + r" \\" for cells in (heads, *rows))
+    begin = rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}"
+    bottom = [r"\bottomrule", r"\end{tabular}"]
+    return "\n".join([r"% \usepackage{booktabs}", *notes, begin, r"\toprule", head, r"\midrule", *lines, *bottom])
 
 
 def _best(board: Leaderboard, metric: str) -> list[bool]:
-    """Return a mask of bold values: the best, and those without a significant difference from it."""
+    """Return a mask of bold values."""
     scores = [one.scores[metric] for one in board.standings]
     best = best_of([(score.value, score.low, score.high) for score in scores], better_of(metric))
     tested = any(one.from_best is not None for one in board.standings)

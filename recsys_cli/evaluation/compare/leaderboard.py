@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recsys_cli.evaluation.compare.comparison import Difference, verdict_of
+from recsys_cli.evaluation.compare.comparison import Difference, difference_of
 from recsys_cli.evaluation.compare.format import joined
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.paired import holm
 from recsys_cli.evaluation.compare.runs import measured_metrics, rankings_of
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.result import MODEL, Estimate, Evaluation, Frozen
+from recsys_cli.evaluation.result import MODEL, Evaluation, Frozen
 from recsys_cli.evaluation.selection import Selection, legend, marked
 from recsys_cli.metrics.metric import Better
 from recsys_cli.metrics.named import better_of, sort_key, title_of
@@ -30,10 +30,9 @@ class SeededScore(Frozen):
     low: float | None = None
     """Lower end of the 95 % confidence interval: over users and seeds, or without a test that of the first seed."""
     high: float | None = None
-    """Upper end of the interval."""
 
     def in_words(self, *, seeds: int) -> tuple[str, str]:
-        """Return mean and deviation for tables: a dash for missing values, an empty deviation with a single seed."""
+        """Return mean and deviation for tables: a dash for missing values, no deviation with a single seed."""
         if self.value is None:
             return "–", ""
         deviation = "–" if self.deviation is None else f"{self.deviation:.4f}"
@@ -41,30 +40,24 @@ class SeededScore(Frozen):
 
 
 class LeaderboardRow(Frozen):
-    """A row of the leaderboard: a model or a baseline."""
+    """A model or a baseline."""
 
     place: int
     """Rank from 1, baselines included."""
     label: str
-    """Name of the model, or of the baseline."""
     is_baseline: bool
-    """Whether it is a baseline of every evaluation."""
     scores: dict[str, SeededScore]
-    """Scores by metric, such as `ndcg@10`."""
     from_best: Difference | None = None
     """Difference from the best; None for the best, and without a test."""
     selected: tuple[Selection, ...] = ()
     """Choices made on the evaluated rows: the metrics are then optimistic."""
     seeds: int
-    """Number of runs."""
     deterministic: bool = False
     """Whether results do not depend on the seed, so that one run counts for all."""
     seconds: float | None = None
-    """Mean training time in seconds."""
+    """Mean training time."""
     parameters: int | None = None
-    """Number of parameters."""
     runs: tuple[str, ...] = ()
-    """Folder names of the runs."""
 
     @property
     def is_same_as_best(self) -> bool:
@@ -86,32 +79,22 @@ class LeaderboardRow(Frozen):
 
 
 class Leaderboard(Frozen):
-    """The models of a benchmark."""
+    """The models of a benchmark, from best to worst."""
 
     metric: str
-    """Metric of the order."""
     better: Better | None
-    """Its direction of improvement."""
     metrics: tuple[str, ...]
     """All shown metrics, the metric of the order first."""
     data: str
-    """Name of the prepared data."""
     dataset: str
-    """Name of the dataset."""
     split: str
-    """`valid` or `test`."""
     users: int
-    """Number of ranked users."""
     rows: int
-    """Number of predicted rows."""
     seeds: tuple[int, ...]
-    """Training seeds."""
     standings: tuple[LeaderboardRow, ...]
-    """From best to worst."""
     failures: tuple[dict[str, Any], ...] = ()
     """Models and seeds without a result: `label`, `seed`, `message`, `hint`."""
     protocol: dict[str, str]
-    """Protocol in words."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -141,14 +124,9 @@ def standings_of(
     resamples: int,
     seed: int,
 ) -> tuple[LeaderboardRow, ...]:
-    """Sort models and baselines by a metric, and test them against the best.
+    """Sort models and baselines by the first metric, and test them against the best.
 
-    Args:
-        runs: Evaluated runs by model label, one per seed; all on the same evaluation task.
-        metrics: Shown metrics; the first determines the order.
-        deterministic: Labels of models with one run for all seeds.
-        resamples: Number of bootstrap resamples of users.
-        seed: Seed of the resamples.
+    The runs of a label differ in their seeds; `deterministic` models have one run for all.
 
     Raises:
         DataError: A saved evaluation is unreadable.
@@ -183,28 +161,18 @@ def _model(label: str, runs: Sequence[TrainedRun], metrics: Sequence[str]) -> _S
     evaluations = [Evaluation.read(run.evaluation) for run in runs]
     available = set(metrics).intersection(*(measured_metrics(one) for one in evaluations))
     outcomes = Outcomes.mean([Outcomes.of(rankings_of(run), metrics=available) for run in runs])
-    estimates = [_estimates(one, MODEL) for one in evaluations]
     selected = tuple(dict.fromkeys(choice for one in evaluations for choice in one.selected))
-    return _SeededSystem(label, outcomes, estimates, runs, selected)
+    return _SeededSystem(label, outcomes, [one.metrics for one in evaluations], runs, selected)
 
 
 def _baselines(
     evaluation: Evaluation, rankings: Rankings, metrics: Sequence[str], *, models: set[str]
 ) -> Iterator[_SeededSystem]:
-    """Yield the baselines of an evaluation, without those that are also models of the benchmark."""
-    for name in dict.fromkeys([*evaluation.ranking, *evaluation.pointwise]):
-        if name != MODEL and name not in models:
-            estimates = _estimates(evaluation, name)
-            if any(metric in estimates and estimates[metric].value is not None for metric in metrics):
-                yield _SeededSystem(name, Outcomes.of(rankings, system=name, metrics=set(metrics)), [estimates])
-
-
-def _estimates(evaluation: Evaluation, system: str) -> dict[str, Estimate]:
-    return {
-        name: one
-        for part in (evaluation.pointwise, evaluation.ranking, evaluation.beyond)
-        for name, one in part.get(system, {}).items()
-    }
+    """Yield the baselines that are not also models of the benchmark."""
+    for name, estimates in evaluation.systems.items():
+        is_measured = any(metric in estimates and estimates[metric].value is not None for metric in metrics)
+        if is_measured and name != MODEL and name not in models:
+            yield _SeededSystem(name, Outcomes.of(rankings, system=name, metrics=set(metrics)), [estimates])
 
 
 def _score(system: _SeededSystem, metric: str, *, resamples: int, seed: int) -> SeededScore:
@@ -222,7 +190,7 @@ def _score(system: _SeededSystem, metric: str, *, resamples: int, seed: int) -> 
 def _from_best(
     ordered: Sequence[_SeededSystem], metric: str, *, resamples: int, seed: int
 ) -> Iterator[tuple[str, Difference]]:
-    """Test each system against the best: the seeds of a model are averaged, and their spread adds to the error."""
+    """Test each system against the best: seeds are averaged, and their spread adds to the error."""
     best, *others = ordered
     if metric not in best.outcomes.metrics:
         return
@@ -230,11 +198,7 @@ def _from_best(
     tested = [other.outcomes.minus(best.outcomes, [metric], resamples=resamples, seed=seed)[metric] for other in others]
     corrected = holm([one.p for one in tested])
     for other, one, p_holm in zip(others, tested, corrected, strict=True):
-        verdict = verdict_of(one, p_holm, better_of(metric))
-        yield (
-            other.label,
-            Difference(value=one.value, low=one.low, high=one.high, p=one.p, p_holm=p_holm, verdict=verdict),
-        )
+        yield other.label, difference_of(one, p_holm, better_of(metric))
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -242,7 +206,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def in_words(board: Leaderboard) -> str:
-    """Return the leaderboard's verdict: the best system, and those without a significant difference."""
+    """Return the verdict: the best system, and those without a significant difference."""
     best, *others = board.standings
     title = title_of(board.metric)
     tested = [one for one in others if one.from_best is not None]
@@ -260,7 +224,7 @@ RETRY_NOTE = "Repeat the same bench to retry failures from their last checkpoint
 
 
 def failures_in_words(board: Leaderboard) -> list[tuple[str, str, str | None]]:
-    """Return failures as (model with seeds, message, hint); seeds with the same failure are merged."""
+    """Return failures as (model with seeds, message, hint), merged over seeds."""
     seeds_by_failure: dict[tuple[str, str, str | None], list[int]] = {}
     for failure in board.failures:
         seeds_by_failure.setdefault((failure["label"], failure["message"], failure["hint"]), []).append(failure["seed"])

@@ -1,4 +1,4 @@
-"""The HTML page of a leaderboard: a table, and a plot of the models with their intervals."""
+"""The HTML page of a leaderboard."""
 
 from __future__ import annotations
 

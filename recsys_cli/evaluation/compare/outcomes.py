@@ -1,4 +1,4 @@
-"""Metrics of a system per user and per row: the input of paired tests."""
+"""Metrics of a system per user and per row, for paired tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ class Outcomes:
             rankings.
         rows: By name, such as `log_loss`: the value of each row (see `metrics.metric.ByRow`), shape (N,).
         labels: Whether the main label of each row is 1, or for numeric labels other than 0; shape (N,).
-        clusters: Clusters of rows by user.
         seeds: By name: standard error of the metric over training seeds. Empty for a single run.
     """
 
@@ -53,13 +52,7 @@ class Outcomes:
 
     @classmethod
     def of(cls, rankings: Rankings, *, system: str = MODEL, metrics: Collection[str] | None = None) -> Outcomes:
-        """Compute the outcomes of a system.
-
-        Args:
-            rankings: Rankings of an evaluation.
-            system: The model, or a baseline; baselines have no rows.
-            metrics: Names of the metrics; None for all.
-        """
+        """Compute the outcomes of the model or a baseline; baselines have no rows. None takes all metrics."""
         labels = rankings.labels != 0
         return cls(
             users=_by_user(rankings, system, metrics) if system in rankings.hits and len(rankings.users) else {},
@@ -75,7 +68,7 @@ class Outcomes:
 
     @classmethod
     def mean(cls, several: Sequence[Outcomes]) -> Outcomes:
-        """Return the mean over runs of one model with different seeds; the number of users stays."""
+        """Return the mean over runs of one model with different seeds."""
         first = several[0]
         return replace(
             first,
@@ -86,7 +79,7 @@ class Outcomes:
 
     @property
     def metrics(self) -> dict[str, Unit]:
-        """Names of the metrics, and the unit of each mean."""
+        """Units of the metrics by name."""
         return {**dict.fromkeys(self.users, "users"), **dict.fromkeys(self.rows, "rows")}
 
     def only(self, metrics: Container[str]) -> Outcomes:
@@ -106,7 +99,7 @@ class Outcomes:
         return math.sqrt(mean) if summary == "root mean" else mean
 
     def contributions(self, metric: str) -> Floats:
-        """Return the influence of each user on a metric, to first order; shape (U,) or (C,)."""
+        """Return the influence of each user on a metric; shape (U,) or (C,)."""
         if metric in self.users:
             values = self.users[metric]
             return (values - values.mean()) / len(values)
@@ -119,14 +112,7 @@ class Outcomes:
         return self.clusters.sums((values - values.mean()) * slope / len(values))
 
     def minus(self, other: Outcomes, metrics: Sequence[str], *, resamples: int, seed: int) -> dict[str, PairedTest]:
-        """Test the differences from another system on the same users and rows; see `paired`.
-
-        Args:
-            other: The other system.
-            metrics: Names of the metrics.
-            resamples: Number of bootstrap resamples of users.
-            seed: Seed of the resamples.
-        """
+        """Test the differences from another system on the same users and rows; see `paired`."""
         seed_spreads = {name: self._seed_spread(name) + other._seed_spread(name) for name in metrics}
         of_users = [name for name in metrics if name in self.users and not seed_spreads[name].error]
         tests: dict[str, PairedTest] = {}
@@ -163,7 +149,7 @@ class Outcomes:
 def _over_seeds(several: Sequence[Outcomes], metric: str) -> Spread:
     """Return the standard error of a mean over seeds, for effects common to all users.
 
-    A seed's effects on single users already vary among users and are subtracted. The difference of the two variances is
+    A seed's effects on single users already vary among users and are subtracted. The difference of two variances is
     less certain than the variance over seeds, so it has fewer degrees of freedom.
     """
     number = len(several)

@@ -1,4 +1,4 @@
-"""The HTML page of a comparison: verdicts, plots of the differences from the reference, and all numbers."""
+"""The HTML page of a comparison."""
 
 from __future__ import annotations
 
@@ -31,12 +31,7 @@ def show(comparison: Comparison) -> str:
 
 
 def differences(comparison: Comparison, label: str) -> Markup:
-    """Plot a run's differences from the reference by metric; all runs share the axis.
-
-    Args:
-        comparison: The comparison.
-        label: The run.
-    """
+    """Plot a run's differences from the reference by metric; all runs share the axis."""
     ends = [end for figure in comparison.figures for one in figure.differences.values() for end in (one.low, one.high)]
     bars = [
         IntervalBar(figure.title, one.value, one.low, one.high, _COLOURS[one.verdict])

@@ -1,4 +1,4 @@
-"""Paired tests of the difference between two systems on the same users or rows."""
+"""Paired tests of two systems on the same users or rows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,7 @@ NO_SPREAD = Spread(0.0)
 
 @dataclass(frozen=True)
 class PairedTest:
-    """The difference of two systems.
-
-    Attributes:
-        value: Mean difference.
-        low: Lower end of its 95 % confidence interval.
-        high: Upper end.
-        p: Two-sided p-value, without correction for multiple tests.
-    """
+    """The difference of two systems, with its 95 % confidence interval and two-sided p-value, not corrected."""
 
     value: float
     low: float
@@ -37,13 +30,7 @@ class PairedTest:
 
 
 def by_users(differences: Floats, *, resamples: int, seed: int) -> list[PairedTest]:
-    """Test columns of differences: intervals by the paired bootstrap over users, p-values by the Wilcoxon test.
-
-    Args:
-        differences: One row per user, one column per metric; shape (U, M), U at least 1.
-        resamples: Number of resamples of U users with replacement; all columns share them.
-        seed: Seed of the resamples.
-    """
+    """Test columns of differences (U, M): intervals by the paired bootstrap over users, p-values by the Wilcoxon test."""
     estimates = mean_estimates(differences, resamples=resamples, seed=seed)
     values = differences.mean(axis=0)
     return [
@@ -58,25 +45,18 @@ def by_users(differences: Floats, *, resamples: int, seed: int) -> list[PairedTe
 
 
 def by_means(differences: Floats, seed_spread: Spread) -> PairedTest:
-    """Test the mean difference over users, with the spread over training seeds.
+    """Test the mean of differences (U,) averaged over seeds, with the spread over training seeds.
 
     A rank test would ignore the seeds, which move all users of a system at once.
-
-    Args:
-        differences: Difference per user of metrics averaged over seeds; shape (U,), U at least 1.
-        seed_spread: Spread of the mean difference over training seeds.
     """
     users = Clusters(np.arange(len(differences)), len(differences))
     return by_rows(differences, users, seed_spread)
 
 
 def wilcoxon(differences: Floats) -> float:
-    """Return the p-value of the signed-rank test (Wilcoxon, 1945) for symmetry about zero.
+    """Return the p-value of the signed-rank test (Wilcoxon, 1945) for symmetry of differences (U,) about zero.
 
     Zeros are left out, as by Wilcoxon. The distribution is the normal approximation with continuity correction.
-
-    Args:
-        differences: Shape (U,).
     """
     from scipy import stats  # a slow import, needed only by `compare`
 
@@ -102,15 +82,9 @@ def holm(p: Sequence[float]) -> list[float]:
 def by_placements(
     differences: Floats, labels: npt.NDArray[np.bool_], clusters: Clusters, seed_spread: Spread = NO_SPREAD
 ) -> PairedTest:
-    """Test the difference of two AUCs on the same rows.
+    """Test the difference of two AUCs, from differences of `row_placements` (N,) of both classes.
 
     The test of DeLong, DeLong and Clarke-Pearson (1988) with placements summed by user (Obuchowski, 1997).
-
-    Args:
-        differences: Difference of the systems' `row_placements`; shape (N,).
-        labels: Shape (N,), with rows of both classes.
-        clusters: Clusters of rows by user.
-        seed_spread: Spread of the difference over training seeds.
     """
     classes = [labels.astype(np.float64), (~labels).astype(np.float64)]
     weights = sum(chosen / chosen.sum() for chosen in classes)
@@ -121,29 +95,18 @@ def by_placements(
 
 
 def by_rows(differences: Floats, clusters: Clusters, seed_spread: Spread = NO_SPREAD) -> PairedTest:
-    """Test the mean difference over rows, from sums by user.
+    """Test the mean of differences (N,), from sums by user.
 
     A rank test would ignore the few rows with large differences that dominate a log loss.
-
-    Args:
-        differences: Shape (N,), N at least 1.
-        clusters: Clusters of rows by user.
-        seed_spread: Spread of the difference over training seeds.
     """
     value = float(differences.mean())
     return _tested(value, _spread_of_mean(differences, clusters) + seed_spread)
 
 
 def by_roots(own: Floats, other: Floats, clusters: Clusters, seed_spread: Spread = NO_SPREAD) -> PairedTest:
-    """Test the difference of two roots of means over the same rows, such as RMSE from squared errors.
+    """Test the difference of two roots of means of values (N,), such as RMSE from squared errors.
 
     Uses the derivative of the root (delta method).
-
-    Args:
-        own: Values under one system's root, at least 0; shape (N,), N at least 1.
-        other: Values under the other's root; shape (N,).
-        clusters: Clusters of rows by user.
-        seed_spread: Spread of the difference over training seeds.
     """
     roots = math.sqrt(own.mean()), math.sqrt(other.mean())
     slopes = [1 / (2 * root) if root else 0.0 for root in roots]

@@ -1,4 +1,4 @@
-"""Comparable runs: those with the same evaluation task, on any prepared data."""
+"""Comparable runs: those with the same evaluation task."""
 
 from __future__ import annotations
 
@@ -43,13 +43,7 @@ def rankings_of(run: TrainedRun) -> Rankings:
 
 
 def compare_runs(runs: Sequence[TrainedRun]) -> Comparison:
-    """Test each run against the first.
-
-    Raises:
-        ConfigError: There are fewer than two runs, a duplicate, or different evaluation tasks.
-        MissingArtifactError: A run is not evaluated.
-        DataError: A saved evaluation is unreadable.
-    """
+    """Test each run against the first."""
     names = [run.folder.name for run in runs]
     if len(set(names)) < 2 or len(set(names)) < len(names):
         hint = "recsys compare RUN RUN; recsys status shows the runs"
@@ -89,11 +83,7 @@ def compare_runs(runs: Sequence[TrainedRun]) -> Comparison:
 
 
 def check_problem(first: tuple[TrainedRun, Rankings], other: tuple[TrainedRun, Rankings]) -> None:
-    """Check that two runs have the same evaluation task.
-
-    Raises:
-        ConfigError: They differ; the hint evaluates the second run like the first.
-    """
+    """Check that two runs have the same evaluation task; the hint evaluates the second like the first."""
     (one_run, one), (two_run, two) = first, other
     if one.split == two.split and (one.problem == two.problem or not (len(one.users) and len(two.users))):
         return
@@ -116,7 +106,7 @@ def check_problem(first: tuple[TrainedRun, Rankings], other: tuple[TrainedRun, R
 
 
 def measured_metrics(evaluation: Evaluation) -> set[str]:
-    """Return the names of the model's defined pointwise and ranking metrics."""
+    """Return the model's defined pointwise and ranking metrics."""
     figures = {**evaluation.pointwise.get(MODEL, {}), **evaluation.ranking.get(MODEL, {})}
     return {name for name, estimate in figures.items() if estimate.value is not None}
 
@@ -124,15 +114,7 @@ def measured_metrics(evaluation: Evaluation) -> set[str]:
 def in_common(
     systems: Mapping[str, Outcomes], all_rankings: Sequence[Rankings]
 ) -> tuple[dict[str, Outcomes], tuple[str, ...]]:
-    """Restrict systems to their common metrics; rows are dropped if their order differs.
-
-    Args:
-        systems: Outcomes by label.
-        all_rankings: Rankings of the systems.
-
-    Returns:
-        The restricted outcomes, and notes on dropped metrics.
-    """
+    """Restrict systems to their common metrics, with notes on dropped ones; rows are dropped if their order differs."""
     notes: list[str] = []
     kept = dict(systems)
     if len({rankings.rows for rankings in all_rankings}) > 1:

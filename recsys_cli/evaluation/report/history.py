@@ -19,8 +19,6 @@ class TrainingHistory:
 
     Attributes:
         step_loss: Training loss since the last point.
-        train_loss: Mean training loss of an epoch.
-        valid_loss: Validation loss at the end of an epoch.
         valid: Validation metrics at the end of an epoch, by name: `auc`, `ndcg@10`.
     """
 
@@ -56,7 +54,7 @@ def _parse(line: str) -> dict[str, Any] | None:
 
 
 def _curve(records: Sequence[dict[str, Any]], *path: str) -> Curve:
-    """Return the values at a path of keys, over the steps of the records."""
+    """Return the values at a path of keys, over the steps."""
     points = [(_number(record.get("step")), _number(reduce(_get, path, record))) for record in records]
     complete = [(x, y) for x, y in points if x is not None and y is not None]
     return Curve(x=tuple(x for x, _ in complete), y=tuple(y for _, y in complete))

@@ -12,7 +12,7 @@ from recsys_cli.evaluation.protocol_text import positive_in_words
 from recsys_cli.evaluation.report import plots
 from recsys_cli.evaluation.report.history import TrainingHistory
 from recsys_cli.evaluation.report.recommended import METRICS, RankingSection
-from recsys_cli.evaluation.report.tables import number, pointwise_rows, ranking_rows
+from recsys_cli.evaluation.report.tables import metric_rows, number
 from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation, renamed
 from recsys_cli.evaluation.selection import marked
 from recsys_cli.metrics import POINTWISE
@@ -38,15 +38,7 @@ def render(
     manifest: dict[str, Any],
     rankings: RankingSection | None = None,
 ) -> str:
-    """Return the report as one self-contained HTML document.
-
-    Args:
-        evaluation: Results of the evaluation.
-        history: Learning curves.
-        config: The run's config, as YAML.
-        manifest: The run's manifest.
-        rankings: Ranking section; None without rankings.
-    """
+    """Return the report as one self-contained HTML document."""
     headlines = _headlines(evaluation)
     own = marked(evaluation.model, evaluation.selected)
     evaluation = _called(evaluation, own)
@@ -57,9 +49,9 @@ def render(
         evaluation=evaluation,
         counts=evaluation.counts,
         headlines=headlines,
-        pointwise=pointwise_rows(evaluation.pointwise),
-        ranking=ranking_rows(evaluation.ranking),
-        beyond=ranking_rows(evaluation.beyond),
+        pointwise=metric_rows(evaluation.pointwise),
+        ranking=metric_rows(evaluation.ranking),
+        beyond=metric_rows(evaluation.beyond),
         cohorts=[(c.name, c.about, f"{c.rows:,}", f"{c.users:,}" if c.users else "–") for c in evaluation.cohorts],
         figures=_figures(evaluation, own, history, rankings),
         learning=plots.learning(history),
@@ -121,7 +113,6 @@ def _headlines(evaluation: Evaluation) -> list[Headline]:
 
 
 def _main_metrics(evaluation: Evaluation) -> tuple[str, ...]:
-    """Return the main pointwise metrics."""
     task = BINARY if evaluation.label_mean is None else REGRESSION
     return tuple(name for name in task.headlines if name in task.metrics)
 

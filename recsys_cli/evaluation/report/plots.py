@@ -60,13 +60,7 @@ def precision_recall(curves: Mapping[str, Curve]) -> Markup:
 
 
 def at_k(by_cut_off: CutOffChart, metric: str, *, label: str = "") -> Markup:
-    """Plot a ranking metric of all systems over the cut-off, with intervals as bands.
-
-    Args:
-        by_cut_off: Estimates by metric and system.
-        metric: The metric.
-        label: Prefix of metric names, such as `sampled_`.
-    """
+    """Plot a ranking metric of all systems over the cut-off, with intervals as bands."""
     marks = []
     for system, estimates in by_cut_off.estimates[metric].items():
         points = [
@@ -85,13 +79,7 @@ def at_k(by_cut_off: CutOffChart, metric: str, *, label: str = "") -> Markup:
 
 
 def cohorts(estimates: Mapping[str, Mapping[str, Estimates]], metric: str, title: str) -> Markup:
-    """Plot a metric by cohort with intervals, the systems below each other.
-
-    Args:
-        estimates: Estimates by cohort and system.
-        metric: The metric.
-        title: Its title.
-    """
+    """Plot a metric by cohort with intervals."""
     by_cohort = {name: systems for name, systems in estimates.items() if any(metric in one for one in systems.values())}
     undefined = Estimate(value=None)
     groups = [
@@ -110,7 +98,7 @@ def popularity(curves: Mapping[str, Curve]) -> Markup:
 
 
 def _group(system: str, estimates: Sequence[Estimate]) -> BarGroup:
-    """Return the bars of a system; estimates without an interval are left out."""
+    """Return the bars of a system, without estimates that have no interval."""
     has_interval = [e.value is not None and e.low is not None and e.high is not None for e in estimates]
     return BarGroup(
         system,

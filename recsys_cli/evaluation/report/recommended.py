@@ -35,13 +35,7 @@ _FIRST_CUT_OFFS, _CUT_OFFS, _RANKS = 5, 12, 120
 
 @dataclass(frozen=True)
 class RankingSection:
-    """The report's section on rankings.
-
-    Attributes:
-        at_k: Metrics over the cut-off.
-        popularity: See `popularity_curves`.
-        users: Example users.
-    """
+    """The report's section on rankings."""
 
     at_k: CutOffChart
     popularity: dict[str, Curve]
@@ -51,14 +45,7 @@ class RankingSection:
     def of(
         cls, rankings: Rankings, data: PreparedData, names: IdNames, config: EvaluateConfig
     ) -> RankingSection | None:
-        """Compute the section; None without rankings.
-
-        Args:
-            rankings: Rankings of the evaluation.
-            data: Its prepared data.
-            names: Names of users and items.
-            config: Evaluation settings.
-        """
+        """Compute the section; None without rankings."""
         if not rankings.systems or not len(rankings.users):
             return None
         by_user = SplitByUser.read(data, rankings.split, seed=config.seed)
@@ -78,11 +65,9 @@ class RankingSection:
 
 @dataclass(frozen=True)
 class CutOffChart:
-    """Metrics over the cut-off.
+    """Metrics over the cut-off: all up to five, then with growing gaps, plus those of the config.
 
-    Attributes:
-        k: Cut-offs, ascending: all up to five, then with growing gaps, plus those of the config.
-        estimates: By metric and system, one for each cut-off.
+    One estimate for each cut-off, by metric and system.
     """
 
     k: tuple[int, ...]
@@ -90,12 +75,7 @@ class CutOffChart:
 
 
 def metrics_at_k(rankings: Rankings, config: EvaluateConfig) -> CutOffChart:
-    """Compute metrics for cut-offs from 1 to P; at the evaluation's cut-offs they are equal to its metrics.
-
-    Args:
-        rankings: Rankings of at least one user.
-        config: Evaluation settings; the seed determines the resamples.
-    """
+    """Compute metrics for cut-offs from 1 to P; at the evaluation's cut-offs they are equal to its metrics."""
     ks = _cut_offs(rankings.k)
     ranked = {system: Hits(hits, rankings.num_relevant) for system, hits in rankings.hits.items()}
     estimates = ranking_estimates(ranked, ks, config)
@@ -113,13 +93,7 @@ def metrics_at_k(rankings: Rankings, config: EvaluateConfig) -> CutOffChart:
 def popularity_curves(rankings: Rankings, train: Interactions, cold: ColdItems) -> dict[str, Curve]:
     """Return the share of recommendations of the n most popular items, for each n: a Lorenz curve from the top.
 
-    Args:
-        rankings: Rankings; only ranks up to the smallest cut-off count.
-        train: Interactions of train, for popularity.
-        cold: Cold items.
-
-    Returns:
-        Cumulative shares over the number of items, most popular first: of the train rows, and by system.
+    Of the train rows, and of each system's ranks up to the smallest cut-off.
     """
     order, num_items = cold.candidates(train), cold.first + cold.number
     ranks = np.unique(np.geomspace(1, max(1, len(order)), _RANKS).round().astype(np.int64))

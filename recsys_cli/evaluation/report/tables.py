@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recsys_cli.evaluation.result import Estimate, Estimates
@@ -39,17 +38,9 @@ _HINTS: dict[Better | None, str] = {
 _UNDEFINED = Estimate(value=None)
 
 
-def pointwise_rows(systems: dict[str, Estimates]) -> list[TableRow]:
-    """Return a row for each pointwise metric; non-probabilistic models lack metrics of probabilities."""
-    return _rows(systems, [*POINTWISE, *GROUPED])
-
-
-def ranking_rows(systems: dict[str, Estimates]) -> list[TableRow]:
-    """Return a row for each ranking or beyond-accuracy metric and cut-off."""
-    return _rows(systems, [])
-
-
-def _rows(systems: dict[str, Estimates], first: Sequence[str]) -> list[TableRow]:
+def metric_rows(systems: dict[str, Estimates]) -> list[TableRow]:
+    """Return a row for each metric of any system; pointwise metrics in their usual order."""
+    first = [*POINTWISE, *GROUPED]
     names = dict.fromkeys(name for estimates in systems.values() for name in estimates)
     rows = []
     for name in sorted(names, key=lambda name: first.index(name) if name in first else len(first)):
@@ -68,7 +59,7 @@ def _cells(estimates: list[Estimate], better: Better | None) -> list[TableCell]:
 
 
 def number(value: float | None) -> str:
-    """Format a metric: four decimals up to 10, fewer for larger values, a dash if undefined."""
+    """Format a metric: four decimals up to 10, fewer above, a dash if undefined."""
     if value is None:
         return "–"
     decimals = next(

@@ -24,14 +24,7 @@ _MOST = 10
 
 @dataclass(frozen=True)
 class ListedItem:
-    """An item in a list.
-
-    Attributes:
-        title: Title of the item.
-        kind: Features of the item, such as its genres.
-        note: Day of the interaction, or rank of the recommendation.
-        is_marked: Whether it is a positive interaction or a hit.
-    """
+    """An item in a list, with its features as `kind` and a day or rank as `note`; positives and hits are marked."""
 
     title: str
     kind: str
@@ -41,15 +34,7 @@ class ListedItem:
 
 @dataclass(frozen=True)
 class ExampleUser:
-    """An example user; lists are limited to the first items.
-
-    Attributes:
-        name: Raw id, or for a cold-start user the start of a hash.
-        rows: Size of the lists in words.
-        history: User history, newest first; positives are marked.
-        recommended: The model's top items; hits are marked.
-        ground_truth: Relevant held-out items with the model's rank; hits are marked.
-    """
+    """An example user; lists are limited to the first items, and positives and hits are marked."""
 
     name: str
     rows: str
@@ -63,12 +48,7 @@ def sample_users(
 ) -> list[ExampleUser]:
     """Return a sample of the ranked users, equal for all runs with this seed on any prepared data.
 
-    Args:
-        rankings: Rankings of the model and the baselines.
-        splits: Interactions of the users.
-        names: Names of users and items.
-        config: Relevance, and the seed of the sample.
-        ids: Ids of the ranked users in `splits`, shape (U,); None for those of the rankings.
+    `ids` (U,) are the ids of the ranked users in `splits`; None for those of the rankings.
     """
     ids = rankings.users if ids is None else ids
     order = np.argsort(hash_counters(rankings.user_hashes, mix(config.seed, _SHOWN)), kind="stable")

@@ -1,6 +1,4 @@
-"""User expressions, such as `rating > 3`: text parsed to a small syntax tree, compiled by each engine."""
-
-from __future__ import annotations
+"""User expressions, such as `rating > 3`, parsed to a small syntax tree."""
 
 from recsys_cli.features.expression.functions import FIRST_SECOND, FUNCTIONS, LAST_SECOND
 from recsys_cli.features.expression.grammar import parse
@@ -19,21 +17,6 @@ from recsys_cli.features.expression.tree import (
 )
 
 __all__ = [
-    "FIRST_SECOND",
-    "FUNCTIONS",
-    "LAST_SECOND",
-    "Binary",
-    "Call",
-    "Expression",
-    "Kind",
-    "LiteralValue",
-    "Name",
-    "Operator",
-    "Unary",
-    "check",
-    "columns",
-    "kind",
-    "kind_of_type",
-    "parse",
-    "shown",
-]
+    "FIRST_SECOND", "FUNCTIONS", "LAST_SECOND", "Binary", "Call", "Expression", "Kind", "LiteralValue", "Name",
+    "Operator", "Unary", "check", "columns", "kind", "kind_of_type", "parse", "shown",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Signatures of the functions in expressions; LambdaOp documents their semantics."""
+"""Signatures of functions; LambdaOp documents their semantics."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ Takes = Literal["number", "text", "any"]
 
 @dataclass(frozen=True)
 class Function:
-    """Signature of a function.
+    """Signature of a function; booleans count as numbers.
 
     Attributes:
-        takes: Argument types; booleans count as numbers.
         gives: Result type; None for the type of the last two arguments.
     """
 

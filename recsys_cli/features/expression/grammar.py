@@ -1,4 +1,4 @@
-"""Parser of expressions: Python's own parser, restricted to a few node types; nothing is evaluated."""
+"""Parser of expressions: Python's own, restricted to a few node types; nothing is evaluated."""
 
 from __future__ import annotations
 
@@ -80,7 +80,6 @@ class _Reader:
         self._text, self._functions = text, functions
 
     def expression(self, node: ast.expr, depth: int) -> Expression:
-        """Return the expression of a node."""
         if depth > _DEEPEST:
             raise ConfigError(f"the expression {self._text!r} is nested deeper than {_DEEPEST} levels")
         below = depth + 1

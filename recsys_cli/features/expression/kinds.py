@@ -1,4 +1,4 @@
-"""Type checker of expressions: the same types in all engines, and errors before any row is read."""
+"""Type checker of expressions, before any row is read."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ _IN_WORDS = {"number": "a number", "truth": "a boolean", "text": "text"}
 
 
 def kind(expression: Expression, kinds: Mapping[str, Kind]) -> Kind:
-    """Return the type of an expression.
-
-    Args:
-        expression: The expression.
-        kinds: Types of its columns.
+    """Return the type of an expression, from the types of its columns.
 
     Raises:
         ConfigError: Arithmetic on text, a comparison of text with numbers, or a wrong argument type.
@@ -60,21 +56,13 @@ def _kind_of_call(call: Call, kinds: Mapping[str, Kind]) -> Kind:
 
 
 def check(expression: Expression, kinds: Mapping[str, Kind]) -> None:
-    """Check that an expression results in a number or a boolean.
-
-    Raises:
-        ConfigError: A text result, or a type error inside (see `kind`).
-    """
+    """Check that an expression results in a number or a boolean; a `ConfigError` for text and type errors."""
     if kind(expression, kinds) == "text":
         raise ConfigError(f"{shown(expression)!r} results in text; use a number, or a comparison for 1 and 0")
 
 
 def kind_of_type(raw: pa.DataType, column: str) -> Kind:
-    """Return the type of a raw column in expressions; times and dates are seconds.
-
-    Raises:
-        ConfigError: An unsupported type.
-    """
+    """Return the type of a raw column in expressions; times and dates are seconds."""
     types = pa.types
     if types.is_dictionary(raw):
         raw = raw.value_type

@@ -1,4 +1,4 @@
-"""Syntax tree of expressions: node types, column references, and text for messages."""
+"""Syntax tree of expressions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LiteralValue:
 
 @dataclass(frozen=True)
 class Unary:
-    """Unary operation `-x` or `not x`."""
+    """`-x` or `not x`."""
 
     operator: Literal["-", "not"]
     operand: Expression

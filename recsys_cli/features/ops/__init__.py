@@ -1,7 +1,6 @@
 """Ops: frozen, engine-neutral descriptions of preparation steps; each class docstring is the op's reference.
 
-`AnyOp` is the union for configs. A new op is a module here, an entry below and an entry in the table of each engine.
-An op of another package is validated by its own class (`foreign`).
+A new op is a module here, an entry below and an entry in the table of each engine.
 """
 
 from __future__ import annotations
@@ -41,68 +40,16 @@ from recsys_cli.features.ops.time_window import TimeWindow
 from recsys_cli.features.ops.value_count import ValueCount
 
 AnyOp = Annotated[
-    AddTags
-    | Bucketize
-    | Categorify
-    | Clip
-    | Deduplicate
-    | DifferenceLag
-    | DropLowCardinality
-    | Dropna
-    | FillMedian
-    | FillMissing
-    | Filter
-    | Groupby
-    | HashBucket
-    | HashedCross
-    | JoinExternal
-    | JoinGroupby
-    | KCore
-    | LambdaOp
-    | ListSlice
-    | LogOp
-    | NegativeSampling
-    | Normalize
-    | NormalizeMinMax
-    | ReduceDtypeSize
-    | Rename
-    | TargetEncoding
-    | TimeWindow
-    | ValueCount,
-    Field(discriminator="op"),
-    SerializeAsAny(),
-    WrapValidator(read_op),
-]
+    AddTags | Bucketize | Categorify | Clip | Deduplicate | DifferenceLag | DropLowCardinality | Dropna | FillMedian
+    | FillMissing | Filter | Groupby | HashBucket | HashedCross | JoinExternal | JoinGroupby | KCore | LambdaOp
+    | ListSlice | LogOp | NegativeSampling | Normalize | NormalizeMinMax | ReduceDtypeSize | Rename | TargetEncoding
+    | TimeWindow | ValueCount,
+    Field(discriminator="op"), SerializeAsAny(), WrapValidator(read_op),
+]  # fmt: skip
 
 __all__ = [
-    "AddTags",
-    "AnyOp",
-    "Bucketize",
-    "Categorify",
-    "Clip",
-    "Deduplicate",
-    "DifferenceLag",
-    "DropLowCardinality",
-    "Dropna",
-    "FillMedian",
-    "FillMissing",
-    "Filter",
-    "ForeignOp",
-    "Groupby",
-    "HashBucket",
-    "HashedCross",
-    "JoinExternal",
-    "JoinGroupby",
-    "KCore",
-    "LambdaOp",
-    "ListSlice",
-    "LogOp",
-    "NegativeSampling",
-    "Normalize",
-    "NormalizeMinMax",
-    "ReduceDtypeSize",
-    "Rename",
-    "TargetEncoding",
-    "TimeWindow",
-    "ValueCount",
-]
+    "AddTags", "AnyOp", "Bucketize", "Categorify", "Clip", "Deduplicate", "DifferenceLag", "DropLowCardinality",
+    "Dropna", "FillMedian", "FillMissing", "Filter", "ForeignOp", "Groupby", "HashBucket", "HashedCross",
+    "JoinExternal", "JoinGroupby", "KCore", "LambdaOp", "ListSlice", "LogOp", "NegativeSampling", "Normalize",
+    "NormalizeMinMax", "ReduceDtypeSize", "Rename", "TargetEncoding", "TimeWindow", "ValueCount",
+]  # fmt: skip

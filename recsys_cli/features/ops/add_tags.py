@@ -1,4 +1,4 @@
-"""AddTags: tags in the schema."""
+"""Tags in the schema."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AddTags(Op):
     """Tags: arbitrary text."""
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the columns with their tags."""
+        """Return the tagged columns."""
         return {
             name: replace(spec, tags=tuple(dict.fromkeys((*spec.tags, *self.tags)))) for name, spec in inputs.items()
         }

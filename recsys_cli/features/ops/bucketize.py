@@ -1,24 +1,24 @@
-"""Bucketize: numbers to interval ids."""
+"""Numbers to interval ids."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import pyarrow as pa
 from pydantic import FiniteFloat, field_validator, model_validator
 
 from recsys_cli.features.ops.fields import FrozenDict
 from recsys_cli.features.ops.numeric import Columns
-from recsys_cli.features.ops.op import Op, numbers
+from recsys_cli.features.ops.op import NumericOp, numbers
 from recsys_cli.features.schema import FIRST
 from recsys_cli.features.spec import Spec
 
 Boundaries = tuple[FiniteFloat, ...]
 
 
-class Bucketize(Op):
+class Bucketize(NumericOp):
     """Replace numbers by interval ids: n boundaries make n + 1 intervals.
 
     The id is 3 + the number of boundaries at or below the value: 3 below the first, 4 from the first (included) to the
@@ -28,8 +28,6 @@ class Bucketize(Op):
     Fitted: nothing.
     Output: int32 ids without a vocabulary, named as the input; the embedding table has n + 4 rows.
     """
-
-    columnwise: ClassVar[bool] = True
 
     op: Literal["Bucketize"] = "Bucketize"
     columns: Columns
@@ -59,12 +57,8 @@ class Bucketize(Op):
         return self.boundaries[column] if isinstance(self.boundaries, dict) else self.boundaries
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the ids, with the size of the embedding tables."""
+        """Return the specs of the ids."""
         return {
-            name: Spec(
-                spec.holding(pa.int32()), categorical=True, cardinality=FIRST + len(self.of(name)) + 1, dtype="int32",
-                tags=spec.tags,
-                lengths=spec.lengths,
-            )
+            name: spec.computed(pa.int32(), categorical=True, cardinality=FIRST + len(self.of(name)) + 1, dtype="int32")
             for name, spec in numbers(inputs).items()
-        }  # fmt: skip
+        }

@@ -1,4 +1,4 @@
-"""Categorify: categorical values to vocabulary ids."""
+"""Categorical values to vocabulary ids."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Categorify(Op):
 
     @property
     def states(self) -> tuple[str, ...]:
-        """Names of the vocabularies, and of the second and third table of each column."""
+        """Vocabularies, and the second and third table of each column."""
         suffixes = (REST, COUNTS) if self.joint else (REST,)
         return (*self.vocabularies, *(column + suffix for column in self.learns for suffix in suffixes))
 
@@ -120,29 +120,24 @@ class Categorify(Op):
         return column + COUNTS if self.joint else column
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the id columns.
-
-        Raises:
-            ConfigError: Columns of one vocabulary have different types.
-        """
+        """Return the specs of the ids; a `ConfigError` for different types in one vocabulary."""
         if self.joint:
             _check_types(inputs)
         return {
-            name: Spec(
-                spec.holding(pa.int32()), categorical=True, vocabulary=self.vocabulary_of(name), dtype="int32",
-                buckets=self.num_buckets, tags=spec.tags, lengths=spec.lengths,
+            name: spec.computed(
+                pa.int32(),
+                categorical=True,
+                vocabulary=self.vocabulary_of(name),
+                dtype="int32",
+                buckets=self.num_buckets,
             )
             for name, spec in inputs.items()
-        }  # fmt: skip
+        }
 
-    def fitted_outputs(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
-        """Add the size of the embedding tables."""
-        fitted: dict[str, Spec | None] = {}
-        for name, spec in outputs.items():
-            assert spec is not None
-            size = state[self.vocabulary_of(name)].num_rows
-            fitted[name] = replace(spec, cardinality=FIRST + size + self.num_buckets)
-        return fitted
+    def fitted_output(self, name: str, spec: Spec, state: Mapping[str, pa.Table]) -> Spec:
+        """Add the size of the embedding table."""
+        size = state[self.vocabulary_of(name)].num_rows
+        return replace(spec, cardinality=FIRST + size + self.num_buckets)
 
 
 def _check_types(inputs: Mapping[str, Spec]) -> None:

@@ -1,18 +1,18 @@
-"""Clip: numbers within bounds."""
+"""Numbers within bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import model_validator
 
 from recsys_cli.features.ops.numeric import Columns, Number, calculated_type
-from recsys_cli.features.ops.op import Op, numbers
+from recsys_cli.features.ops.op import NumericOp, numbers
 from recsys_cli.features.spec import Spec
 
 
-class Clip(Op):
+class Clip(NumericOp):
     """Limit numbers to a lower bound, an upper bound or both.
 
     Nulls: null and NaN stay null; inf and -inf become the bound.
@@ -20,8 +20,6 @@ class Clip(Op):
     Fitted: nothing.
     Output: named as the input; int64 for integers with integer bounds, else float64. Written as float32.
     """
-
-    columnwise: ClassVar[bool] = True
 
     op: Literal["Clip"] = "Clip"
     columns: Columns
@@ -40,12 +38,8 @@ class Clip(Op):
         return self
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the clipped columns."""
+        """Return the clipped columns."""
         return {
-            name: Spec(
-                spec.holding(calculated_type(spec.element, self.min_value, self.max_value)),
-                tags=spec.tags,
-                lengths=spec.lengths,
-            )
+            name: spec.computed(calculated_type(spec.element, self.min_value, self.max_value))
             for name, spec in numbers(inputs).items()
         }

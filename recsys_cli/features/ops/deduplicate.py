@@ -1,18 +1,16 @@
-"""Deduplicate: one interaction per distinct key."""
+"""One interaction per distinct key."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from recsys_cli.features.ops.fields import Names
-from recsys_cli.features.ops.op import Op, Phase, scalars
-from recsys_cli.features.spec import Spec
+from recsys_cli.features.ops.op import RowFilter
 
 
-class Deduplicate(Op):
+class Deduplicate(RowFilter):
     """Keep one of the interactions with equal values in some columns, such as user and item.
 
     First and last follow `order_by` (nulls last), then the order of the input, so ties are resolved. The whole input is
@@ -21,9 +19,6 @@ class Deduplicate(Op):
     Fitted: nothing.
     Output: fewer rows; no column changes.
     """
-
-    phase: ClassVar[Phase] = "rows"
-    drops_only: ClassVar[bool] = True
 
     op: Literal["Deduplicate"] = "Deduplicate"
     columns: Annotated[Names, Field(min_length=1)]
@@ -35,14 +30,5 @@ class Deduplicate(Op):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The key columns and the order."""
+        """Key columns and order."""
         return tuple(dict.fromkeys((*self.columns, *self.order_by)))
-
-    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Check the columns; none changes.
-
-        Raises:
-            ConfigError: A column holds lists.
-        """
-        scalars(inputs)
-        return {}

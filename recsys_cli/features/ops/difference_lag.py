@@ -1,4 +1,4 @@
-"""DifferenceLag: difference to an earlier interaction of the same user."""
+"""Difference to an earlier interaction of the same user."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DifferenceLag(Op):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns to subtract, the group and its order."""
+        """The columns, the group and its order."""
         return tuple(dict.fromkeys((*self.columns, *self.by, *self.order_by)))
 
     def output(self, column: str, shift: int) -> str:
@@ -57,11 +57,7 @@ class DifferenceLag(Op):
         return f"{column}_difference_lag_{shift}"
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the differences.
-
-        Raises:
-            ConfigError: A column cannot be subtracted, grouped by or ordered by.
-        """
+        """Return the specs of the differences."""
         scalars(inputs)
         for name in self.columns:
             spec = inputs[name]

@@ -1,4 +1,4 @@
-"""DropLowCardinality: no columns with few distinct values."""
+"""No columns with few distinct values."""
 
 from __future__ import annotations
 
@@ -41,11 +41,7 @@ class DropLowCardinality(Op):
         return self.columns
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the remaining columns; all of them before fitting.
-
-        Raises:
-            ConfigError: A column has no vocabulary.
-        """
+        """Return the remaining columns; all of them before fitting."""
         for name, spec in inputs.items():
             if spec.vocabulary is None:
                 raise ConfigError(f"{name!r} has no vocabulary; put this op after the Categorify of the column")

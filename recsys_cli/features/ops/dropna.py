@@ -1,25 +1,22 @@
-"""Dropna: no interactions with missing values."""
+"""No interactions with missing values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 from recsys_cli.features.ops.fields import Names
-from recsys_cli.features.ops.op import Op, Phase
+from recsys_cli.features.ops.op import RowFilter
 from recsys_cli.features.spec import Spec
 
 
-class Dropna(Op):
+class Dropna(RowFilter):
     """Drop the interactions with a null in one of the columns.
 
     Nulls: null, NaN and a null list; an empty list or a list with null elements is a value.
     Fitted: nothing; rows are dropped before the split.
     Output: fewer rows; no column changes.
     """
-
-    phase: ClassVar[Phase] = "rows"
-    drops_only: ClassVar[bool] = True
 
     op: Literal["Dropna"] = "Dropna"
     columns: Names = ()
@@ -31,6 +28,6 @@ class Dropna(Op):
         return not self.columns
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return no columns; none changes."""
+        """No column changes."""
         del inputs
         return {}

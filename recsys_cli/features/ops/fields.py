@@ -1,4 +1,4 @@
-"""Field types of several ops: column names as text or list, and hashable mappings."""
+"""Field types of several ops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FrozenDict(dict[Key, Value]):
 
 
 def as_tuple(value: Any) -> Any:
-    """Return a single text or number as a tuple, so that a config needs no brackets."""
+    """Return a single text or number as a tuple."""
     return (value,) if isinstance(value, str | int) else value
 
 

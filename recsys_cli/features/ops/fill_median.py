@@ -1,19 +1,14 @@
-"""FillMedian: nulls to the median of train."""
+"""Nulls to the median of train."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from pydantic import model_validator
-
-from recsys_cli.features.ops.filling import indicators, names_differ
+from recsys_cli.features.ops.filling import FillingOp
 from recsys_cli.features.ops.numeric import Columns
-from recsys_cli.features.ops.op import Op, calculated, numbers
-from recsys_cli.features.spec import Spec
 
 
-class FillMedian(Op):
+class FillMedian(FillingOp):
     """Replace nulls by the median of train.
 
     Fitted: the exact median of each column in train (the mean of the middle two for an even number); of joined columns over
@@ -26,17 +21,9 @@ class FillMedian(Op):
     """
 
     fitted: ClassVar[bool] = True
-    columnwise: ClassVar[bool] = True
 
     op: Literal["FillMedian"] = "FillMedian"
     columns: Columns
     """Numeric columns, each with its own median."""
     add_binary_cols: bool = False
     """Add an indicator `<name>_filled` for each column."""
-
-    _names_differ = model_validator(mode="after")(names_differ)
-
-    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the filled columns and the indicators."""
-        filled = calculated(numbers(inputs))
-        return filled | indicators(inputs) if self.add_binary_cols else filled

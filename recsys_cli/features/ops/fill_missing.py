@@ -1,19 +1,17 @@
-"""FillMissing: nulls to a constant."""
+"""Nulls to a constant."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
-from pydantic import model_validator
-
-from recsys_cli.features.ops.filling import indicators, names_differ
+from recsys_cli.features.ops.filling import FillingOp
 from recsys_cli.features.ops.numeric import Columns, Number, calculated_type
-from recsys_cli.features.ops.op import Op, numbers
+from recsys_cli.features.ops.op import numbers
 from recsys_cli.features.spec import Spec
 
 
-class FillMissing(Op):
+class FillMissing(FillingOp):
     """Replace nulls by a constant.
 
     Nulls: null and NaN are replaced; inf stays.
@@ -23,8 +21,6 @@ class FillMissing(Op):
     `add_binary_cols` also `<name>_filled`, int8: 1 for replaced values, else 0.
     """
 
-    columnwise: ClassVar[bool] = True
-
     op: Literal["FillMissing"] = "FillMissing"
     columns: Columns
     """Numeric columns."""
@@ -33,12 +29,8 @@ class FillMissing(Op):
     add_binary_cols: bool = False
     """Add an indicator `<name>_filled` for each column."""
 
-    _names_differ = model_validator(mode="after")(names_differ)
-
-    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the filled columns and the indicators."""
-        filled: dict[str, Spec | None] = {
-            name: Spec(spec.holding(calculated_type(spec.element, self.fill_val)), tags=spec.tags, lengths=spec.lengths)
-            for name, spec in numbers(inputs).items()
+    def filled(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
+        """Return the filled columns."""
+        return {
+            name: spec.computed(calculated_type(spec.element, self.fill_val)) for name, spec in numbers(inputs).items()
         }
-        return filled | indicators(inputs) if self.add_binary_cols else filled

@@ -1,48 +1,42 @@
-"""Indicator columns of the ops that fill nulls."""
+"""Base of the ops that fill nulls."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
+from pydantic import model_validator
 
+from recsys_cli.features.ops.op import NumericOp
 from recsys_cli.features.spec import Spec
 
 FILLED = "_filled"
 """Suffix of the indicator column."""
 
 
-AnyFilling = TypeVar("AnyFilling", bound="Filling")
+class FillingOp(NumericOp):
+    """Op that fills nulls, optionally with an indicator column for each column."""
 
+    if TYPE_CHECKING:  # each op has the fields at their own positions among the others
+        columns: tuple[str, ...]
+        add_binary_cols: bool
 
-class Filling(Protocol):
-    """Common options of ops that fill nulls."""
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        both = sorted({name + FILLED for name in self.columns} & set(self.columns))
+        if self.add_binary_cols and both:
+            raise ValueError(f"add_binary_cols would overwrite the columns {', '.join(both)}; rename them first")
+        return self
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns to fill."""
+    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
+        """Return the filled columns and the indicators, int8."""
+        return self.filled(inputs) | {
+            name + FILLED: Spec(spec.holding(pa.int8()), dtype="int8", lengths=spec.lengths)
+            for name, spec in inputs.items()
+            if self.add_binary_cols
+        }
 
-    @property
-    def add_binary_cols(self) -> bool:
-        """Whether indicators are added."""
-
-
-def names_differ(op: AnyFilling) -> AnyFilling:
-    """Check that no indicator has the name of a filled column; a Pydantic validator.
-
-    Raises:
-        ValueError: Two columns have one name.
-    """
-    both = sorted({name + FILLED for name in op.columns} & set(op.columns))
-    if op.add_binary_cols and both:
-        raise ValueError(f"add_binary_cols would overwrite the columns {', '.join(both)}; rename them first")
-    return op
-
-
-def indicators(inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-    """Return the specs of the indicators: int8, a list for a list."""
-    return {
-        name + FILLED: Spec(spec.holding(pa.int8()), dtype="int8", lengths=spec.lengths)
-        for name, spec in inputs.items()
-    }
+    def filled(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
+        """Return the filled columns."""
+        return super().outputs(inputs)

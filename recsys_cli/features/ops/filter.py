@@ -1,17 +1,17 @@
-"""Filter: interactions by a condition."""
+"""Interactions by a condition."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 from recsys_cli.features.ops.fields import ExpressionText
 from recsys_cli.features.ops.lambda_op import LambdaOp
-from recsys_cli.features.ops.op import Op, Phase
+from recsys_cli.features.ops.op import RowFilter
 from recsys_cli.features.spec import Spec
 
 
-class Filter(Op):
+class Filter(RowFilter):
     """Keep the interactions that satisfy an expression, such as `rating >= 4`.
 
     The expression has the grammar and semantics of LambdaOp; every number except 0 is true. Rows are dropped before the
@@ -21,9 +21,6 @@ class Filter(Op):
     Fitted: nothing.
     Output: fewer rows; no column changes.
     """
-
-    phase: ClassVar[Phase] = "rows"
-    drops_only: ClassVar[bool] = True
 
     op: Literal["Filter"] = "Filter"
     expression: ExpressionText
@@ -44,10 +41,6 @@ class Filter(Op):
         return LambdaOp(expression=self.expression, output=output, dtype="float64")
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Check the expression.
-
-        Raises:
-            ConfigError: Mixed text and numbers, or a text result.
-        """
+        """Check the expression."""
         self.computing("").outputs(inputs)
         return {}

@@ -1,4 +1,4 @@
-"""Ops of other packages: an entry point or import path in a config, and modules that implement them."""
+"""Ops of other packages: an entry point or import path in a config."""
 
 from __future__ import annotations
 
@@ -38,11 +38,7 @@ class ForeignOp(Op):
 
 
 def read_op(value: Any, own: ValidatorFunctionWrapHandler) -> Op:
-    """Validate an op of a config: a built-in one by `own`, one of another package by its class.
-
-    Raises:
-        ValueError: An unknown or untrusted op, a class that is no `ForeignOp`, or a wrong option.
-    """
+    """Validate an op of a config: a built-in one by `own`, one of another package by its class."""
     if isinstance(value, ForeignOp):
         return value
     try:
@@ -67,7 +63,6 @@ def read_op(value: Any, own: ValidatorFunctionWrapHandler) -> Op:
 
 
 def _foreign(name: str) -> type[ForeignOp] | None:
-    """Return the class of an op of another package; None if no package has it."""
     path = plugins.resolve(name, what="op")
     if path is None:
         return None

@@ -1,4 +1,4 @@
-"""Groupby: one row per user or session."""
+"""One row per user or session."""
 
 from __future__ import annotations
 
@@ -66,11 +66,7 @@ class Groupby(Op):
                 yield f"{column}{self.name_sep}{aggregation}", column, aggregation
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the group columns and the aggregations.
-
-        Raises:
-            ConfigError: Unsuitable type for an aggregation, or duplicate output names.
-        """
+        """Return the specs of the group columns and the aggregations."""
         scalars(inputs)
         described: dict[str, Spec | None] = {name: replace(inputs[name], type=inputs[name].element) for name in self.by}
         for name, column, aggregation in self.made():

@@ -1,4 +1,4 @@
-"""Groups of columns, for ops with statistics per group: options, names and checks."""
+"""Groups of columns, for ops with statistics per group."""
 
 from __future__ import annotations
 
@@ -28,11 +28,7 @@ def columns_of(groups: Iterable[Group]) -> tuple[str, ...]:
 
 
 def check_groups(groups: Iterable[Group], outputs: Iterable[str]) -> None:
-    """Check the groups, and that output names are unique.
-
-    Raises:
-        ConfigError: An empty group, a repeated column or a duplicate output.
-    """
+    """Refuse empty groups, repeated columns and duplicate outputs."""
     for group in groups:
         if not members(group) or len(set(members(group))) < len(members(group)):
             raise ConfigError(f"{list(members(group))} is no group of columns; name at least one, each once")
@@ -62,7 +58,7 @@ class GroupOp(Op):
 
     @property
     def reads_to_apply(self) -> tuple[str, ...]:
-        """Group columns; the fitted op does not read the others."""
+        """Group columns."""
         return columns_of(self.columns)
 
     @property

@@ -1,4 +1,4 @@
-"""HashBucket: values to a fixed number of ids, without a vocabulary."""
+"""Values to a fixed number of ids, without a vocabulary."""
 
 from __future__ import annotations
 
@@ -51,30 +51,15 @@ class HashBucket(Op):
         return self.num_buckets if isinstance(self.num_buckets, int) else self.num_buckets[column]
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the id columns.
-
-        Raises:
-            ConfigError: A column has a type without a hash.
-        """
+        """Return the specs of the ids."""
         return {
-            name: Spec(
-                spec.holding(pa.int32()),
-                categorical=True,
-                dtype="int32",
-                cardinality=FIRST + self.buckets_of(name),
-                tags=spec.tags,
-                lengths=spec.lengths,
-            )
+            name: spec.computed(pa.int32(), categorical=True, dtype="int32", cardinality=FIRST + self.buckets_of(name))
             for name, spec in hashable(inputs).items()
         }
 
 
 def hashable(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
-    """Return the columns if all have a type with a hash.
-
-    Raises:
-        ConfigError: A column has another type.
-    """
+    """Return the columns; a `ConfigError` if a type has no hash."""
     for name, spec in inputs.items():
         if not can_hash(spec.element):
             raise ConfigError(f"{name!r} holds {spec.element}, which cannot be hashed; numbers, texts and times can")

@@ -1,4 +1,4 @@
-"""HashedCross: a hashed feature cross."""
+"""A hashed feature cross."""
 
 from __future__ import annotations
 
@@ -39,10 +39,6 @@ class HashedCross(Op):
         return "_X_".join(self.columns)
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the spec of the id column.
-
-        Raises:
-            ConfigError: A column holds lists, or a type without a hash.
-        """
+        """Return the spec of the ids."""
         hashable(scalars(inputs))
         return {self.output: Spec(pa.int32(), categorical=True, dtype="int32", cardinality=FIRST + self.num_buckets)}

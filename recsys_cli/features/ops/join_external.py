@@ -1,4 +1,4 @@
-"""JoinExternal: columns of another table."""
+"""Columns of another table."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ class JoinExternal(Op):
         return self.on
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the joined columns, unchanged from the table."""
+        """Return the columns of the table."""
         return {name: inputs[name] for name in self.columns}

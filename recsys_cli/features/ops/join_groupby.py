@@ -1,4 +1,4 @@
-"""JoinGroupby: statistics of the group of a row."""
+"""Statistics of the group of a row."""
 
 from __future__ import annotations
 

@@ -1,18 +1,16 @@
-"""KCore: users and items with enough interactions."""
+"""Users and items with enough interactions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from recsys_cli.features.ops.fields import FrozenDict
-from recsys_cli.features.ops.op import Op, Phase, scalars
-from recsys_cli.features.spec import Spec
+from recsys_cli.features.ops.op import RowFilter
 
 
-class KCore(Op):
+class KCore(RowFilter):
     """Keep the k-core: interactions with a minimum number of remaining interactions for each user and item.
 
     The largest such set, independent of the order: rare values are dropped repeatedly until all are frequent enough. A
@@ -23,29 +21,13 @@ class KCore(Op):
     Output: fewer rows, possibly none; no column changes.
     """
 
-    phase: ClassVar[Phase] = "rows"
-    drops_only: ClassVar[bool] = True
     train_only: ClassVar[bool] = True
 
     op: Literal["KCore"] = "KCore"
-    columns: dict[str, Annotated[int, Field(ge=1)]] = Field(min_length=1)
+    columns: Annotated[dict[str, Annotated[int, Field(ge=1)]], Field(min_length=1), AfterValidator(FrozenDict)]
     """Minimum count by column, such as `{user: 5, item: 5}`; no lists."""
-
-    @field_validator("columns")
-    @classmethod
-    def _frozen(cls, columns: dict[str, int]) -> dict[str, int]:
-        return FrozenDict(columns)
 
     @property
     def title(self) -> str:
         """Name in messages."""
         return f"{self.name} {', '.join(f'{name} ≥ {minimum}' for name, minimum in self.columns.items())}"
-
-    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Check the columns; none changes.
-
-        Raises:
-            ConfigError: A column holds lists.
-        """
-        scalars(inputs)
-        return {}

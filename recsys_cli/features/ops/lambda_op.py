@@ -1,4 +1,4 @@
-"""LambdaOp: a column from an expression."""
+"""A column from an expression."""
 
 from __future__ import annotations
 
@@ -70,11 +70,7 @@ class LambdaOp(Op):
         return {} if self.dtype.startswith("float") else self.expressions
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the spec of the output.
-
-        Raises:
-            ConfigError: Mixed text and numbers, or a text result; the message shows the part in question.
-        """
+        """Return the spec of the output; a `ConfigError` for mixed text and numbers and for a text result."""
         kinds = {name: expressions.kind_of_type(spec.type, name) for name, spec in scalars(inputs).items()}
         expressions.check(expressions.parse(self.expression), kinds)
         return {self.output: Spec(pa.type_for_alias(self.dtype), dtype=self.dtype)}

@@ -1,4 +1,4 @@
-"""ListSlice: a slice of each list."""
+"""A slice of each list."""
 
 from __future__ import annotations
 
@@ -69,11 +69,7 @@ class ListSlice(Op):
         return len(range(length)[slice(*self.bounds)])
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the slices.
-
-        Raises:
-            ConfigError: A column holds no lists, or lists that cannot be padded.
-        """
+        """Return the specs of the slices; a `ConfigError` for single values and for lists that cannot be padded."""
         sliced: dict[str, Spec | None] = {}
         for name, spec in lists(inputs).items():
             if self.pad:

@@ -1,16 +1,14 @@
-"""LogOp: natural logarithm of 1 + x."""
+"""Natural logarithm of 1 + x."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 from recsys_cli.features.ops.numeric import Columns
-from recsys_cli.features.ops.op import Op, calculated, numbers
-from recsys_cli.features.spec import Spec
+from recsys_cli.features.ops.op import NumericOp
 
 
-class LogOp(Op):
+class LogOp(NumericOp):
     """Replace x by log(1 + x), the natural logarithm, so that 0 stays 0.
 
     1 + x is rounded to float64 first. -1 becomes -inf; smaller numbers become null: put a Clip with `min_value: 0` before.
@@ -20,12 +18,6 @@ class LogOp(Op):
     Output: float64 (written as float32), named as the input.
     """
 
-    columnwise: ClassVar[bool] = True
-
     op: Literal["LogOp"] = "LogOp"
     columns: Columns
     """Numeric columns."""
-
-    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the logarithms."""
-        return calculated(numbers(inputs))

@@ -1,4 +1,4 @@
-"""NegativeSampling: sampled negatives for implicit feedback."""
+"""Sampled negatives for implicit feedback."""
 
 from __future__ import annotations
 
@@ -60,11 +60,7 @@ class NegativeSampling(Op):
         return self.output
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the spec of the mark.
-
-        Raises:
-            ConfigError: User or item holds lists.
-        """
+        """Return the spec of the mark."""
         for name in (self.user, self.item):
             if inputs[name].ragged:
                 raise ConfigError(f"{name!r} holds a list in each row; single values are needed")

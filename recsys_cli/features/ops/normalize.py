@@ -1,16 +1,14 @@
-"""Normalize: numbers to zero mean and unit variance."""
+"""Numbers to zero mean and unit variance."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from recsys_cli.features.ops.numeric import Columns
-from recsys_cli.features.ops.op import Op, calculated, numbers
-from recsys_cli.features.spec import Spec
+from recsys_cli.features.ops.op import NumericOp
 
 
-class Normalize(Op):
+class Normalize(NumericOp):
     """Standardize numbers by mean and standard deviation of train.
 
     Fitted: mean and standard deviation (ddof 1) of each column in train; of joined columns over the train interactions, of
@@ -23,13 +21,8 @@ class Normalize(Op):
     """
 
     fitted: ClassVar[bool] = True
-    columnwise: ClassVar[bool] = True
     format: ClassVar[int] = 2
 
     op: Literal["Normalize"] = "Normalize"
     columns: Columns
     """Numeric columns, each with its own mean and deviation."""
-
-    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the standardized columns."""
-        return calculated(numbers(inputs))

@@ -1,16 +1,14 @@
-"""NormalizeMinMax: numbers to the range of train."""
+"""Numbers to the range of train."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from recsys_cli.features.ops.numeric import Columns
-from recsys_cli.features.ops.op import Op, calculated, numbers
-from recsys_cli.features.spec import Spec
+from recsys_cli.features.ops.op import NumericOp
 
 
-class NormalizeMinMax(Op):
+class NormalizeMinMax(NumericOp):
     """Scale numbers linearly: the minimum of train to 0, its maximum to 1.
 
     Fitted: minimum and maximum of each column in train; of joined columns over the train interactions, of lists over all
@@ -22,12 +20,7 @@ class NormalizeMinMax(Op):
     """
 
     fitted: ClassVar[bool] = True
-    columnwise: ClassVar[bool] = True
 
     op: Literal["NormalizeMinMax"] = "NormalizeMinMax"
     columns: Columns
     """Numeric columns, each with its own range."""
-
-    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the scaled columns."""
-        return calculated(numbers(inputs))

@@ -24,14 +24,9 @@ Number = Annotated[int, Field(ge=-(2**63), lt=2**63)] | FiniteFloat
 
 
 def calculated_type(kind: pa.DataType, *constants: float | None) -> pa.DataType:
-    """Return the type of a calculation with constants; integers stay integers if possible.
+    """Return the type of a calculation with constants, None ignored: that of values, or of list elements.
 
-    Args:
-        kind: Type of the values, or of list elements.
-        constants: Operands; None is ignored.
-
-    Returns:
-        int64 for integers and booleans, uint64 for uint64; float64 for other types, or if a constant does not fit.
+    int64 for integers and booleans, uint64 for uint64; float64 for other types, or if a constant does not fit.
     """
     given = [value for value in constants if value is not None]
     whole = all(isinstance(value, int) or value.is_integer() for value in given)

@@ -1,9 +1,9 @@
-"""Base class of all ops: a frozen description with strict options and declared inputs and outputs."""
+"""Base class of all ops."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
@@ -28,7 +28,7 @@ class Op(BaseModel):
         needs_row_numbers: Assigns train rows to folds by number; always runs on the interactions.
         drops_only: Only drops rows; skipped when features of new rows are computed.
         train_only: Drops rows of train only, if the splits are given as files.
-        format: Version of the result. Raised by a fix that changes rows or values, so that older prepared data is rebuilt.
+        format: Version of the result, raised by a fix that changes rows or values: older prepared data is rebuilt.
         modules: Implementing modules of an op of another package, by engine name, "aggregator" or "filter".
     """
 
@@ -139,9 +139,6 @@ class Op(BaseModel):
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return the output columns; None for a dropped column.
 
-        Args:
-            inputs: The input columns.
-
         Raises:
             ConfigError: Unsuitable inputs; the caller adds the name of the op to the message.
         """
@@ -149,20 +146,42 @@ class Op(BaseModel):
 
     def fitted_outputs(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
         """Refine the output columns by the fitted state, such as the size of a vocabulary."""
-        del state
-        return outputs
+        return {name: spec and self.fitted_output(name, spec, state) for name, spec in outputs.items()}
+
+    def fitted_output(self, name: str, spec: Spec, state: Mapping[str, pa.Table]) -> Spec:
+        """Refine one output column by the fitted state."""
+        del name, state
+        return spec
 
     def only(self, columns: tuple[str, ...]) -> Self:
         """Return the op restricted to some of its columns."""
         return self.model_copy(update={"columns": columns})
 
 
-def numbers(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
-    """Return the columns if all are numeric.
+class RowFilter(Op):
+    """Op that only drops interactions, before the split."""
 
-    Raises:
-        ConfigError: A column is not numeric.
-    """
+    phase: ClassVar[Phase] = "rows"
+    drops_only: ClassVar[bool] = True
+
+    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
+        """Refuse lists; no column changes."""
+        scalars(inputs)
+        return {}
+
+
+class NumericOp(Op):
+    """Op that replaces the numbers of each of its columns."""
+
+    columnwise: ClassVar[bool] = True
+
+    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
+        """Return the specs of the new numbers: float64 between ops, float32 when written."""
+        return calculated(numbers(inputs))
+
+
+def numbers(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
+    """Return the columns; a `ConfigError` if one is not numeric."""
     for name, spec in inputs.items():
         if not spec.is_number:
             held = "encoded ids" if spec.categorical else spec.element
@@ -171,11 +190,7 @@ def numbers(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
 
 
 def scalars(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
-    """Return the columns if none holds lists.
-
-    Raises:
-        ConfigError: A column holds lists.
-    """
+    """Return the columns; a `ConfigError` if one holds lists."""
     for name, spec in inputs.items():
         if spec.ragged:
             raise ConfigError(f"{name!r} holds a list in each row; single values are needed")
@@ -183,20 +198,13 @@ def scalars(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
 
 
 def lists(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
-    """Return the columns if all hold lists.
-
-    Raises:
-        ConfigError: A column holds single values.
-    """
+    """Return the columns; a `ConfigError` if one holds single values."""
     for name, spec in inputs.items():
         if not spec.ragged:
             raise ConfigError(f"{name!r} holds a single value in each row; lists are needed")
     return inputs
 
 
-def calculated(inputs: Mapping[str, Spec], **changes: Any) -> dict[str, Spec | None]:
+def calculated(inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
     """Return the specs of overwritten numeric columns: float64 between ops, float32 when written."""
-    return {
-        name: Spec(spec.holding(pa.float64()), tags=spec.tags, lengths=spec.lengths, **changes)
-        for name, spec in inputs.items()
-    }
+    return {name: spec.computed(pa.float64()) for name, spec in inputs.items()}

@@ -1,4 +1,4 @@
-"""ReduceDtypeSize: the smallest integer type."""
+"""The smallest integer type."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from recsys_cli.features.expression import Name, shown
 from recsys_cli.features.ops.numeric import Columns
-from recsys_cli.features.ops.op import Op, numbers
+from recsys_cli.features.ops.op import NumericOp, numbers
 from recsys_cli.features.spec import Spec
 
 TYPES = ("int8", "int16", "int32", "int64")
 """Integer types, smallest first."""
 
 
-class ReduceDtypeSize(Op):
+class ReduceDtypeSize(NumericOp):
     """Store integers in the smallest type for the range of train, other numbers as float32.
 
     Fitted: minimum and maximum of each integer column in train; of joined columns over the train interactions, of lists
@@ -30,7 +30,6 @@ class ReduceDtypeSize(Op):
     """
 
     fitted: ClassVar[bool] = True
-    columnwise: ClassVar[bool] = True
 
     op: Literal["ReduceDtypeSize"] = "ReduceDtypeSize"
     columns: Columns
@@ -42,23 +41,17 @@ class ReduceDtypeSize(Op):
         return {name: shown(Name(name)) for name in self.columns}
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the columns, with the widest types before fitting."""
+        """Return the columns with the widest types."""
         described: dict[str, Spec | None] = {}
         for name, spec in numbers(inputs).items():
             dtype = "int64" if is_whole(spec.element) else "float32"
-            described[name] = Spec(
-                spec.holding(pa.type_for_alias(dtype)), dtype=dtype, tags=spec.tags, lengths=spec.lengths
-            )
+            described[name] = spec.computed(pa.type_for_alias(dtype), dtype=dtype)
         return described
 
-    def fitted_outputs(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
-        """Add the fitted types."""
-        fitted: dict[str, Spec | None] = {}
-        for name, spec in outputs.items():
-            assert spec is not None
-            dtype = spec.dtype if spec.dtype == "float32" else reduced(state[name])
-            fitted[name] = replace(spec, type=spec.holding(pa.type_for_alias(dtype)), dtype=dtype)
-        return fitted
+    def fitted_output(self, name: str, spec: Spec, state: Mapping[str, pa.Table]) -> Spec:
+        """Add the fitted type."""
+        dtype = spec.dtype if spec.dtype == "float32" else reduced(state[name])
+        return replace(spec, type=spec.holding(pa.type_for_alias(dtype)), dtype=dtype)
 
 
 def is_whole(kind: pa.DataType) -> bool:
@@ -67,6 +60,6 @@ def is_whole(kind: pa.DataType) -> bool:
 
 
 def reduced(state: pa.Table) -> str:
-    """Return the smallest type for the range `low` to `high`, null for a column without values."""
+    """Return the smallest type for the range `low` to `high`, null without values."""
     low, high = (state.column(name)[0].as_py() or 0 for name in ("low", "high"))
     return next(name for name in TYPES if np.iinfo(name).min <= low and high <= np.iinfo(name).max)

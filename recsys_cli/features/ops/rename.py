@@ -1,4 +1,4 @@
-"""Rename: new column names."""
+"""New column names."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class Rename(Op):
         return self.columns
 
     def only(self, columns: tuple[str, ...]) -> Self:
-        """Return the op restricted to some of its columns."""
+        """Return the op for some of its columns."""
         return self.model_copy(update={"columns": FrozenDict({name: self.columns[name] for name in columns})})
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the columns under their new names, and None for the old ones."""
+        """Return the columns by new name, and None for the old ones."""
         dropped: dict[str, Spec | None] = dict.fromkeys(inputs)
         return dropped | {self.columns[name]: spec for name, spec in inputs.items()}

@@ -1,4 +1,4 @@
-"""TargetEncoding: out-of-fold means of a target by group."""
+"""Out-of-fold means of a target by group."""
 
 from __future__ import annotations
 

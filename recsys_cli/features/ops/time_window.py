@@ -1,4 +1,4 @@
-"""TimeWindow: interactions of a period."""
+"""Interactions of a period."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import datetime
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import BeforeValidator, field_validator, model_validator
 
-from recsys_cli.features.ops.op import Op, Phase, numbers, scalars
+from recsys_cli.features.ops.op import RowFilter, numbers, scalars
 from recsys_cli.features.spec import Spec
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -19,14 +19,13 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 
 
 def _as_text(value: Any) -> Any:
-    """Return a date parsed by YAML as text."""
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
 Moment = Annotated[int | float | str | None, BeforeValidator(_as_text)]
 
 
-class TimeWindow(Op):
+class TimeWindow(RowFilter):
     """Keep the interactions of a period: from `after`, before `before`, and within the `last` duration.
 
     A bound is a number of seconds since 1970-01-01 UTC or an ISO date such as `2019-03-01` or `2019-03-01T12:00:00+02:00`,
@@ -39,9 +38,6 @@ class TimeWindow(Op):
     Fitted: nothing.
     Output: fewer rows; no column changes.
     """
-
-    phase: ClassVar[Phase] = "rows"
-    drops_only: ClassVar[bool] = True
 
     op: Literal["TimeWindow"] = "TimeWindow"
     column: str
@@ -108,11 +104,7 @@ class TimeWindow(Op):
         return Fraction(match[1]) * _SECONDS[match[2]] if match else None
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Check the column; none changes.
-
-        Raises:
-            ConfigError: The column holds no times.
-        """
+        """Refuse other columns than times and numbers; no column changes."""
         kind = scalars(inputs)[self.column].type
         if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
             numbers(inputs)

@@ -1,4 +1,4 @@
-"""ValueCount: list lengths in the schema."""
+"""List lengths in the schema."""
 
 from __future__ import annotations
 
@@ -35,18 +35,9 @@ class ValueCount(Op):
     """List columns."""
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the columns, unchanged.
-
-        Raises:
-            ConfigError: A column holds no lists.
-        """
+        """Return the columns, unchanged."""
         return dict(lists(inputs))
 
-    def fitted_outputs(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
+    def fitted_output(self, name: str, spec: Spec, state: Mapping[str, pa.Table]) -> Spec:
         """Add the fitted list lengths."""
-        fitted: dict[str, Spec | None] = {}
-        for name, spec in outputs.items():
-            assert spec is not None
-            lengths = state[name].column(SHORTEST)[0].as_py(), state[name].column(LONGEST)[0].as_py()
-            fitted[name] = replace(spec, lengths=lengths)
-        return fitted
+        return replace(spec, lengths=tuple(state[name].column(end)[0].as_py() for end in (SHORTEST, LONGEST)))

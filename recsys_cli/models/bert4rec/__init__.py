@@ -1,1 +1,1 @@
-"""The `bert4rec` model: masked items predicted from both sides."""
+"""Masked items predicted from both sides."""

@@ -1,7 +1,8 @@
-"""Options of the `bert4rec` model, without a torch import."""
+"""Options of `bert4rec`, without torch."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -16,7 +17,7 @@ class Config(TransformerOptions):
     # "A systematic review and replicability study of BERT4Rec", 2022). On MovieLens latest-small, with 20 steps an epoch, it
     # improves for 100 epochs and more, and Adam also for the items is better (NDCG@10 on valid .033 against .027, one seed).
     # Data with more users takes fewer epochs.
-    train_defaults: ClassVar[dict[str, Any]] = {
+    train_defaults: ClassVar[Mapping[str, Any]] = {
         "epochs": 150,
         "batch_size": "auto",
         "learning_rate": 0.001,

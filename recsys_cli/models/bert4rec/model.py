@@ -1,4 +1,4 @@
-"""BERT4Rec: masked items, predicted from both sides."""
+"""BERT4Rec."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Model(SequenceModel):
         return (1 - self.config.last_share) * self.config.mask_share * items + self.config.last_share
 
     def predict(self, windows: Windows, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """Mask random items and predict them; the last item if none was sampled."""
+        """Predict randomly masked items; the last item if none was sampled."""
         targets = self._sample_masks(windows)
         states = self.states(torch.where(targets.unsqueeze(2), self.mask, vectors), windows.counts)
         return targets, self.outward(states[targets])
 
     def false_negatives(self, windows: Windows, targets: Tensor, negatives: Tensor) -> Tensor:
-        """Return the mask of false negatives: the target itself and all unmasked items; other masked items are hidden."""
+        """Return the mask of false negatives: the target itself and all unmasked items."""
         visible = windows.items.masked_fill(targets, PADDING)
         rows = targets.nonzero()[:, 0]
         in_input = (first_positions(visible, negatives) < visible.shape[1])[rows]
@@ -70,7 +70,6 @@ class Model(SequenceModel):
         return vector
 
     def _sample_masks(self, windows: Windows) -> Tensor:
-        """Sample the positions to mask; bool, shape (B, W)."""
         items = windows.mask
         masked = items & (torch.rand(items.shape, device=items.device) < self.config.mask_share)
         last_only = torch.rand(len(items), device=items.device) < self.config.last_share

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from recsys_cli.batch import Batch
-from recsys_cli.features.hashing import below, hash_counters, mix
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models.collaborative.config import CollaborativeOptions
 from recsys_cli.models.collaborative.features import CollaborativeFeatures
-from recsys_cli.models.collaborative.folds import fit_folds, out_of_fold
+from recsys_cli.models.collaborative.folds import average_of_folds, fit_folds, folds_of_pairs, out_of_fold
 from recsys_cli.models.collaborative.rows import Categories, Rows
 from recsys_cli.models.model import TrainingContext
 
@@ -34,10 +32,12 @@ def with_collaborative_columns(schema: Schema, config: CollaborativeOptions) -> 
 
 
 class CollaborativeColumns(nn.Module):
-    """Adds standardized collaborative features to a batch: out of fold in training, of all train rows in evaluation.
+    """Adds standardized collaborative features to a batch: out of fold in training, the mean over all folds in evaluation.
 
-    A fold is a hash of (user, item), so every row of a pair is in the same fold. The features of all train rows are part of the
-    checkpoint; those of the folds are fitted anew when training starts or resumes.
+    Features fitted to all train rows would differ in scale from those of the folds: counts grow, and factors shrink less. A fold
+    is a hash of (user, item), so every row of a pair is in the same fold. The mean is part of the checkpoint; the folds are fitted
+    anew when training starts or resumes. Values outside of the folds' range are clipped: a column may be constant in training, such
+    as the count of users with one row.
 
     Args:
         config: Widths, penalties and the number of folds.
@@ -49,18 +49,22 @@ class CollaborativeColumns(nn.Module):
 
     center: Tensor
     inverse_scale: Tensor
+    lowest: Tensor
+    highest: Tensor
 
     def __init__(self, config: CollaborativeOptions, schema: Schema) -> None:
         super().__init__()
         self.names = [name for name in schema.names if name.startswith(_PREFIX)]
         self.schema = Schema(columns=schema.select(lambda column: not column.name.startswith(_PREFIX)))
         self.config, self.categories = config, Categories(self.schema, config.max_categories)
-        self.of_train = CollaborativeFeatures(config, self.schema, self.categories)
+        self.average = average_of_folds(config, self.schema, self.categories)
         self.parts = nn.ModuleList(
             CollaborativeFeatures(config, self.schema, self.categories, persistent=False) for _ in range(config.folds)
         )
         self.register_buffer("center", torch.zeros(len(self.names)))
         self.register_buffer("inverse_scale", torch.ones(len(self.names)))
+        self.register_buffer("lowest", torch.full((len(self.names),), -torch.inf))
+        self.register_buffer("highest", torch.full((len(self.names),), torch.inf))
 
     @torch.no_grad()
     def fit(self, context: TrainingContext) -> None:
@@ -71,12 +75,14 @@ class CollaborativeColumns(nn.Module):
         rows = Rows.concat(batches)
         fold = self._folds(rows)
         parts = fit_folds(self.config, self.schema, self.categories, rows, fold, seed=0)
-        of_train = CollaborativeFeatures(self.config, self.schema, self.categories)
-        of_train.fit(rows, seed=0)
-        for module, fitted in zip([self.of_train, *self.parts], [of_train, *parts], strict=True):
+        average = average_of_folds(self.config, self.schema, self.categories, parts)
+        for module, fitted in zip([self.average, *self.parts], [average, *parts], strict=True):
             for name, buffer in module.named_buffers():
                 buffer.copy_(fitted.get_buffer(name))
-        columns = out_of_fold(parts, rows, fold).double()
+        found = out_of_fold(parts, rows, fold)
+        self.lowest.copy_(found.amin(0))
+        self.highest.copy_(found.amax(0))
+        columns = found.double()
         self.center.copy_(columns.mean(0))
         self.inverse_scale.copy_(1 / columns.std(0, correction=0).clamp(min=1e-6))
 
@@ -85,11 +91,9 @@ class CollaborativeColumns(nn.Module):
         """Return the batch with the columns added."""
         rows = Rows.of(batch, self.schema, self.categories)
         parts = [cast("CollaborativeFeatures", part) for part in self.parts]
-        columns = out_of_fold(parts, rows, self._folds(rows)) if self.training else self.of_train.columns(rows)
-        columns = (columns - self.center) * self.inverse_scale
+        columns = out_of_fold(parts, rows, self._folds(rows)) if self.training else self.average.columns(rows)
+        columns = (columns.clamp(self.lowest, self.highest) - self.center) * self.inverse_scale
         return replace(batch, features={**batch.features, **dict(zip(self.names, columns.unbind(1), strict=True))})
 
     def _folds(self, rows: Rows) -> Tensor:
-        users, items = (ids.cpu().numpy().astype(np.uint64) for ids in (rows.users, rows.items))
-        hashed = hash_counters(items, hash_counters(users, mix(_FOLD_SEED)))
-        return torch.from_numpy(below(hashed, self.config.folds).astype(np.int64)).to(rows.users.device)
+        return folds_of_pairs(rows, self.config.folds, seed=_FOLD_SEED)

@@ -15,7 +15,7 @@ class CollaborativeOptions(Section):
     # positions and with 48 factors: 0.8266, and 0.8189 without the rating; 0.8272 with ten folds; 32 factors with a penalty of
     # 8 or 32: 0.8231 or 0.8218. num_leaves and min_data_in_leaf: within 0.0005. num_trees: flat from 150 on.
 
-    folds: int = Field(5, ge=2)
+    folds: int = Field(5, ge=2, le=100)
     """Number of folds: the features of a train row come from the statistics of the other folds."""
     embedding_dim: PositiveInt = 16
     """Width of the user and item factors."""

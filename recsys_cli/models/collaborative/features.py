@@ -82,7 +82,9 @@ class CollaborativeFeatures(nn.Module):
         return 2 + len(self.mean) * (10 + of_categories)
 
     def fit(self, rows: Rows, *, seed: int) -> None:
-        """Fit to rows on the CPU, with this module on the CPU too."""
+        """Fit to rows on the CPU, with this module on the CPU too; without rows all buffers stay zero."""
+        if not len(rows):
+            return
         for ids, counts in ((rows.users, self.rows_of_user), (rows.items, self.rows_of_item)):
             counts.copy_(torch.bincount(ids, minlength=len(counts)))
         of_users, of_items = positions((rows.users, rows.items), self.sizes, dim=self.config.positions, seed=seed)

@@ -1,1 +1,1 @@
-"""The `dcn-v2` model: cross layers and an MLP."""
+"""Cross layers and an MLP."""

@@ -1,19 +1,17 @@
-"""Options of the `dcn-v2` model, without a torch import."""
+"""Options of `dcn-v2`, without torch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from pydantic import PositiveInt
 
-from recsys_cli.models.ranking.options import TRAINED_IN_SMALL_STEPS, TowerOptions
+from recsys_cli.models.ranking.options import TowerOptions
 
 
 class Config(TowerOptions):
     """DCN-V2: cross layers over all features, followed by or parallel to an MLP (Wang et al., 2021)."""
 
-    train_defaults: ClassVar[Mapping[str, Any]] = TRAINED_IN_SMALL_STEPS
     embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
     """Width of the embeddings: one for all, or by column name. Columns without one, and null, take it from the cardinality n:
     min(512, max(16, round(1.6 n^0.56)))."""

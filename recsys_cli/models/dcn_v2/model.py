@@ -19,12 +19,7 @@ from recsys_cli.models.ranking.tower import Tower
 
 
 class Cross(nn.Module):
-    """One cross layer: x0 * (W x + b) + x (eq. 1), or low-rank with W = U Vᵀ (eq. 2).
-
-    Args:
-        width: Width of x0 and x.
-        rank: Rank of W; None for a full matrix.
-    """
+    """One cross layer: x0 * (W x + b) + x (eq. 1), or low-rank with W = U Vᵀ (eq. 2)."""
 
     def __init__(self, width: int, rank: int | None = None) -> None:
         super().__init__()
@@ -32,12 +27,7 @@ class Cross(nn.Module):
         self.up = nn.Linear(rank or width, width)
 
     def forward(self, first: Tensor, current: Tensor) -> Tensor:
-        """Return the next x; shape (B, width).
-
-        Args:
-            first: x0, the input of the first layer.
-            current: x, the output of the previous layer.
-        """
+        """Return the next x from x0, the input of the first layer, and the current x; shape (B, width)."""
         crossed: Tensor = first * self.up(self.down(current)) + current
         return crossed
 
@@ -45,11 +35,8 @@ class Cross(nn.Module):
 class Model(RankingModel):
     """Cross layers over concatenated embeddings and numeric features, with an MLP stacked on them or parallel to them.
 
-    In the parallel structure the output layer over both is linear, so it is computed in two summands: `crossed`, and the MLP's
-    last layer.
-
-    Raises:
-        ConfigError: The schema has no label, no feature, a list of numbers, or lacks a column of `embedding_dim`.
+    In the parallel structure the output layer over both is linear, so it is computed in two summands: `crossed`, and
+    the MLP's last layer.
     """
 
     def __init__(
@@ -68,7 +55,7 @@ class Model(RankingModel):
         )
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the embeddings."""
+        """Return the logits, shape (B, T), and all lookups."""
         lookups = list(self.embeddings.lookups(batch).values())
         spread = [self.embedding_dropout(lookup.spread()) for lookup in lookups]
         crossed = first = torch.cat([*spread, numbers(batch, self.numeric)], dim=1)

@@ -1,1 +1,1 @@
-"""The `deepfm` model: a factorization machine and an MLP with shared embeddings."""
+"""A factorization machine and an MLP with shared embeddings."""

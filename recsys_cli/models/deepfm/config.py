@@ -1,4 +1,4 @@
-"""Options of the `deepfm` model, without a torch import."""
+"""Options of `deepfm`, without torch."""
 
 from __future__ import annotations
 

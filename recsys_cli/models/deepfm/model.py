@@ -21,9 +21,6 @@ class Model(RankingModel):
     """The logits are the sum of a factorization machine and an MLP with shared embeddings (eq. 1).
 
     The MLP reads numeric features directly, in addition to the embeddings of the categorical columns.
-
-    Raises:
-        ConfigError: The schema has no label, no feature, or a list of numbers.
     """
 
     def __init__(
@@ -31,13 +28,10 @@ class Model(RankingModel):
     ) -> None:
         super().__init__(config, schema)
         self.machine = FactorizationMachine(schema, config.embedding_dim, sparse=sparse, placement=placement)
-        self.tower = Tower(
-            list(self.machine.vectors.dims.values()), len(self.numeric), (*config.hidden_dims, len(self.labels)),
-            dropout=config.dropout, embedding_dropout=config.embedding_dropout, batch_norm=config.batch_norm,
-        )  # fmt: skip
+        self.tower = Tower.of(config, self.machine.vectors.dims, len(self.numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the lookups of weights and embeddings."""
+        """Return the logits, shape (B, T), and all lookups."""
         weights, vectors = self.machine.look_up(batch)
         dense = numbers(batch, self.numeric)
         logits = self.machine(weights, vectors, dense) + self.tower([*vectors.values()], dense)

@@ -1,1 +1,1 @@
-"""The `dlrm` model: dot products of all pairs of embeddings, then an MLP."""
+"""Dot products of all pairs of embeddings, then an MLP."""

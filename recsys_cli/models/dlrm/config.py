@@ -1,4 +1,4 @@
-"""Options of the `dlrm` model, without a torch import."""
+"""Options of `dlrm`, without torch."""
 
 from __future__ import annotations
 

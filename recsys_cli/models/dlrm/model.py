@@ -22,11 +22,8 @@ from recsys_cli.models.ranking.tower import Tower
 class Model(RankingModel):
     """The bottom MLP maps numeric features to one vector; it and all pairwise dot products are the input of the top MLP.
 
-    Unlike the paper, a linear model learns first-order effects. The paper leaves these to products with the numeric vector; data
-    often has no numeric features, and embeddings with first-order effects overfit in their products.
-
-    Raises:
-        ConfigError: The schema has no label, no feature, or a list of numbers.
+    Unlike the paper, a linear model learns first-order effects: data often has no numeric features, and embeddings with
+    first-order effects overfit in their products.
     """
 
     def __init__(
@@ -45,7 +42,7 @@ class Model(RankingModel):
         self.top = Tower((), inputs, layers, dropout=config.dropout, batch_norm=config.batch_norm) if inputs else None
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the weights and embeddings."""
+        """Return the logits, shape (B, T), and all lookups."""
         dense = numbers(batch, self.numeric)
         weights = self.first_order.weights.lookups(batch)
         embeddings = self.embeddings.lookups(batch, like=weights)
@@ -61,11 +58,7 @@ class Model(RankingModel):
 
 
 def pairwise_products(fields: Sequence[Tensor]) -> Tensor:
-    """Return the dot product of each pair of fields, shape (B, F (F - 1) / 2), in the order 1·0, 2·0, 2·1, ...
-
-    Args:
-        fields: F tensors of shape (B, D).
-    """
+    """Return the dot product of each pair of F fields, shape (B, D), in the order 1·0, 2·0, 2·1, ...; shape (B, F (F - 1) / 2)."""
     stacked = torch.stack(list(fields), dim=1)
     first, second = torch.tril_indices(len(fields), len(fields), offset=-1, device=stacked.device)
     return torch.bmm(stacked, stacked.transpose(1, 2))[:, first, second]

@@ -1,1 +1,1 @@
-"""The `ease` model: a linear item-item autoencoder in closed form."""
+"""A linear item-item autoencoder in closed form."""

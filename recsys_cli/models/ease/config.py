@@ -1,8 +1,6 @@
-"""Options of the `ease` model, without a torch import."""
+"""Options of `ease`, without torch."""
 
 from __future__ import annotations
-
-from typing import Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
@@ -14,8 +12,6 @@ class Config(HistoryOptions):
 
     After Steck, "Embarrassingly Shallow Autoencoders for Sparse Data" (2019).
     """
-
-    train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     regularization: float | None = Field(None, gt=0)
     """L2 penalty λ of the weights. None: chosen by leave-one-out cross-validation on train, from 1, 2, 5, …, 50,000."""

@@ -1,4 +1,4 @@
-"""EASE: a linear system of the size of the items, or of the users if they are fewer."""
+"""EASE."""
 
 from __future__ import annotations
 
@@ -66,12 +66,7 @@ class Model(ItemToItemModel):
 
 
 def most_items(num_users: int, budget: int) -> int:
-    """Return the maximum number of items within a memory budget, for dense or low-rank weights.
-
-    Args:
-        num_users: R.
-        budget: In bytes.
-    """
+    """Return the maximum number of items, with dense or low-rank weights, within a memory budget in bytes."""
     return max(1, math.isqrt(budget // _DENSE_BYTES[torch.float32]), _fit_with(num_users, budget))
 
 
@@ -91,12 +86,8 @@ def _fit_with(num_users: int, budget: int) -> int:
 class LowRankWeights(ItemWeights):
     """The weights of EASE in factored form, for fewer users than items, never written out.
 
-    By Woodbury's identity P = (1 - VᵀV) / λ with V = L⁻¹X and LLᵀ = XXᵀ + λ. For a row x of X, and with the shares
-    d = λ diag(P) = 1 - |v|² of the columns v of V, xB = x - (x - xVᵀV) / d.
-
-    Args:
-        num_items: C.
-        num_users: R; the factors take 4 R C bytes.
+    By Woodbury's identity P = (1 - VᵀV) / λ with V = L⁻¹X and LLᵀ = XXᵀ + λ. For a row x of X, and with the shares d =
+    λ diag(P) = 1 - |v|² of the columns v of V, xB = x - (x - xVᵀV) / d. With R users the factors take 4 R C bytes.
     """
 
     vectors: Tensor

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.models.interaction_matrix import InteractionMatrix
-from recsys_cli.models.item_to_item import gram
+from recsys_cli.models.item_to_item import gram, rows_of
 
 GRID = tuple(step * 10.0**power for power in range(5) for step in (1, 2, 5))
 """Candidate penalties λ. NDCG is flat around the best one, so that factors of two are fine enough."""
@@ -28,8 +28,7 @@ _BLOCK = 1 << 21
 def choose_penalty(matrix: InteractionMatrix) -> float:
     """Return the penalty of `GRID` with the best NDCG of held-out items, by hill climbing from 200.
 
-    Args:
-        matrix: Interactions of train, with item indices by popularity, most popular first.
+    Item indices of the matrix are by popularity, most popular first.
     """
     indices, number = torch.arange(matrix.num_items, device=matrix.items.device), _num_items(matrix)
     popular = matrix.renumbered(indices.where(indices < number, -1), num_items=number)
@@ -58,16 +57,10 @@ def inverse_of(counts: Tensor, penalty: float) -> Tensor:
 
 
 def held_out_ranks(matrix: InteractionMatrix, users: Tensor, items: Tensor, inverse: Tensor) -> Tensor:
-    """Return the rank of each held-out item, 0 being the best, among the items unseen by its user.
+    """Return the rank of U held-out items, 0 being the best, among the items unseen by their users; shape (U,), float64.
 
-    Args:
-        matrix: Interactions with C items.
-        users: Users of the held-out interactions, shape (U,).
-        items: Items of the held-out interactions, shape (U,).
-        inverse: P, (XᵀX + λ)⁻¹ of the whole matrix; shape (C, C), float64.
-
-    Returns:
-        Shape (U,), float64; half of the items with equal scores count as better.
+    `inverse` is P, (XᵀX + λ)⁻¹ of the whole matrix; shape (C, C), float64. Half of the items with equal scores count as
+    better.
     """
     step = max(1, _BLOCK // max(1, matrix.num_items))
     pairs = zip(users.split(step), items.split(step), strict=True)
@@ -77,7 +70,7 @@ def held_out_ranks(matrix: InteractionMatrix, users: Tensor, items: Tensor, inve
 def _ranks(matrix: InteractionMatrix, users: Tensor, items: Tensor, inverse: Tensor) -> Tensor:
     lists, index = matrix.of_users(users), torch.arange(len(users), device=users.device)
     rows = torch.zeros(len(users), len(inverse), dtype=inverse.dtype, device=inverse.device)
-    rows[index.repeat_interleave(lists.offsets.diff()), lists.values] = 1
+    rows[rows_of(lists), lists.values] = 1
     # P without the user is P + q qᵀ / a, with q = Px and a = 1 - xᵀPx.
     whole = rows @ inverse
     own = (rows * whole).sum(1, keepdim=True)

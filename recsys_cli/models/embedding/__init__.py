@@ -1,4 +1,4 @@
-"""Embedding tables by column name, with one lookup per distinct row: shared by all models with categorical columns."""
+"""Embedding tables by column name, with one lookup per distinct row."""
 
 from __future__ import annotations
 
@@ -12,16 +12,7 @@ from recsys_cli.models.embedding.sharded import ShardedEmbeddings
 from recsys_cli.models.embedding.tables import Embeddings, key_of
 from recsys_cli.models.embedding.widths import default_dim, dims_of
 
-__all__ = [
-    "Embeddings",
-    "HostEmbeddings",
-    "Lookup",
-    "ShardedEmbeddings",
-    "default_dim",
-    "dims_of",
-    "embed",
-    "key_of",
-]
+__all__ = ["Embeddings", "HostEmbeddings", "Lookup", "ShardedEmbeddings", "default_dim", "dims_of", "embed", "key_of"]
 
 _PLACEMENTS = {"device": Embeddings, "host": HostEmbeddings, "sharded": ShardedEmbeddings}
 
@@ -29,12 +20,5 @@ _PLACEMENTS = {"device": Embeddings, "host": HostEmbeddings, "sharded": ShardedE
 def embed(
     columns: Sequence[Column], dims: Mapping[str, int], *, sparse: bool = False, placement: Placement = "device"
 ) -> Embeddings:
-    """Return new embedding tables, with the same initial weights for every placement.
-
-    Args:
-        columns: The categorical columns.
-        dims: Embedding width by column, from `dims_of`.
-        sparse: Give the tables coalesced sparse gradients, with only the rows of the batch.
-        placement: Value of `model.embedding.placement`.
-    """
+    """Return new embedding tables with widths from `dims_of`; initial weights are the same for every placement."""
     return _PLACEMENTS[placement](columns, dims, sparse=sparse)

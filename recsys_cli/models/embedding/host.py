@@ -1,4 +1,4 @@
-"""Embedding tables in host memory, for models with tables larger than the device."""
+"""Embedding tables in host memory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ from recsys_cli.models.embedding.tables import Embeddings
 
 
 class HostEmbeddings(Embeddings):
-    """Tables that stay on the host when the model moves to a GPU: only the batch's rows and gradients cross the bus.
-
-    An optimizer keeps its state with the parameters, so moments stay on the host as well. Each direction transfers (U, D) elements
-    for U distinct ids of the batch.
-    """
+    """Tables, and so optimizer state, that stay on the host when the model moves to a GPU: only rows of a batch move."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: ARG002 - torch's own name
-        """Leave the tables unchanged; torch calls this for every move or type conversion of a module."""
+        """Leave the tables unchanged; torch calls this for every move or type conversion."""
         return self

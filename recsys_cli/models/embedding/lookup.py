@@ -1,4 +1,4 @@
-"""The distinct rows of a table in a batch: linear operations run once per row before the spread over the batch."""
+"""The distinct rows of a table in a batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Lookup:
     Attributes:
         rows: Distinct rows of the table; shape (U, D).
         inverse: Index into `rows` of each id of the batch; shape (B,), or (N,) for a ragged column.
-        offsets: Row pointers of a ragged column, shape (B + 1,); None for a single-valued column.
+        offsets: Row pointers of a ragged column, shape (B + 1,), else None.
         weights: Weight of each id, shape (N,); None for 1.
         used: Ids of the rows, ascending, shape (U,), int64; None if not set.
     """

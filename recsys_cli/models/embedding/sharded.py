@@ -1,4 +1,4 @@
-"""Embedding tables sharded over processes, for models larger than one device or one machine."""
+"""Embedding tables sharded over processes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 class ShardedEmbeddings(Embeddings):
     """Tables sharded over the processes of a run by TorchRec.
 
-    No table exists before `distribute`, called with the optimizers, because the tables' optimizer is part of their backward pass.
-    Initial values equal those of `Embeddings`: each process generates every table and keeps its shards. A state dict has whole
-    tables on the first rank, under the names of all placements. Saving, loading and lookups are collective.
+    No table exists before `distribute`, called with the optimizers, because the tables' optimizer is part of their
+    backward pass. Initial values and names in a state dict equal those of `Embeddings`: each process generates every
+    table and keeps its shards; a state dict has whole tables on the first rank. Saving, loading and lookups are
+    collective.
     """
 
     def _make(self, inits: Mapping[str, TableInit]) -> None:
@@ -31,7 +32,7 @@ class ShardedEmbeddings(Embeddings):
 
     @property
     def shards(self) -> Shards:
-        """The shards, after `distribute`."""
+        """The shards."""
         assert self._shards is not None, "the tables are not distributed yet"
         return self._shards
 
@@ -42,12 +43,9 @@ class ShardedEmbeddings(Embeddings):
 
     @torch.no_grad()
     def distribute(self, rule: Rule, options: Mapping[str, Any], device: torch.device) -> None:
-        """Shard the tables over the processes of the default process group.
+        """Shard the tables over the processes of the default process group, with an optimizer fused into the backward pass.
 
-        Args:
-            rule: Optimizer to fuse into the backward pass.
-            options: Its parameter group, read in each step; a changed `lr` takes effect in the next one.
-            device: Device of the computation.
+        `options` is its parameter group, read in each step; a changed `lr` takes effect in the next one.
 
         Raises:
             MissingExtraError: TorchRec is not installed.
@@ -93,11 +91,7 @@ class ShardedEmbeddings(Embeddings):
 
     @torch.no_grad()
     def load_optimizer_state(self, state: Mapping[str, Tensor]) -> None:
-        """Load the result of `optimizer_state`, or the state of an optimizer of whole tables.
-
-        Raises:
-            KeyError: The state belongs to another optimizer or to other tables.
-        """
+        """Load the result of `optimizer_state`, or the state of an optimizer of whole tables; a `KeyError` for any other."""
         names = {path: key for key, path in self._paths()}
         for entry, values in state.items():
             path, _, field = entry.rpartition(":")

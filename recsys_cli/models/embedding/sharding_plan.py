@@ -1,4 +1,4 @@
-"""The sharding plan of embedding tables, by TorchRec's planner, and the sharded collections.
+"""The sharding plan of embedding tables, by TorchRec's planner.
 
 Only this file and `shards.py` import TorchRec; both are imported only for sharded tables.
 """
@@ -50,20 +50,14 @@ class TableShard:
 
 
 def width_of(dim: int) -> int:
-    """Return the padded table width for embeddings of `dim`."""
+    """Return the padded table width."""
     return -(-dim // _UNIT) * _UNIT
 
 
 def shard_tables(
     shapes: Mapping[str, tuple[int, int]], rule: Rule, options: Mapping[str, Any], device: torch.device
 ) -> tuple[dict[int, nn.Module], dict[str, list[TableShard]]]:
-    """Plan the shards of tables and build their collections; collective.
-
-    Args:
-        shapes: Rows and width of each table, by name.
-        rule: Optimizer fused into the backward pass.
-        options: Its parameter group.
-        device: Device of the kernels.
+    """Plan the shards of tables, given by rows and width, and build their collections; collective.
 
     Returns:
         A sharded EmbeddingCollection per width, as its tables need equal widths; and the shards of each table.

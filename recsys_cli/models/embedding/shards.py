@@ -1,4 +1,4 @@
-"""This process's shards of embedding tables, with collective lookups, reads and writes."""
+"""This process's shards of embedding tables."""
 
 from __future__ import annotations
 
@@ -26,12 +26,7 @@ WEIGHT = "weight"
 
 @dataclass(frozen=True)
 class _LocalShard:
-    """A shard of this process.
-
-    Attributes:
-        shard: Its rank and range.
-        fields: Weights and optimizer state: views of the kernels' memory, of shape (rows, columns).
-    """
+    """A shard of this process: weights and optimizer state are views of the kernels' memory, of shape (rows, columns)."""
 
     shard: TableShard
     fields: dict[str, Tensor]
@@ -40,17 +35,8 @@ class _LocalShard:
 class Shards:
     """Tables sharded over processes; every process takes part in a collective method.
 
-    The optimizer is fused into the backward pass: rows and state change as their gradient arrives, and no table's gradient is ever
-    stored. Gradients of several processes for one row are summed first.
-
-    Args:
-        shapes: Rows and width of each table, by name.
-        rule: The optimizer.
-        options: Its live parameter group; `lr` is the rate of the next step.
-        device: Device of the kernels; shards may be in host memory, with a cache on a GPU.
-
-    Raises:
-        ConfigError: The tables exceed the memory of all devices.
+    The optimizer is fused into the backward pass: no table's gradient is ever stored, and gradients of several
+    processes for one row are summed first. Shards may be in host memory, with a cache on a GPU.
     """
 
     def __init__(
@@ -74,10 +60,9 @@ class Shards:
         return _STATE_FIELDS[self.rule]
 
     def rows(self, used: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return rows of each table, shape (U, D); collective, as is the backward pass.
+        """Return rows of each table, shape (U, D), with ids as of `Embeddings.rows`; collective, as is the backward pass.
 
-        Args:
-            used: Ids by table name, ascending without duplicates; shape (U,), int64. Ids may differ between ranks.
+        Ids may differ between ranks.
         """
         if torch.is_grad_enabled():
             self._prepare_step()
@@ -109,13 +94,9 @@ class Shards:
         return whole.flatten() if field == "sum" else whole
 
     def write(self, name: str, values: Tensor, field: str = WEIGHT, *, ids: Tensor | None = None) -> None:
-        """Replace this process's part of a table, of its optimizer state, or of some of its rows.
+        """Replace this process's part of a table or of its optimizer state, in all rows or in those of distinct ids.
 
-        Args:
-            name: Table name.
-            values: New values; shape (U, D), or (U,) for one number per row.
-            field: Weights or a state field.
-            ids: Row ids without duplicates; None for all rows in order.
+        Values have shape (U, D), or (U,) for one number per row.
         """
         values = values.view(values.shape[0], -1)
         self._flush()
@@ -186,6 +167,5 @@ class Shards:
         return 1 if field == "sum" else self.shapes[name][1]
 
     def _flush(self) -> None:
-        """Write the GPU cache back to the shards."""
         for kernel in self._kernels:
             kernel.flush()

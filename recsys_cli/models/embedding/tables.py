@@ -1,4 +1,4 @@
-"""Embedding tables by column name, on the device of the model."""
+"""Embedding tables on the device of the model."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from recsys_cli.features.schema import PADDING, Column
 from recsys_cli.models.embedding.lookup import Lookup, PaddedLookup
 
 INITIAL_STD = 0.01
-"""Standard deviation of initial embeddings: small, so that rare rows stay near the average instead of adding noise as with torch's
-default of 1; not zero, so that rows with the same gradients can diverge."""
+"""Standard deviation of initial embeddings: small, so that rare rows stay near the average, unlike with torch's default of 1; not
+zero, so that rows with the same gradients can diverge."""
 
 
 _initialized: ContextVar[bool] = ContextVar("initialized", default=True)
@@ -44,14 +44,9 @@ class TableInit:
 
 
 class Embeddings(nn.Module):
-    """One table per categorical column, by column name.
+    """One table per categorical column, with widths from `dims_of`. Row 0 is padding: zero, without a gradient.
 
-    Row 0 is padding: zero, without a gradient.
-
-    Args:
-        columns: The categorical columns.
-        dims: Embedding width by column, from `dims_of`.
-        sparse: Give the tables coalesced sparse gradients, with only the rows of the batch.
+    `sparse` gives the tables coalesced sparse gradients, with only the rows of the batch.
     """
 
     def __init__(self, columns: Sequence[Column], dims: Mapping[str, int], *, sparse: bool = False) -> None:
@@ -82,34 +77,19 @@ class Embeddings(nn.Module):
 
     @torch.no_grad()
     def write_rows(self, name: str, ids: Tensor, rows: Tensor) -> None:
-        """Replace rows of a column's table.
-
-        Args:
-            name: Column name.
-            ids: Row ids without duplicates; shape (U,), int64.
-            rows: New values; shape (U, D).
-        """
+        """Replace rows of a column's table: (U, D) values at distinct ids, shape (U,), int64."""
         table = self.table(name)
         table.index_copy_(0, ids.to(table.device), rows.to(table.device))
 
     def lookups(self, batch: Batch, *, like: Mapping[str, Lookup] | None = None) -> dict[str, Lookup]:
-        """Return a lookup per column of the batch, in the order of `names`.
-
-        Args:
-            batch: Batch with all the columns.
-            like: Lookups of other tables for the same batch; their distinct ids are reused.
-        """
+        """Return a lookup per column of the batch, in the order of `names`, with the distinct ids of `like`, if given."""
         features = {name: batch.features[name] for name in self.names}
         indices = {name: _indices(feature, (like or {}).get(name)) for name, feature in features.items()}
         rows = self.rows({name: used for name, (used, _) in indices.items()})
         return {name: _lookup(feature, rows[name], *indices[name]) for name, feature in features.items()}
 
     def rows(self, used: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return rows of each table, shape (U, D), on the device of their ids.
-
-        Args:
-            used: Ids by column name, ascending without duplicates; shape (U,), int64.
-        """
+        """Return rows of each table, shape (U, D), on the device of their ids: ascending, distinct, int64, shape (U,)."""
         return {name: self._rows_of(self.table(name), ids) for name, ids in used.items()}
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
@@ -156,10 +136,9 @@ def _lookup(feature: Tensor | Ragged | Padded, rows: Tensor, used: Tensor, inver
 
 
 class _SparseRows(torch.autograd.Function):
-    """`table[used]` for ascending distinct ids, with a gradient that needs no sorting or coalescing.
+    """`table[used]` for ascending distinct ids, with a coalesced gradient: sorting it would cost more than the update.
 
-    The gradient of F.embedding(sparse=True) has to be coalesced, at a higher cost than the update itself. The table may be on
-    another device than the ids: only rows and their gradients move.
+    The table may be on another device than the ids: only rows and their gradients move.
     """
 
     @staticmethod
@@ -189,7 +168,7 @@ def _take(table: Tensor, ids: Tensor, device: torch.device) -> Tensor:
 
 
 def _distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distinct ids, ascending, and the index of each id among them; both int64."""
+    """Return the distinct ids, ascending, and the index of each id; both int64."""
     if ids.device.type == "cpu":  # numpy's vectorized sort is over ten times faster than torch's here
         used, inverse = np.unique(ids.numpy(), return_inverse=True)
         return torch.from_numpy(used.astype(np.int64, copy=False)), torch.from_numpy(inverse)

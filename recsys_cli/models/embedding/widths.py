@@ -1,4 +1,4 @@
-"""Embedding widths per column: configured, or by the usual rule."""
+"""Embedding widths per column."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ def default_dim(cardinality: int) -> int:
 
 
 def dims_of(columns: Sequence[Column], option: int | Mapping[str, int] | None) -> dict[str, int]:
-    """Return the embedding width of each column.
-
-    Args:
-        columns: The categorical columns.
-        option: One width for all, widths by column name, or None; other columns follow `default_dim`.
+    """Return the embedding width of each categorical column: one for all, by name, or by `default_dim`.
 
     Raises:
         ConfigError: A name is no categorical column.

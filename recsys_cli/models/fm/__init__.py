@@ -1,1 +1,1 @@
-"""The `fm` model: a factorization machine."""
+"""A factorization machine."""

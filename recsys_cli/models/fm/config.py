@@ -1,4 +1,4 @@
-"""Options of the `fm` model, without a torch import."""
+"""Options of `fm`, without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Factorization machine (Rendle, "Factorization Machines", ICDM 2010)."""
+"""Factorization machine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ from recsys_cli.models.ranking.numbers import numbers
 
 
 class Model(RankingModel):
-    """logit = w0 + Σ wi xi + Σ <vi, vj> xi xj for each label, over all pairs i < j of features.
-
-    Raises:
-        ConfigError: The schema has no label, no feature, or a list of numbers.
-    """
+    """logit = w0 + Σ wi xi + Σ <vi, vj> xi xj for each label, over all pairs i < j of features (Rendle 2010)."""
 
     def __init__(
         self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
@@ -30,6 +26,6 @@ class Model(RankingModel):
         self.machine = FactorizationMachine(schema, config.embedding_dim, sparse=sparse, placement=placement)
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the lookups of weights and embeddings."""
+        """Return the logits, shape (B, T), and all lookups."""
         weights, vectors = self.machine.look_up(batch)
         return self.machine(weights, vectors, numbers(batch, self.numeric)), [*weights.values(), *vectors.values()]

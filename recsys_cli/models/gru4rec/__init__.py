@@ -1,1 +1,1 @@
-"""The `gru4rec` model: next-item prediction with a recurrent network."""
+"""Next-item prediction with a recurrent network."""

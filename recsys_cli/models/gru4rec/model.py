@@ -1,4 +1,4 @@
-"""GRU4Rec: gated recurrent units over the user history."""
+"""GRU4Rec."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from recsys_cli.models.sequence.model import SequenceModel
 class Model(SequenceModel):
     """GRU4Rec: a GRU over the user history, and a dense layer from its state to the vector of the next item.
 
-    Hidasi et al., "Session-based recommendations with recurrent neural networks" (2016). Sampled softmax over additional
-    negatives and tied input and output embeddings follow Hidasi and Karatzoglou, "Recurrent neural networks with top-k gains
-    for session-based recommendations" (2018).
+    Hidasi et al., "Session-based recommendations with recurrent neural networks" (2016), with sampled softmax and tied
+    embeddings as in Hidasi and Karatzoglou, "Recurrent neural networks with top-k gains for session-based
+    recommendations" (2018).
     """
 
     config: Config

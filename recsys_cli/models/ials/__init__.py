@@ -1,1 +1,1 @@
-"""The `ials` model: matrix factorization of implicit feedback by alternating least squares, with the library `implicit`."""
+"""Matrix factorization of implicit feedback by alternating least squares, with the library `implicit`."""

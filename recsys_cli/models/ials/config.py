@@ -1,8 +1,6 @@
-"""Options of the `ials` model, without a torch import."""
+"""Options of `ials`, without torch."""
 
 from __future__ import annotations
-
-from typing import Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
@@ -14,8 +12,6 @@ class Config(HistoryOptions):
 
     After Hu, Koren and Volinsky, "Collaborative Filtering for Implicit Feedback Datasets" (2008). Needs `recsys-cli[implicit]`.
     """
-
-    train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     embedding_dim: PositiveInt = 64
     """Width of the user and item factors."""

@@ -1,4 +1,4 @@
-"""iALS: item factors by the library `implicit`; user factors follow from the user history, so that users fold in."""
+"""iALS: item factors by the library `implicit`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recsys_cli.errors import MissingExtraError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.ials.config import Config
 from recsys_cli.models.interaction_matrix import InteractionMatrix
-from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, no_progress
+from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, no_progress, pair_ids
 
 _BLOCK = 1 << 23
 """Elements per block while solving for user factors."""
@@ -37,11 +37,7 @@ class Model(ClosedFormModel):
         self._products: tuple[object, Tensor] | None = None
 
     def fit(self, context: TrainingContext, *, progress: Progress = no_progress) -> None:
-        """Alternate between user and item factors.
-
-        Raises:
-            MissingExtraError: `implicit` is not installed.
-        """
+        """Alternate between user and item factors; `MissingExtraError` without `implicit`."""
         try:
             from implicit.cpu.als import AlternatingLeastSquares  # a second to import, needed for fitting only
             from scipy.sparse import csr_matrix
@@ -92,10 +88,8 @@ class Model(ClosedFormModel):
 
     def score(self, batch: Batch) -> Tensor:
         """Return the dot product of each row's user and item factors; shape (B,)."""
-        users, items = batch.features[self.user.name], batch.features[self.item.name]
-        assert isinstance(users, Tensor)
-        assert isinstance(items, Tensor)
-        return (self.user_vectors(users.long()) * self.item_vectors(items.long())).sum(1)
+        users, items = pair_ids(batch, self.user, self.item)
+        return (self.user_vectors(users) * self.item_vectors(items)).sum(1)
 
     def user_vectors(self, users: Tensor) -> Tensor:
         """Return user factors, shape (U, D); zeros for users without a history."""
@@ -116,19 +110,18 @@ class Model(ClosedFormModel):
 def penalty_of(matrix: InteractionMatrix, confidence: Tensor) -> float:
     """Return a penalty proportional to the weight of the interactions: λ = 0.04 √(Σ c_u² Σ c_i²) / Σ c.
 
-    c_u and c_i are sums of confidence over the interactions of a user and of an item, Σ c over all. The factor was chosen on
-    held-out data of five data sets.
+    c_u and c_i are sums of confidence over the interactions of a user and of an item. The factor was chosen on held-out
+    data of five data sets.
     """
     if not len(confidence):
         return 1.0
     weights = confidence.double()
-    users = torch.arange(matrix.num_users, device=weights.device).repeat_interleave(matrix.offsets.diff())
-    squares = [torch.bincount(ids, weights).square().sum() for ids in (users, matrix.items)]
+    squares = [torch.bincount(ids, weights).square().sum() for ids in (matrix.users, matrix.items)]
     return float(0.04 * (squares[0] * squares[1]).sqrt() / weights.sum())
 
 
 def _blocks(matrix: InteractionMatrix, width: int) -> Iterator[Tensor]:
-    """Yield users with a history in blocks of bounded size, users with histories of similar length in one block."""
+    """Yield users with a history in blocks of bounded size, with histories of similar length."""
     counts = matrix.offsets.diff()
     order = counts.argsort(descending=True)[: int((counts > 0).sum())]
     start = 0

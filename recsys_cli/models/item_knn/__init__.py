@@ -1,1 +1,1 @@
-"""The `item-knn` model: item-based nearest neighbors by common users."""
+"""Item-based nearest neighbors by common users."""

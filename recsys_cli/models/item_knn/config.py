@@ -1,8 +1,8 @@
-"""Options of the `item-knn` model, without a torch import."""
+"""Options of `item-knn`, without torch."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, PositiveInt
 
@@ -14,8 +14,6 @@ class Config(HistoryOptions):
 
     After Sarwar, Karypis, Konstan and Riedl, "Item-Based Collaborative Filtering Recommendation Algorithms" (2001).
     """
-
-    train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     num_neighbors: PositiveInt = 50
     """Number of nearest neighbors per item, without the item itself."""

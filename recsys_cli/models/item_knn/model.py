@@ -1,4 +1,4 @@
-"""ItemKNN: weighted cosine similarity between items by common users, restricted to nearest neighbors."""
+"""ItemKNN."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST = 1e-12
 
 
 class Model(ItemToItemModel):
-    """An item's score is the sum of its similarities to the items of the user history, over nearest neighbors."""
+    """An item's score is the sum of its weighted cosine similarities, by common users, to the user history's nearest neighbors."""
 
     deterministic = True
     learnt: Neighbors
@@ -74,9 +74,7 @@ class Model(ItemToItemModel):
 class Neighbors(ItemWeights):
     """Nearest neighbors as a sparse matrix: rows are items of the history, columns the items they are a neighbor of.
 
-    Args:
-        num_items: C.
-        number: K, neighbors per item; the matrix takes 20 C K bytes.
+    With K neighbors per item it takes 20 C K bytes.
     """
 
     places: Tensor

@@ -16,7 +16,7 @@ class Config(CollaborativeOptions):
     scaled to [0, 1], carries more signal than a binary one.
     """
 
-    format: ClassVar[int] = 2
+    format: ClassVar[int] = 3
 
     num_trees: PositiveInt = 300
     """Number of trees, one per boosting round."""

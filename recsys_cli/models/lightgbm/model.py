@@ -12,10 +12,9 @@ from torch import Tensor
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import MissingExtraError, TrainingError
-from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.collaborative.features import CollaborativeFeatures
-from recsys_cli.models.collaborative.folds import fit_folds, out_of_fold
+from recsys_cli.models.collaborative.folds import fit_folds, folds_of_pairs, out_of_fold
 from recsys_cli.models.collaborative.rows import Categories, Rows
 from recsys_cli.models.lightgbm.config import Config
 from recsys_cli.models.lightgbm.plain import Plain
@@ -108,14 +107,13 @@ class Model(ClosedFormModel):
         """Return the collaborative features of train rows, each from the other folds; shape (N, F), float32.
 
         Args:
-            rows: Rows in file order: a row's fold is a hash of its number.
+            rows: All rows of train.
         """
         fold = self._fold_of(rows)
         return out_of_fold(self._fit_folds(rows, fold), rows, fold)
 
     def _fold_of(self, rows: Rows) -> Tensor:
-        hashed = hash_counters(np.arange(len(rows), dtype=np.uint64), mix(self.seed))
-        return torch.from_numpy((hashed % np.uint64(self.config.folds)).astype(np.int64))
+        return folds_of_pairs(rows, self.config.folds, seed=self.seed)
 
     def _fit_folds(
         self, rows: Rows, fold: Tensor, *, progress: Callable[[int], None] = lambda _: None

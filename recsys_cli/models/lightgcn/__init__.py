@@ -1,1 +1,1 @@
-"""The `lightgcn` model: embeddings propagated over the graph of positive interactions."""
+"""Embeddings propagated over the graph of positive interactions."""

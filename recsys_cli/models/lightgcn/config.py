@@ -1,4 +1,4 @@
-"""Options of the `lightgcn` model, without a torch import."""
+"""Options of `lightgcn`, without torch."""
 
 from __future__ import annotations
 

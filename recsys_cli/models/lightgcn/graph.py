@@ -1,4 +1,4 @@
-"""The user-item graph of positives, and its propagation as sums over neighbors, forward and backward."""
+"""The user-item graph of positives."""
 
 from __future__ import annotations
 
@@ -7,31 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-from recsys_cli.models.interaction_matrix import InteractionMatrix
-
-
-@dataclass(frozen=True)
-class Edges:
-    """Edges to V nodes, grouped by target node: a sparse matrix in CSR format.
-
-    Attributes:
-        sources: Source node of each edge, shape (E,), int64.
-        offsets: Row pointers by target node, shape (V + 1,).
-        weights: Edge weights, shape (E,), float32.
-    """
-
-    sources: Tensor
-    offsets: Tensor
-    weights: Tensor
-
-    def sums(self, rows: Tensor) -> Tensor:
-        """Return the weighted sum over the source rows of each node's edges, shape (V, D)."""
-        # A sparse-dense matrix product, by a stable kernel on all cores instead of torch's beta of sparse tensors.
-        return F.embedding_bag(
-            self.sources, rows, self.offsets, mode="sum", per_sample_weights=self.weights, include_last_offset=True
-        )
+from recsys_cli.batch import Ragged
+from recsys_cli.models.interaction_matrix import InteractionMatrix, transpose
+from recsys_cli.models.item_to_item import add_rows
 
 
 @dataclass(frozen=True)
@@ -39,22 +18,20 @@ class Graph:
     """Edges between users and items with weight 1 / sqrt(degree of the user * degree of the item).
 
     Attributes:
-        to_users: Edges from items to users.
-        to_items: The same edges from users to items.
+        to_users: Items of each user, with weights.
+        to_items: Users of each item: the same edges.
     """
 
-    to_users: Edges
-    to_items: Edges
+    to_users: Ragged
+    to_items: Ragged
 
     @classmethod
     def of(cls, positives: InteractionMatrix) -> Graph:
         """Build the graph of positive interactions."""
         degrees = positives.offsets.diff()
-        users = torch.arange(positives.num_users, device=degrees.device).repeat_interleave(degrees)
-        weights = (degrees[users] * positives.counts[positives.items]).float().rsqrt()
-        order = torch.argsort(positives.items, stable=True)
-        offsets = torch.cat([degrees.new_zeros(1), positives.counts.cumsum(0)])
-        return cls(Edges(positives.items, positives.offsets, weights), Edges(users[order], offsets, weights[order]))
+        weights = (degrees[positives.users] * positives.counts[positives.items]).float().rsqrt()
+        to_users = Ragged(positives.items, positives.offsets, weights)
+        return cls(to_users, transpose(to_users, positives.num_items))
 
     def propagate(self, users: Tensor, items: Tensor, *, layers: int) -> tuple[Tensor, Tensor]:
         """Return the means over propagation layers 0, …, `layers`; shapes (num_users, D) and (num_items, D)."""
@@ -68,19 +45,17 @@ class Graph:
         return all_users / (layers + 1), all_items / (layers + 1)
 
 
-def _propagate(rows: Tensor, edges: Edges, back: Edges) -> Tensor:
+def _propagate(rows: Tensor, edges: Ragged, back: Ragged) -> Tensor:
     summed: Tensor = _Propagate.apply(rows, edges, back)
     return summed
 
 
 class _Propagate(torch.autograd.Function):
-    """One propagation layer; its gradient propagates along the reversed edges, also a sum over neighbors."""
-
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, edges: Edges, back: Edges) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, edges: Ragged, back: Ragged) -> Tensor:
         ctx.back = back
-        return edges.sums(rows)
+        return add_rows(rows, edges)  # a stable kernel on all cores, unlike those of sparse tensors
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.back.sums(gradients[0].contiguous()), None, None
+        return add_rows(gradients[0].contiguous(), ctx.back), None, None

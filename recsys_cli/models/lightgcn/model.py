@@ -1,4 +1,4 @@
-"""LightGCN: embeddings propagated over the user-item graph of positives."""
+"""LightGCN."""
 
 from __future__ import annotations
 
@@ -20,12 +20,8 @@ from recsys_cli.models.retrieval.negative_sampling import Encoded, NegativeSampl
 class Model(RetrievalModel):
     """LightGCN: a vector is the mean over propagation layers 0 to L of its node; only layer 0 has parameters.
 
-    He et al., "LightGCN: Simplifying and powering graph convolution network for recommendation", 2020. Every training step
-    propagates all embeddings, so their gradients are dense. The graph has the positives of the context: those of train, and in a
-    test also those of valid.
-
-    Raises:
-        ConfigError: Sparse gradients are on, or the schema has not one user, one item, and a label.
+    He et al., "LightGCN: Simplifying and powering graph convolution network for recommendation", 2020. Every training
+    step propagates all embeddings, so their gradients are dense. The graph has the positives of the context.
     """
 
     dense_gradients = True
@@ -44,7 +40,7 @@ class Model(RetrievalModel):
         self._propagated: tuple[object, tuple[Tensor, Tensor]] | None = None
 
     def set_context(self, context: TrainingContext) -> None:
-        """Set the context; the graph is built from its interactions at first use."""
+        """Set the context; the graph is built at first use."""
         super().set_context(context)
         self._graph = self._propagated = None
 

@@ -1,1 +1,1 @@
-"""The `logistic` model: logistic regression."""
+"""Logistic regression."""

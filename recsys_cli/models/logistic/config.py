@@ -1,4 +1,4 @@
-"""Options of the `logistic` model, without a torch import."""
+"""Options of `logistic`, without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logistic regression over all features."""
+"""Logistic regression."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ from recsys_cli.models.ranking.numbers import numbers
 
 
 class Model(RankingModel):
-    """logit = w0 + Σ wi xi for each label, with a weight per id and a slope per numeric feature.
-
-    Raises:
-        ConfigError: The schema has no label, no feature, or a list of numbers.
-    """
+    """logit = w0 + Σ wi xi for each label, with a weight per id and a slope per numeric feature."""
 
     def __init__(
         self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
@@ -30,6 +26,6 @@ class Model(RankingModel):
         self.first_order = FirstOrder(schema, sparse=sparse, placement=placement)
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the weights."""
+        """Return the logits, shape (B, T), and all lookups."""
         weights = self.first_order.weights.lookups(batch)
         return self.first_order(weights, numbers(batch, self.numeric)), [*weights.values()]

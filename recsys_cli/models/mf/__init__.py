@@ -1,1 +1,1 @@
-"""The `mf` model: matrix factorization with a ranking loss."""
+"""Matrix factorization with a ranking loss."""

@@ -1,4 +1,4 @@
-"""Options of the `mf` model, without a torch import."""
+"""Options of `mf`, without torch."""
 
 from __future__ import annotations
 

@@ -17,11 +17,7 @@ from recsys_cli.models.retrieval.negative_sampling import Encoded, NegativeSampl
 class Model(RetrievalModel):
     """score(u, i) = p_u · q_i + b_i, from user and item ids only.
 
-    The bias is the last element of an item's embedding, multiplied by a constant 1 in the user's vector: the score is one dot
-    product.
-
-    Raises:
-        ConfigError: The schema has not one user, one item, and a label.
+    The bias is the last element of an item's embedding, multiplied by a constant 1 in the user's vector.
     """
 
     def __init__(

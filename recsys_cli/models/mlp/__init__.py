@@ -1,1 +1,1 @@
-"""The `mlp` model: the MLP of the Merlin notebook."""
+"""The MLP of the Merlin notebook."""

@@ -1,13 +1,10 @@
-"""Options of the `mlp` model, without a torch import."""
+"""Options of `mlp`, without torch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
 from pydantic import PositiveInt
 
-from recsys_cli.models.ranking.options import TRAINED_IN_SMALL_STEPS, TowerOptions
+from recsys_cli.models.ranking.options import TowerOptions
 
 
 class Config(TowerOptions):
@@ -17,7 +14,6 @@ class Config(TowerOptions):
     dropout, `embedding_dim` null, batches of 32,768 rows; these overfit small data.
     """
 
-    train_defaults: ClassVar[Mapping[str, Any]] = TRAINED_IN_SMALL_STEPS
     embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
     """Width of the embeddings: one for all, or by column name. Columns without one, and null, take it from the cardinality n:
     min(512, max(16, round(1.6 n^0.56)))."""

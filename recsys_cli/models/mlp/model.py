@@ -17,11 +17,7 @@ from recsys_cli.models.ranking.tower import Tower
 
 
 class Model(RankingModel):
-    """Concatenated embeddings and numeric features, in the order of their names, through an MLP to one logit per label.
-
-    Raises:
-        ConfigError: The schema has no label, no feature, a list of numbers, or lacks a column of `embedding_dim`.
-    """
+    """Concatenated embeddings and numeric features, in the order of their names, through an MLP to one logit per label."""
 
     def __init__(
         self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
@@ -29,12 +25,9 @@ class Model(RankingModel):
         super().__init__(config, schema)
         widths_of = dims_of(schema.categorical, config.embedding_dim)
         self.embeddings = embed(schema.categorical, widths_of, sparse=sparse, placement=placement)
-        self.tower = Tower(
-            list(self.embeddings.dims.values()), len(self.numeric), (*config.hidden_dims, len(self.labels)),
-            dropout=config.dropout, embedding_dropout=config.embedding_dropout, batch_norm=config.batch_norm,
-        )  # fmt: skip
+        self.tower = Tower.of(config, self.embeddings.dims, len(self.numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the embeddings."""
+        """Return the logits, shape (B, T), and all lookups."""
         lookups = list(self.embeddings.lookups(batch).values())
         return self.tower(lookups, numbers(batch, self.numeric)), lookups

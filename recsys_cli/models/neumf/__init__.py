@@ -1,1 +1,1 @@
-"""The `neumf` model: neural matrix factorization."""
+"""Neural matrix factorization."""

@@ -1,13 +1,10 @@
-"""Options of the `neumf` model, without a torch import."""
+"""Options of `neumf`, without torch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
 from pydantic import Field, PositiveInt
 
-from recsys_cli.models.ranking.options import TRAINED_IN_SMALL_STEPS, TowerOptions
+from recsys_cli.models.ranking.options import TowerOptions
 
 
 class Config(TowerOptions):
@@ -16,7 +13,6 @@ class Config(TowerOptions):
     Trains on positive and negative labels; for implicit feedback the op NegativeSampling adds negatives.
     """
 
-    train_defaults: ClassVar[Mapping[str, Any]] = TRAINED_IN_SMALL_STEPS
     mf_dim: PositiveInt = 16
     """Width of the user and item embeddings of the product."""
     embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32

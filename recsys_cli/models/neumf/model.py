@@ -20,11 +20,7 @@ from recsys_cli.models.ranking.tower import Tower
 class Model(RankingModel):
     """logits = h · [p * q, tower]: products of user and item embeddings, and the last hidden layer of an MLP (eq. 12).
 
-    h is linear, so it is computed in two summands: `products`, and the MLP's last layer. By default the MLP reads all features,
-    the content extension of the paper's section 3.1.
-
-    Raises:
-        ConfigError: The schema has no label, a list of numbers, or not one categorical column for user and for item.
+    h is linear, so it is computed in two summands. By default the MLP reads all features, the extension of section 3.1.
     """
 
     def __init__(
@@ -47,13 +43,10 @@ class Model(RankingModel):
         widths_of = dims_of(columns, config.embedding_dim)
         self.embeddings = embed(columns, widths_of, sparse=sparse, placement=placement)
         self.products = nn.Linear(config.mf_dim, len(self.labels), bias=False)
-        self.tower = Tower(
-            list(self.embeddings.dims.values()), len(self.numeric), (*config.hidden_dims, len(self.labels)),
-            dropout=config.dropout, embedding_dropout=config.embedding_dropout, batch_norm=config.batch_norm,
-        )  # fmt: skip
+        self.tower = Tower.of(config, self.embeddings.dims, len(self.numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the lookups of both kinds of embeddings."""
+        """Return the logits, shape (B, T), and all lookups."""
         vectors = self.vectors.lookups(batch)
         embeddings = self.embeddings.lookups(batch, like=vectors)
         products = self.products(vectors[self.user].spread() * vectors[self.item].spread())

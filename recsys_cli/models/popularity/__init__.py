@@ -1,1 +1,1 @@
-"""The `popularity` model: item popularity, overall or among users with the same favorites."""
+"""Item popularity, overall or among users with the same favorites."""

@@ -1,8 +1,6 @@
-"""Options of the `popularity` model, without a torch import."""
+"""Options of `popularity`, without torch."""
 
 from __future__ import annotations
-
-from typing import Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
@@ -11,8 +9,6 @@ from recsys_cli.models.options import HistoryOptions
 
 class Config(HistoryOptions):
     """Popularity: ranks items by their number of interactions in train; the baseline for every other model."""
-
-    train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     half_life: float | None = Field(None, gt=0)
     """Half-life of an interaction's weight, in seconds, or in the unit of numeric timestamps. None for no decay."""

@@ -1,4 +1,4 @@
-"""Favorite feature values of users, and the items with these values."""
+"""Favorite feature values of users."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Favorites:
     """Favorite values of all users.
 
     Attributes:
-        of_users: Favorites of each user, 0 or 1, by encoded user; shape (users, V), float32.
-        of_items: Values of each item, 0 or 1, by encoded item; shape (items, V), float32.
+        of_users: 0 or 1 by encoded user; shape (users, V), float32.
+        of_items: Values of each item, 0 or 1; shape (items, V), float32.
     """
 
     of_users: Tensor
@@ -43,16 +43,7 @@ class Favorites:
         positive_only: bool,
         device: torch.device,
     ) -> Self:
-        """Determine the most frequent values in each user history; ties go to the lower id.
-
-        Args:
-            context: Interactions and item features.
-            user: User column.
-            item: Item column.
-            values: Feature column.
-            number: Maximum favorites per user.
-            positive_only: Ignore interactions that are not positive, see `Interactions.positive`.
-            device: Device of the computation.
+        """Determine the `number` most frequent values in each user history; ties go to the lower id.
 
         Raises:
             ConfigError: The column is no item feature.
@@ -68,7 +59,7 @@ class Favorites:
         return cls(of_users, of_items)
 
     def of_pairs(self, users: Tensor, items: Tensor) -> Tensor:
-        """Return the mask of pairs with a favorite value, for B users and items; shape (B,)."""
+        """Return the mask of pairs with a favorite value; shape (B,)."""
         return (self.of_users[users] * self.of_items[items]).any(1)
 
     def of_all(self, users: Tensor, items: Tensor) -> Tensor:

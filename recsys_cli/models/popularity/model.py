@@ -1,4 +1,4 @@
-"""Popularity: items by their number of interactions in train, optionally decayed by age or split by favorite values."""
+"""Popularity: items by their number of interactions in train."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, no_progress
+from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, no_progress, pair_ids
 from recsys_cli.models.popularity.config import Config
 from recsys_cli.models.popularity.favorites import Favorites
 
@@ -19,11 +19,8 @@ from recsys_cli.models.popularity.favorites import Favorites
 class Model(ClosedFormModel):
     """An item's score is its number of rows in train, for all users.
 
-    `half_life` and `window` weight rows by age. With `within`, items without a favorite value of the user get scores below 1, in
-    unchanged order.
-
-    Raises:
-        ConfigError: `within` is no categorical column.
+    `half_life` and `window` weight rows by age. With `within`, items without a favorite value of the user get scores
+    below 1, in unchanged order.
     """
 
     scoring = "catalog"
@@ -59,11 +56,7 @@ class Model(ClosedFormModel):
         self.counts.copy_(torch.from_numpy(counts))
 
     def set_context(self, context: TrainingContext) -> None:
-        """Determine the favorite values of each user, with `within`.
-
-        Raises:
-            ConfigError: `within` is no item feature.
-        """
+        """Determine the favorite values of each user, with `within`."""
         if self._values is not None:
             self._favorites = Favorites.of(
                 context, self.user, self.item, self._values,
@@ -72,21 +65,19 @@ class Model(ClosedFormModel):
 
     def score(self, batch: Batch) -> Tensor:
         """Return the counts of the rows' items; shape (B,)."""
-        users, items = batch.features[self.user.name], batch.features[self.item.name]
-        assert isinstance(users, Tensor)
-        assert isinstance(items, Tensor)
-        counts = self.counts[items.long()]
-        if self._favorites is None:
-            return counts.float()
-        return self._ordered(counts, self._favorites.of_pairs(users.long(), items.long()))
+        users, items = pair_ids(batch, self.user, self.item)
+        counts = self.counts[items]
+        return (
+            counts.float() if self._favorites is None else self._ordered(counts, self._favorites.of_pairs(users, items))
+        )
 
     def scores(self, users: Tensor, items: Tensor) -> Tensor:
         """Return the item counts for each user; shape (U, I)."""
         # float32 loses the last digits of counts above 2**24; the ranking breaks such ties by the exact count.
         counts = self.counts[items].expand(len(users), -1)
-        if self._favorites is None:
-            return counts.float()
-        return self._ordered(counts, self._favorites.of_all(users, items))
+        return (
+            counts.float() if self._favorites is None else self._ordered(counts, self._favorites.of_all(users, items))
+        )
 
     def _ordered(self, counts: Tensor, favorite: Tensor) -> Tensor:
         """Map the scores of other items below 1, and those of favorites to 1 and above."""

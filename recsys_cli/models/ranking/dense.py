@@ -1,4 +1,4 @@
-"""A dense layer over concatenated embeddings, computed without the concatenation."""
+"""A dense layer over concatenated embeddings."""
 
 from __future__ import annotations
 
@@ -19,13 +19,8 @@ _BLOCK = 512
 class ConcatLinear(nn.Module):
     """A dense layer over the concatenation of embeddings and numeric features, built only if dropout requires it.
 
-    By linearity W [a; b] = W_a a + W_b b. Each distinct row of a table is multiplied once, and the product of the output's width
-    is spread over the batch instead of the embedding.
-
-    Args:
-        dims: Widths of the embeddings, in the order of the lookups.
-        num_numeric: Number of numeric features after them.
-        width: Output width.
+    By linearity W [a; b] = W_a a + W_b b: each distinct row of a table is multiplied once, and its product spread over
+    the batch.
     """
 
     def __init__(self, dims: Sequence[int], num_numeric: int, width: int) -> None:
@@ -34,13 +29,7 @@ class ConcatLinear(nn.Module):
         self.widths = [*dims, num_numeric]
 
     def forward(self, lookups: Sequence[Lookup], numeric: Tensor, *, dropout: nn.Module | None = None) -> Tensor:
-        """Return the layer's output, shape (B, width).
-
-        Args:
-            lookups: The embeddings.
-            numeric: The numeric features, shape (B, num_numeric).
-            dropout: Dropout of the embeddings, separate for each row of the batch; None for no dropout.
-        """
+        """Return the layer's output, shape (B, width); dropout of embeddings is separate for each row of the batch."""
         if dropout is not None:
             spread = [dropout(lookup.spread()) for lookup in lookups]
             concatenated: Tensor = self.linear(torch.cat([*spread, numeric], dim=1))
@@ -53,7 +42,7 @@ class ConcatLinear(nn.Module):
 
 
 def _product(rows: Tensor, weight: Tensor) -> Tensor:
-    """Return `F.linear(rows, weight)`."""
+    """`F.linear(rows, weight)`."""
     if rows.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not torch.is_grad_enabled():
         return F.linear(rows, weight)
     product: Tensor = _Product.apply(rows, weight)

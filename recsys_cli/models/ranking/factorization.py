@@ -1,4 +1,4 @@
-"""First-order and pairwise feature terms: a linear model and the factorization machine."""
+"""First-order and pairwise feature terms."""
 
 from __future__ import annotations
 
@@ -18,13 +18,7 @@ Lookups = Mapping[str, Lookup]
 
 
 class FirstOrder(nn.Module):
-    """A linear model: per label an intercept, a weight per id (an embedding of width 1), and a slope per numeric feature.
-
-    Args:
-        schema: Feature and label columns.
-        sparse: Sparse gradients for the weights.
-        placement: Placement of the weights.
-    """
+    """A linear model: per label an intercept, a weight per id (an embedding of width 1), and a slope per numeric feature."""
 
     def __init__(self, schema: Schema, *, sparse: bool = False, placement: Placement = "device") -> None:
         super().__init__()
@@ -35,12 +29,7 @@ class FirstOrder(nn.Module):
         self.slopes = nn.Parameter(torch.zeros(num_labels, num_numeric)) if num_numeric else None
 
     def forward(self, weights: Lookups, numbers: Tensor) -> Tensor:
-        """Return the linear terms, shape (B, T).
-
-        Args:
-            weights: Lookups of `self.weights`.
-            numbers: Numeric features, shape (B, n).
-        """
+        """Return the linear terms, shape (B, T), of lookups of `self.weights` and numeric features, shape (B, n)."""
         total = self.bias.expand(numbers.shape[0], -1)
         if self.slopes is not None:
             total = total + F.linear(numbers, self.slopes)
@@ -52,14 +41,8 @@ class FirstOrder(nn.Module):
 class FactorizationMachine(nn.Module):
     """A linear model plus the dot products of all feature pairs (Rendle, "Factorization Machines", 2010, eq. 1).
 
-    A list is one feature with the sum of its elements' embeddings; a numeric feature scales the embedding of its column. Each label
-    has embeddings of its own.
-
-    Args:
-        schema: Feature and label columns.
-        dim: D, the width of the embeddings.
-        sparse: Sparse gradients for the tables.
-        placement: Placement of the tables.
+    A list is one feature with the sum of its elements' embeddings; a numeric feature scales the embedding of its
+    column. Each label has embeddings of its own, of width `dim`.
     """
 
     def __init__(self, schema: Schema, dim: int, *, sparse: bool = False, placement: Placement = "device") -> None:
@@ -72,18 +55,12 @@ class FactorizationMachine(nn.Module):
         self.directions = nn.Parameter(torch.randn(num_numeric, width) * INITIAL_STD) if num_numeric else None
 
     def look_up(self, batch: Batch) -> tuple[Lookups, Lookups]:
-        """Return the lookups of weights and embeddings for a batch."""
+        """Return the lookups of weights and embeddings."""
         weights = self.first_order.weights.lookups(batch)
         return weights, self.vectors.lookups(batch, like=weights)
 
     def forward(self, weights: Lookups, vectors: Lookups, numbers: Tensor) -> Tensor:
-        """Return a logit per label; shape (B, T).
-
-        Args:
-            weights: First result of `look_up`.
-            vectors: Second result of `look_up`.
-            numbers: Numeric features, shape (B, n).
-        """
+        """Return a logit per label, shape (B, T), from the results of `look_up` and numeric features, shape (B, n)."""
         fields = [lookup.spread() for lookup in vectors.values()]
         if self.directions is not None:
             fields += (numbers.unsqueeze(2) * self.directions).unbind(1)
@@ -92,12 +69,9 @@ class FactorizationMachine(nn.Module):
 
 
 def sum_of_pairs(fields: Sequence[Tensor]) -> Tensor:
-    """Return the sum of the elementwise products of all pairs, in linear time.
+    """Return the sum of the elementwise products of all pairs of fields, shape (B, D), in linear time.
 
     It is half of (square of the sum - sum of the squares) (Rendle 2010, lemma 3.1).
-
-    Args:
-        fields: At least one tensor of shape (B, D).
     """
     stacked = torch.stack(list(fields))
     return (stacked.sum(0).square() - stacked.square().sum(0)) / 2

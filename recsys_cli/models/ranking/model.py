@@ -1,4 +1,4 @@
-"""Base of ranking models: one output per label of a row, with cross-entropy or squared-error loss."""
+"""Base of ranking models."""
 
 from __future__ import annotations
 
@@ -25,12 +25,8 @@ if TYPE_CHECKING:
 class RankingModel(Model):
     """Pointwise model of rows with features: embeddings of categorical columns, lists included, and raw numeric columns.
 
-    It predicts every label; the first one is the score. Regression labels are standardized by `set_scales`, so that a model
-    starts at the mean and learns at the usual rates in any unit; the scales are part of the weights.
-
-    Args:
-        options: Options of all ranking models.
-        schema: The prepared columns.
+    It predicts every label; the first one is the score. Regression labels are standardized by `set_scales`, so that a
+    model starts at the mean and learns at the usual rates in any unit; the scales are part of the weights.
 
     Raises:
         ConfigError: There is no label or no feature, a feature is a list of numbers, or `label_weights` has an unknown label.
@@ -69,7 +65,7 @@ class RankingModel(Model):
 
     @classmethod
     def input_schema(cls, config: RankingOptions, schema: Schema) -> Schema:
-        """Return the prepared columns, plus those of collaborative features if the config has them."""
+        """Return the prepared columns, plus those of collaborative features, if any."""
         if config.collaborative is None:
             return schema
         from recsys_cli.models.collaborative.columns import with_collaborative_columns  # imports scipy
@@ -82,7 +78,6 @@ class RankingModel(Model):
             self.collaborative.fit(context)
 
     def _with_collaborative(self, batch: Batch) -> Batch:
-        """Return the batch with the columns of collaborative features, if any."""
         return batch if self.collaborative is None else self.collaborative(batch)
 
     @abstractmethod
@@ -93,7 +88,7 @@ class RankingModel(Model):
         """
 
     def set_scales(self, scales: Mapping[str, tuple[float, float]]) -> None:
-        """Set mean and standard deviation of the regression labels in train, by label name; before training."""
+        """Set mean and standard deviation of the regression labels in train."""
         for index, label in enumerate(self.labels):
             if self.is_regression[index] and label in scales:
                 self.label_mean[index], self.label_deviation[index] = scales[label]

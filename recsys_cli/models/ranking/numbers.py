@@ -1,4 +1,4 @@
-"""Numeric columns of a batch: their names, and their matrix."""
+"""Numeric columns of a batch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from recsys_cli.features.schema import Column, Kind
 
 
 def numeric_names(columns: Iterable[Column]) -> tuple[str, ...]:
-    """Return the sorted names of the numeric columns, for `numbers`.
-
-    Raises:
-        ConfigError: A numeric column is a list.
-    """
+    """Return the sorted names of the numeric columns, for `numbers`; a `ConfigError` for lists of numbers."""
     numeric = [column for column in columns if column.kind is Kind.NUMERIC]
     if lists := [column.name for column in numeric if column.ragged]:
         raise ConfigError(

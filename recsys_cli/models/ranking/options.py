@@ -1,24 +1,14 @@
-"""Shared options of ranking models, without a torch import."""
+"""Options of ranking models, without torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from recsys_cli.config.section import Section
 from recsys_cli.models.collaborative.config import CollaborativeOptions
-
-TRAINED_IN_SMALL_STEPS: Mapping[str, Any] = {
-    "epochs": 20,
-    "early_stopping": 3,
-    "batch_size": 1024,
-    "learning_rate": 0.001,
-    "sparse_embeddings": True,
-}
-"""Training defaults of models with an MLP: small batches for few rows, and early stopping, because the best epoch was the 4th on
-ml-latest-small and the 7th to 13th on ml-100k."""
 
 
 class RankingOptions(Section):
@@ -35,6 +25,15 @@ class RankingOptions(Section):
 
 class TowerOptions(RankingOptions):
     """Options of every ranking model with an MLP."""
+
+    # Small batches for few rows; early stopping, because the best epoch was the 4th on ml-latest-small, the 7th to 13th on ml-100k.
+    train_defaults: ClassVar[Mapping[str, Any]] = {
+        "epochs": 20,
+        "early_stopping": 3,
+        "batch_size": 1024,
+        "learning_rate": 0.001,
+        "sparse_embeddings": True,
+    }
 
     hidden_dims: tuple[PositiveInt, ...] = (128, 128, 128)
     """Widths of the dense layers, each followed by ReLU."""

@@ -1,4 +1,4 @@
-"""The item catalog of train with each user's positives, for negative sampling."""
+"""The item catalog of train, for negative sampling."""
 
 from __future__ import annotations
 
@@ -20,22 +20,10 @@ _SHORTER = 4
 
 
 class ItemCatalog:
-    """The items of train and each user's positives, for sampling on a device.
+    """The items of train, `items`, ascending, and each user's positives, for sampling on a device.
 
-    Sampling a negative needs no rejection: the index is sampled among the user's remaining items, and one binary search counts the
-    user's positives before it.
-
-    Args:
-        interactions: Interactions of train.
-        user: User column.
-        item: Item column.
-        device: Device of the samples.
-
-    Attributes:
-        items: Items in the vocabulary with a row in train, ascending; shape (I,), int64.
-
-    Raises:
-        DataError: No such item exists.
+    Sampling a negative needs no rejection: the index is sampled among the user's remaining items, and one binary search
+    counts the user's positives before it. Without items in train a `DataError`.
     """
 
     def __init__(self, interactions: Interactions, user: Column, item: Column, *, device: torch.device) -> None:
@@ -58,7 +46,7 @@ class ItemCatalog:
 
     def _negatives_before(self, positives: InteractionMatrix) -> Tensor:
         """Return the number of non-positive items before each positive, combined with its user to one ascending key; shape (N,)."""
-        users = torch.arange(positives.num_users, device=self.items.device).repeat_interleave(positives.offsets.diff())
+        users = positives.users
         before = torch.arange(users.numel(), device=users.device) - positives.offsets[users]
         return users * (len(self) + 1) + torch.searchsorted(self.items, positives.items) - before
 
@@ -67,19 +55,11 @@ class ItemCatalog:
         return self._share[items]
 
     def sample(self, *shape: int) -> Tensor:
-        """Sample items uniformly; int64 of the given shape."""
+        """Sample items uniformly."""
         return self.items[torch.randint(len(self), shape, device=self.items.device)]
 
     def sample_for(self, users: Tensor, number: int) -> Tensor:
-        """Sample items without a positive of the user, uniformly; any items for a user with positives of all.
-
-        Args:
-            users: Encoded ids, int64, shape (B,).
-            number: N, negatives per user.
-
-        Returns:
-            Shape (B, N), int64.
-        """
+        """Sample N items without a positive of each user, uniformly; any items for a user with positives of all; shape (B, N)."""
         first, last = self._positives.offsets[users].unsqueeze(1), self._positives.offsets[users + 1].unsqueeze(1)
         remaining = len(self) - (last - first)
         uniform = torch.rand((users.numel(), number), dtype=torch.float64, device=users.device)
@@ -90,12 +70,7 @@ class ItemCatalog:
         return self.items[index]
 
     def positives(self, users: Tensor, items: Tensor) -> Tensor:
-        """Return the mask of positives, bool, shape (B, C).
-
-        Args:
-            users: Encoded ids, int64, shape (B,).
-            items: Encoded ids, int64, shape (C,).
-        """
+        """Return the mask of positives of B users and C items, bool, shape (B, C)."""
         # Each distinct user is looked up once.
         distinct, inverse = torch.unique(users, return_inverse=True)
         if distinct.numel() * len(self) > _SHORTER * items.numel() * self._positives.num_users:
@@ -110,13 +85,7 @@ class ItemCatalog:
 
 
 def _membership(lists: InteractionMatrix, rows: Tensor, columns: Tensor) -> Tensor:
-    """Return a dense submatrix of a sparse matrix, bool, shape (R, C).
-
-    Args:
-        lists: The sparse matrix.
-        rows: Row indices, shape (R,).
-        columns: Column indices, shape (C,), duplicates allowed.
-    """
+    """Return a dense submatrix, bool, shape (R, C), of given rows and columns; columns may have duplicates."""
     every = torch.arange(columns.numel(), device=columns.device)
     position = torch.full((lists.num_items,), -1, dtype=torch.int64, device=columns.device)
     position[columns] = every  # of a duplicate column, one of its positions

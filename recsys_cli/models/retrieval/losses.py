@@ -1,4 +1,4 @@
-"""Pairwise losses of a positive's score against those of sampled negatives, one value per row."""
+"""Pairwise losses of a positive's score, shape (B,), against those of sampled negatives, shape (B, N)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,6 @@ def bpr(positive: Tensor, negative: Tensor) -> Tensor:
     """Return -log sigmoid(positive - negative), averaged over the negatives; shape (B,).
 
     Rendle et al., "BPR: Bayesian personalized ranking from implicit feedback", 2009.
-
-    Args:
-        positive: Scores of positives, shape (B,).
-        negative: Scores of negatives, shape (B, N).
     """
     return F.softplus(negative - positive.unsqueeze(1)).mean(dim=1)
 
@@ -24,14 +20,9 @@ def bpr(positive: Tensor, negative: Tensor) -> Tensor:
 def warp(positive: Tensor, negative: Tensor, *, num_items: int) -> Tensor:
     """Return the hinge loss of the first violating negative, weighted by the estimated rank; shape (B,).
 
-    A negative violates if it scores above the positive minus a margin of 1. If the n-th is the first, the estimated rank is
-    r = (num_items - 1) // n, and the weight 1 + 1/2 + ... + 1/r stresses the top of the ranking. Without a violation the loss
-    is 0. Weston et al., "WSABIE", 2011; here all negatives are scored at once.
-
-    Args:
-        positive: Scores of positives, shape (B,).
-        negative: Scores of negatives in order of trial, shape (B, N).
-        num_items: Number of items in the catalog.
+    A negative violates if it scores above the positive minus a margin of 1. If the n-th is the first, the estimated
+    rank is r = (num_items - 1) // n, and the weight 1 + 1/2 + ... + 1/r stresses the top of the ranking. Without a
+    violation the loss is 0. Weston et al., "WSABIE", 2011; here all negatives are scored at once.
     """
     above = 1 - positive.unsqueeze(1) + negative
     first = (above > 0).int().argmax(dim=1, keepdim=True)

@@ -7,7 +7,7 @@ from torch import Tensor
 from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
-from recsys_cli.models.model import Model, TrainingContext
+from recsys_cli.models.model import Model, TrainingContext, pair_ids
 from recsys_cli.models.retrieval.item_catalog import POSITIVE, ItemCatalog
 from recsys_cli.models.retrieval.negative_sampling import Encoded, NegativeSampling, Positives
 
@@ -17,12 +17,8 @@ class RetrievalModel(Model):
 
     A model implements `encode`, or overrides its callers: `loss`, `score`, `user_vectors` and `item_vectors`.
 
-    Args:
-        schema: Has one user, one item, and a label.
-        objective: The loss; None for a model with a `loss` of its own.
-
     Raises:
-        ConfigError: A column is missing, or the label is a regression label.
+        ConfigError: The schema has not one user, one item, and a label, or the label is a regression label.
     """
 
     scoring = "dot_product"
@@ -43,12 +39,7 @@ class RetrievalModel(Model):
         self._catalog: ItemCatalog | None = None
 
     def encode(self, users: Tensor, items: Tensor) -> tuple[Encoded, Encoded]:
-        """Return the vectors of users and items, with gradients.
-
-        Args:
-            users: Encoded ids, int64, shape (B,).
-            items: Encoded ids, int64, shape (C,); C may differ from B.
-        """
+        """Return the vectors of users, shape (B,), and items, shape (C,), with gradients."""
         raise NotImplementedError(f"{type(self).__module__} has no encode")
 
     def set_context(self, context: TrainingContext) -> None:
@@ -70,30 +61,23 @@ class RetrievalModel(Model):
             self._catalog = ItemCatalog(self.context.interactions(), self.user, self.item, device=self.device)
         return self._catalog
 
-    def ids(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the users and items of a batch, int64, shape (B,)."""
-        users, items = batch.features[self.user.name], batch.features[self.item.name]
-        assert isinstance(users, Tensor)
-        assert isinstance(items, Tensor)
-        return users.long(), items.long()
-
     def positives(self, batch: Batch) -> Positives:
         """Return the positive rows of a batch."""
         label = batch.labels[self.label]
         rows = (label > POSITIVE).nonzero().flatten()
         weight = label if batch.weight is None else label * batch.weight
-        users, items = self.ids(batch)
+        users, items = pair_ids(batch, self.user, self.item)
         return Positives(users[rows], items[rows], weight[rows].float(), batch.num_rows)
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean over the batch's rows of weight * loss, 0 for rows that are not positive; a float32 scalar."""
+        """Return the mean over the batch's rows of weight * loss, 0 for rows that are not positive."""
         del scores
         assert self.objective is not None, "a retrieval model needs an objective or a loss of its own"
         return self.objective.loss(self.positives(batch), self.catalog, self.encode, penalize=self.training)
 
     def score(self, batch: Batch) -> Tensor:
         """Return the dot product of user and item vector of each row, shape (B,)."""
-        users, items = self.encode(*self.ids(batch))
+        users, items = self.encode(*pair_ids(batch, self.user, self.item))
         return (users.vectors * items.vectors).sum(dim=1).float()
 
     def user_vectors(self, users: Tensor) -> Tensor:

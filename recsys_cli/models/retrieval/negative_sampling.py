@@ -1,4 +1,4 @@
-"""Losses of positives against sampled negatives (BPR, WARP, sampled softmax), and the L2 penalty of the embeddings."""
+"""Losses of positives against sampled negatives."""
 
 from __future__ import annotations
 
@@ -21,13 +21,9 @@ _REGULARIZATION: Mapping[Loss, float] = {"bpr": 0.002, "warp": 0.05, "softmax": 
 
 @dataclass(frozen=True)
 class Positives:
-    """The positive rows of a batch.
+    """The P positive rows of a batch: encoded ids, int64, and label times row weight, float32; shape (P,) each.
 
-    Attributes:
-        users: Encoded ids, int64, shape (P,).
-        items: Encoded ids, int64, shape (P,).
-        weight: Label times row weight, float32, shape (P,).
-        num_rows: B, all rows of the batch, the divisor of the mean.
+    `num_rows` is B, all rows of the batch, the divisor of the mean.
     """
 
     users: Tensor
@@ -42,12 +38,7 @@ class Positives:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Vectors of users or of items, as input of the loss.
-
-    Attributes:
-        vectors: Vectors of the dot product, shape (B, D).
-        penalized: Embedding rows under the L2 penalty, shape (B, D').
-    """
+    """Vectors of users or items, shape (B, D), and their embedding rows under the L2 penalty, shape (B, D')."""
 
     vectors: Tensor
     penalized: Tensor
@@ -57,12 +48,7 @@ Encode = Callable[[Tensor, Tensor], tuple[Encoded, Encoded]]
 
 
 class NegativeSampling:
-    """One of `losses` over sampled negatives.
-
-    Args:
-        options: Number of negatives, false-negative filter, and L2 penalty.
-        rule: The loss.
-    """
+    """One of `losses` over sampled negatives, and the L2 penalty of the embeddings."""
 
     def __init__(self, options: NegativeSamplingOptions, rule: Loss) -> None:
         self.rule = rule
@@ -72,14 +58,7 @@ class NegativeSampling:
         self.regularization = _REGULARIZATION[rule] if given is None else given
 
     def loss(self, positives: Positives, catalog: ItemCatalog, encode: Encode, *, penalize: bool) -> Tensor:
-        """Return the mean over the batch's rows of weight * loss, a float32 scalar.
-
-        Args:
-            positives: Positive rows of a batch.
-            catalog: Items for sampling.
-            encode: The model's `encode`.
-            penalize: Add the L2 penalty, as in training.
-        """
+        """Return the mean over the batch's rows of weight * loss, a float32 scalar, with the L2 penalty if `penalize`."""
         negatives = self._sample(positives, catalog)
         # One lookup of all items reads each distinct row, and gives it a gradient, once.
         users, items = encode(positives.users, torch.cat([positives.items, negatives.flatten()]))
@@ -106,7 +85,7 @@ class NegativeSampling:
     def _compare(
         self, positive: Tensor, negative: Tensor, positives: Positives, negatives: Tensor, catalog: ItemCatalog
     ) -> Tensor:
-        """Return the loss of each positive, from its score and those of its negatives; shape (P,)."""
+        """Return the loss of each positive; shape (P,)."""
         if self.rule == "bpr":
             return losses.bpr(positive, negative)
         if self.rule == "warp":
@@ -118,12 +97,11 @@ class NegativeSampling:
 
 
 def _negative_scores(users: Tensor, vectors: Tensor, negatives: Tensor) -> Tensor:
-    """Return the scores of negatives for users, from their vectors; shape (P, N)."""
+    """Return the scores of negatives; shape (P, N)."""
     if negatives.dim() == 2:
         return (vectors.view(*negatives.shape, vectors.shape[1]) @ users.unsqueeze(2)).squeeze(2).float()
     return (users @ vectors.T).float()
 
 
 def _squared(rows: Tensor) -> Tensor:
-    """Return the squared norm of each row, float32, shape (B,)."""
     return rows.float().square().sum(dim=1)

@@ -1,4 +1,4 @@
-"""Options of negative sampling, without a torch import."""
+"""Options of negative sampling."""
 
 from __future__ import annotations
 

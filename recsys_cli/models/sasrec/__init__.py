@@ -1,1 +1,1 @@
-"""The `sasrec` model: next-item prediction with causal self-attention."""
+"""Next-item prediction with causal self-attention."""

@@ -1,4 +1,4 @@
-"""Options of the `sasrec` model, without a torch import."""
+"""Options of `sasrec`, without torch."""
 
 from __future__ import annotations
 

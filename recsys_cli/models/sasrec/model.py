@@ -1,4 +1,4 @@
-"""SASRec: self-attentive sequential recommendation."""
+"""SASRec."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _WEIGHT_STD = 0.02
 class Model(SequenceModel):
     """SASRec: causal self-attention; the state at each item predicts the next one.
 
-    Kang and McAuley, "Self-attentive sequential recommendation" (2018), with pre-norm blocks, and a sampled softmax in place
-    of binary cross-entropy with one negative. The loss, more than the network, makes its quality (Klenitskiy and Vasilev,
-    "Turning dross into gold loss", 2023).
+    Kang and McAuley, "Self-attentive sequential recommendation" (2018), with pre-norm blocks, and a sampled softmax in
+    place of binary cross-entropy: the loss makes its quality (Klenitskiy and Vasilev, "Turning dross into gold loss",
+    2023).
     """
 
     config: Config
@@ -40,12 +40,8 @@ class Model(SequenceModel):
 def _init_small(module: nn.Module) -> None:
     """Initialize a dense layer with small weights, so that a block initially changes its input little.
 
-    Item embeddings start small, and torch's default weights for a dense layer are several times larger: the blocks' outputs would
-    drown the item's own vector, and training would have to recover it. The item's own state predicts the next item here.
+    Item embeddings start small; with torch's default weights the blocks' outputs would drown the item's own vector.
     `bert4rec`, with predictions from a mask, learns more slowly with it on MovieLens and goes without.
-
-    Args:
-        module: Initialized in place if it is an `nn.Linear`, else ignored.
     """
     if isinstance(module, nn.Linear):
         nn.init.normal_(module.weight, std=_WEIGHT_STD)

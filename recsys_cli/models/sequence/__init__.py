@@ -1,1 +1,1 @@
-"""Shared parts of sequence models: base class, histories and windows, sampled softmax, Transformer."""
+"""Shared parts of sequence models."""

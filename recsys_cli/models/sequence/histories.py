@@ -1,4 +1,4 @@
-"""Chronological user histories, concatenated on the device, and batches of windows of them."""
+"""Chronological user histories on the device, and batches of windows of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Windows:
 
     Attributes:
         items: Chronological items, padded at the end; shape (B, W), int64. W is the longest window, and at least 2.
-        counts: Number of items, 0 to W; shape (B,).
+        counts: Number of items, 0 to W.
     """
 
     items: Tensor
@@ -48,13 +48,7 @@ class Histories:
     def of(
         cls, interactions: Interactions, *, num_users: int, positive_only: bool, device: torch.device | str = "cpu"
     ) -> Self:
-        """Sort interactions into histories.
-
-        Args:
-            interactions: Interactions with timestamps.
-            num_users: Number of user ids.
-            positive_only: Ignore interactions that are not positive, see `Interactions.positive`.
-            device: Device of the histories.
+        """Sort interactions into histories; `positive_only` keeps `Interactions.positive`.
 
         Raises:
             ConfigError: The interactions have no timestamps.
@@ -74,12 +68,7 @@ class Histories:
         return cls(torch.from_numpy(items[order]).to(device), torch.from_numpy(offsets).to(device))
 
     def last(self, users: Tensor, length: int) -> Windows:
-        """Return the latest items of each user, at most `length`.
-
-        Args:
-            users: Encoded ids, shape (B,), with or without a history.
-            length: At least 2.
-        """
+        """Return the latest items of users, shape (B,), at most `length`, which is 2 or more."""
         users = users.long()
         ends = self.offsets[users + 1]
         return self._windows(torch.maximum(self.offsets[users], ends - length), ends, length)
@@ -114,11 +103,6 @@ def length_mask(counts: Tensor, length: int) -> Tensor:
 
 
 def first_positions(items: Tensor, candidates: Tensor) -> Tensor:
-    """Return the first position of each of N items in each of B sequences, or the length if absent; shape (B, N).
-
-    Args:
-        items: Shape (B, L).
-        candidates: Shape (N,).
-    """
+    """Return the first position of each of N items in each of B sequences, or their length if absent; shape (B, N)."""
     present, first = (items.unsqueeze(2) == candidates).view(torch.uint8).max(dim=1)
     return first.masked_fill_(present == 0, items.shape[1])

@@ -1,4 +1,4 @@
-"""Base of sequence models: user histories, tied item embeddings, sampled softmax over targets, scores by user."""
+"""Base of sequence models: user histories, tied item embeddings, sampled softmax."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recsys_cli.config import Placement
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.embedding import embed
-from recsys_cli.models.model import Model, TrainingContext
+from recsys_cli.models.model import Model, TrainingContext, pair_ids
 from recsys_cli.models.sequence.histories import Histories, Windows, first_positions
 from recsys_cli.models.sequence.negatives import NegativeSampler, sampled_softmax
 from recsys_cli.models.sequence.options import SequenceOptions
@@ -24,20 +24,11 @@ _BLOCK = 1 << 16
 class SequenceModel(Model):
     """A model of chronological user histories, with one embedding table for input and output.
 
-    By default the target at each position is the next item, so `states` has to be causal. For another training task a model
-    overrides `window`, `targets_of`, `predict`, `false_negatives` and `encode`.
+    By default the target at each position is the next item, so `states` has to be causal. For another training task a
+    model overrides `window`, `targets_of`, `predict`, `false_negatives` and `encode`.
 
-    A user's vector follows from the history of the context; a longer one needs no retraining. A user without a history has a
-    vector of zeros: all items score the same.
-
-    Args:
-        config: Model options.
-        schema: Has the user and the item column.
-        sparse: Sparse gradients for the item table.
-        placement: Placement of the item table.
-
-    Raises:
-        ConfigError: The placement is `sharded`, supported only for models of interactions.
+    A user's vector follows from the history of the context; a longer one needs no retraining. A user without a history
+    has a vector of zeros. The placement `sharded` is a `ConfigError`.
     """
 
     rows = "users"
@@ -64,14 +55,10 @@ class SequenceModel(Model):
 
     @abstractmethod
     def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
-        """Return the state of each sequence after each of its items.
+        """Return the state of each sequence after each of its items, shape (B, L, D).
 
-        Args:
-            vectors: Item vectors, shape (B, L, D), zero at padding.
-            counts: Number of items, shape (B,); states after the last item are ignored.
-
-        Returns:
-            Shape (B, L, D); an empty sequence has its state at the first position.
+        Item vectors, shape (B, L, D), are zero at padding. With counts of items, shape (B,), states after the last item
+        are ignored. An empty sequence has its state at the first position.
         """
 
     @property
@@ -100,18 +87,10 @@ class SequenceModel(Model):
         return targets, states[targets[:, 1:]]
 
     def false_negatives(self, windows: Windows, targets: Tensor, negatives: Tensor) -> Tensor:
-        """Return the mask of false negatives: the target itself and the items of its input sequence.
+        """Return the mask, shape (P, N), of false negatives of P targets: the target itself and the items of its input sequence.
 
-        Evaluation filters seen items, so training to rank them low is wasted. Where users see much of the catalog once, "not
-        again" is most of the signal; a small model with it ranks low all items similar to the seen ones.
-
-        Args:
-            windows: As for `predict`.
-            targets: Mask of the P targets, from `predict`.
-            negatives: Sampled items, shape (N,).
-
-        Returns:
-            Bool, shape (P, N).
+        Evaluation filters seen items, so training to rank them low is wasted: a small model then ranks low all items
+        similar to the seen ones.
         """
         rows, positions = targets.nonzero(as_tuple=True)
         return first_positions(windows.items, negatives)[rows] <= positions.unsqueeze(1)
@@ -124,11 +103,7 @@ class SequenceModel(Model):
         return self.states(vectors, windows.counts)[rows, (windows.counts - 1).clamp(min=0)]
 
     def set_context(self, context: TrainingContext) -> None:
-        """Sort interactions into histories.
-
-        Raises:
-            ConfigError: The data has no timestamps.
-        """
+        """Sort interactions into histories."""
         self.histories = Histories.of(
             context.interactions(),
             num_users=int(self.user.cardinality or 0),
@@ -144,8 +119,7 @@ class SequenceModel(Model):
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
         """Return the mean over users of weight * the sum of cross-entropies of a user's targets / their mean number.
 
-        The constant divisor makes all targets count alike and lets parts of a batch add up; the loss is close to the
-        cross-entropy of one target.
+        The constant divisor makes all targets count alike and lets parts of a batch add up.
         """
         del scores
         users = batch.features[self.user.name]
@@ -165,9 +139,7 @@ class SequenceModel(Model):
 
     def score(self, batch: Batch) -> Tensor:
         """Return the dot products of the rows' users and items, shape (B,); each distinct user is encoded once."""
-        users, items = batch.features[self.user.name], batch.features[self.item.name]
-        assert isinstance(users, Tensor)
-        assert isinstance(items, Tensor)
+        users, items = pair_ids(batch, self.user, self.item)
         distinct, index = torch.unique(users, return_inverse=True)
         return (self.user_vectors(distinct)[index] * self.item_vectors(items)).sum(dim=1)
 

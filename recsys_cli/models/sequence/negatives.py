@@ -1,4 +1,4 @@
-"""Sampled softmax: cross-entropy over the catalog, estimated from sampled negatives with importance weights."""
+"""Sampled softmax."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ from recsys_cli.features.schema import FIRST
 
 
 class NegativeSampler:
-    """Samples negatives for a batch by item frequency.
+    """Samples `number` negatives for a batch in proportion to item frequency ** power; a smaller catalog is returned whole.
 
-    Args:
-        counts: Frequency of each id, shape (ids,). Ids below FIRST are no items.
-        number: Sample size; a catalog of at most this size is returned whole.
-        power: Sampling probability is proportional to count ** power.
+    Counts have shape (ids,); ids below FIRST are no items.
     """
 
     def __init__(self, counts: Tensor, *, number: int, power: float) -> None:
@@ -33,11 +30,7 @@ class NegativeSampler:
         return (self._number * shares).log().float(), shares.cumsum(0)
 
     def sample(self) -> tuple[Tensor, Tensor]:
-        """Sample with replacement, from torch's generator.
-
-        Returns:
-            The items, shape (N,); and the logarithm of each item's expected count in the sample, shape (N,).
-        """
+        """Sample N items with replacement, from torch's generator; return them and the logarithms of their expected counts."""
         if len(self._ids) <= self._number:
             return self._ids, torch.zeros(len(self._ids), device=self._ids.device)
         uniform = torch.rand(self._number, dtype=torch.float64, device=self._ids.device)
@@ -47,17 +40,12 @@ class NegativeSampler:
 
 
 def sampled_softmax(positive: Tensor, negative: Tensor, log_expected: Tensor, masked: Tensor) -> Tensor:
-    """Return the cross-entropy of each of P targets; shape (P,), float32.
+    """Return the cross-entropy of each of P targets over the catalog; shape (P,), float32.
 
-    The softmax denominator is estimated by importance sampling: each negative is divided by its expected count (Bengio and Senécal,
-    "Adaptive importance sampling to accelerate training of a neural probabilistic language model", 2008). With the whole catalog
-    expected once and only the target masked, it is the full softmax.
-
-    Args:
-        positive: Scores of the targets, shape (P,).
-        negative: Scores of the negatives, shape (P, N).
-        log_expected: From `NegativeSampler.sample`, shape (N,).
-        masked: Mask of false negatives, bool, (P, N): the target itself, already in the sum, and other excluded items.
+    The softmax denominator is estimated by importance sampling: each negative, shape (P, N), is divided by its expected
+    count (Bengio and Senécal, "Adaptive importance sampling to accelerate training of a neural probabilistic language
+    model", 2008). With the whole catalog expected once and only the target masked, it is the full softmax. `masked` has
+    false negatives, such as the target itself, already in the sum.
     """
     others: Tensor = _LogSumExp.apply(negative, log_expected, masked)
     return F.softplus(others - positive.float())
@@ -66,20 +54,19 @@ def sampled_softmax(positive: Tensor, negative: Tensor, log_expected: Tensor, ma
 _FAR = 1e30
 """Subtracted from masked scores: finite, and below any score of a model."""
 _LEAST, _NOTHING = -40.0, 4.3e-18
-"""Exponentials of values below the first are below the second, negligible against 1, and set to 0. They would become subnormal in
-float32, here or in the gradient; subnormal numbers, and the exponential of minus infinity, take up to fifty times as long."""
+"""Exponentials of values below the first are below the second, negligible against 1, and set to 0: subnormal numbers, here or in
+the gradient, and the exponential of minus infinity take up to fifty times as long."""
 
 
 class _LogSumExp(torch.autograd.Function):
-    """log sum exp(negative - log_expected) over unmasked items.
+    """log sum exp(negative - log_expected) over unmasked items, in half the time of separate torch operations.
 
-    This is most of a step's arithmetic, so passes over memory are few: exponentials are computed once, most of it in place.
-    It takes half the time of separate torch operations.
+    This is most of a step's arithmetic, so passes over memory are few: exponentials are computed once, most of it in
+    place.
     """
 
     @staticmethod
     def forward(ctx: Any, negative: Tensor, log_expected: Tensor, masked: Tensor) -> Tensor:
-        """Return shape (P,), float32."""
         # Adding bytes is far faster than masked_fill.
         terms = (negative.float() - log_expected).add_(masked.view(torch.uint8), alpha=-_FAR)
         top = terms.amax(dim=1, keepdim=True)
@@ -90,6 +77,5 @@ class _LogSumExp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        """Return the gradient of the negatives' scores: each one's share of the sum."""
         terms, total = ctx.saved_tensors
         return terms * (gradients[0].unsqueeze(1) / total), None, None

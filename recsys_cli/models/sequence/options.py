@@ -1,7 +1,8 @@
-"""Shared options of sequence models, without a torch import."""
+"""Options of sequence models, without torch."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
@@ -16,7 +17,7 @@ class SequenceOptions(HistoryOptions):
     # `loader.users.auto_batch_size`. Items are moved by
     # row-wise Adagrad: Adam moves rare items, which are hardly more than drawn, as far as all others, and takes five times the
     # epochs to rank as well.
-    train_defaults: ClassVar[dict[str, Any]] = {
+    train_defaults: ClassVar[Mapping[str, Any]] = {
         "epochs": 20,
         "batch_size": "auto",
         "learning_rate": 0.001,

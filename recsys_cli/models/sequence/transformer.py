@@ -1,4 +1,4 @@
-"""Pre-norm Transformer over items, the encoder of `sasrec` and `bert4rec`."""
+"""Transformer over items, the encoder of `sasrec` and `bert4rec`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,8 @@ from recsys_cli.models.sequence.options import TransformerOptions
 class Transformer(nn.Module):
     """Blocks of attention and a dense network (Vaswani et al., 2017), pre-norm (Xiong et al., 2020), with learned positions.
 
-    Positions count from the end, so that the latest item always has the same one, as with left padding. Sequences are padded
-    on the right, so that causal attention never sees padding.
-
-    Args:
-        config: Width, length, layers, heads and dropout.
-        causal: Use causal attention; otherwise attend to both sides.
-        hidden: Width of the dense networks.
-        activation: Activation of the dense networks.
+    Positions count from the end, so that the latest item always has the same one, as with left padding. Sequences are
+    padded on the right, so that causal attention never sees padding. Without `causal`, attention is to both sides.
     """
 
     def __init__(self, config: TransformerOptions, *, causal: bool, hidden: int, activation: type[nn.Module]) -> None:
@@ -39,12 +33,7 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(config.embedding_dim)
 
     def forward(self, vectors: Tensor, counts: Tensor) -> Tensor:
-        """Return the contextual states of the items, shape (B, L, D).
-
-        Args:
-            vectors: Item vectors, shape (B, L, D), with L up to `max_seq_len`.
-            counts: Number of items, shape (B,).
-        """
+        """Return the contextual states of the items, shape (B, L, D), with L up to `max_seq_len`, from their vectors and counts."""
         length, last = vectors.shape[1], len(self.positions) - 1
         index = torch.arange(length, device=counts.device) + (last + 1 - counts).unsqueeze(1)
         positions = F.embedding(index.clamp(max=last), self.positions)

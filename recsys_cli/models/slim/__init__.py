@@ -1,1 +1,1 @@
-"""The `slim` model: sparse item-to-item weights by elastic nets."""
+"""Sparse item-to-item weights by elastic nets."""

@@ -1,8 +1,6 @@
-"""Options of the `slim` model, without a torch import."""
+"""Options of `slim`, without torch."""
 
 from __future__ import annotations
-
-from typing import Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
@@ -14,8 +12,6 @@ class Config(HistoryOptions):
 
     After Ning and Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems" (2011).
     """
-
-    train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     l1: float = Field(1.0, ge=0)
     """L1 penalty λ of the weights; larger values give more zeros."""

@@ -1,4 +1,4 @@
-"""Coordinate descent for many elastic nets with the same predictors, from their Gram matrix."""
+"""Coordinate descent for many elastic nets with the same predictors."""
 
 from __future__ import annotations
 
@@ -12,22 +12,11 @@ _BLOCK = 64
 def columns(
     products: Tensor, start: int, stop: int, *, l1: float, l2: float, tolerance: float, max_sweeps: int
 ) -> Tensor:
-    """Return non-negative elastic-net weights of columns regressed on the others.
+    """Return non-negative elastic-net weights of columns start, …, stop - 1 regressed on the others, shape (C, stop - start).
 
     Cyclic coordinate descent (Friedman, Hastie and Tibshirani, "Regularization Paths for Generalized Linear Models via
-    Coordinate Descent", 2010, section 2.2), vectorized over columns. Columns do not affect each other.
-
-    Args:
-        products: Gram matrix XᵀX, shape (C, C), without zeros on its diagonal.
-        start: First target column.
-        stop: End of the target columns, exclusive.
-        l1: L1 penalty λ.
-        l2: L2 penalty β.
-        tolerance: Convergence threshold: largest change of a weight in a sweep.
-        max_sweeps: Maximum number of sweeps.
-
-    Returns:
-        Shape (C, stop - start), zero for a column as its own predictor.
+    Coordinate Descent", 2010, section 2.2), vectorized over columns, until no weight changes by more than `tolerance`.
+    `products` is the Gram matrix XᵀX, shape (C, C), without zeros on its diagonal.
     """
     residuals = products[:, start:stop].clone()  # Xᵀ(x - Xw) for each column x and its weights w
     weights = torch.zeros_like(residuals)
@@ -49,15 +38,9 @@ def columns(
 
 
 def _sweep(products: Tensor, residuals: Tensor, weights: Tensor, own: Tensor, *, l1: float, l2: float) -> None:
-    """Update a block of coordinates in turn, in place.
+    """Update a block of c coordinates of n columns in turn, in place, from its Gram matrix and its residuals.
 
-    Args:
-        products: Gram matrix of the block, shape (c, c).
-        residuals: Residuals of the block, shape (c, n); not modified.
-        weights: Weights of the block, shape (c, n).
-        own: Index in the block of each column itself, shape (n,); below 0 or above c - 1 if outside.
-        l1: L1 penalty λ.
-        l2: L2 penalty β.
+    `own` is the index in the block of each column itself, below 0 or above c - 1 if outside; shape (n,).
     """
     current = residuals.clone()
     for index in range(len(products)):

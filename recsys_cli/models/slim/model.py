@@ -1,4 +1,4 @@
-"""SLIM: columns of the interaction matrix as sparse, non-negative combinations of others."""
+"""SLIM."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from recsys_cli.models.item_to_item import DenseWeights, ItemToItemModel, gram
 from recsys_cli.models.model import Progress
 from recsys_cli.models.slim.config import Config
 from recsys_cli.models.slim.descent import columns
+
+_BLOCK = 1024
+"""Columns per block."""
 
 
 class Model(ItemToItemModel):
@@ -40,7 +43,3 @@ class Model(ItemToItemModel):
                 max_sweeps=config.max_sweeps,
             )
             progress(stop, size)
-
-
-_BLOCK = 1024
-"""Columns per block."""

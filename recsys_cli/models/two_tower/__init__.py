@@ -1,1 +1,1 @@
-"""The `two-tower` model: one network for the user's features, one for the item's."""
+"""One network for the user's features, one for the item's."""

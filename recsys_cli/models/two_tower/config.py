@@ -1,4 +1,4 @@
-"""Options of the `two-tower` model, without a torch import."""
+"""Options of `two-tower`, without torch."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Two-tower model with in-batch and uniformly sampled negatives."""
+"""Two-tower model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-from recsys_cli.batch import Batch, Feature
+from recsys_cli.batch import Batch
 from recsys_cli.config import Placement
 from recsys_cli.features.schema import Column, Kind, Schema
 from recsys_cli.models.all_gather import AllGatherRows
@@ -25,18 +25,13 @@ class Model(RetrievalModel):
     """Two-tower retrieval: user and item features to vectors, trained by softmax over in-batch and sampled negatives.
 
     Candidates of each positive are the items of all positives in its batch (Yi et al., "Sampling-bias-corrected neural
-    modeling for large corpus item recommendations", 2019) and uniform samples of the catalog (Yang et al., "Mixed negative
-    sampling for learning two-tower neural networks in recommendations", 2020). The expected count of an item among them, for
-    the log-q correction, follows from counts in train, instead of a streaming estimate.
+    modeling for large corpus item recommendations", 2019) and uniform samples of the catalog (Yang et al., "Mixed
+    negative sampling for learning two-tower neural networks in recommendations", 2020). The log-q correction takes
+    counts in train, instead of a streaming estimate.
 
-    Large batches are split into parts of at most 4,096 rows, to bound memory. Ranks share in-batch negatives, so that a step is
-    the same for any number of ranks; each rank samples its own uniform negatives, and batch normalization covers those of all
-    ranks. Features of an interaction, and features in its row (etl.layout=flat), enter no tower: they are unavailable for items
-    without an interaction.
-
-    Raises:
-        ConfigError: The schema has not one user, one item, and a label; a user or an item has a list of numbers; or
-            `embedding_dim` names a column outside both towers.
+    Large batches are split into parts, to bound memory. Ranks share in-batch negatives, so that a step is the same for
+    any number of ranks, and sample uniform negatives each. Features of an interaction, and features in its row
+    (etl.layout=flat), enter no tower: they are unavailable for items without an interaction.
     """
 
     def __init__(
@@ -60,15 +55,15 @@ class Model(RetrievalModel):
 
     def user_vectors(self, users: Tensor) -> Tensor:
         """Return user vectors, shape (U, dim), of length 1 / temperature."""
-        return self.users(self._features(self.user.name, users)) / self.config.temperature
+        return self.users(self.context.join({self.user.name: users})) / self.config.temperature
 
     def item_vectors(self, items: Tensor) -> Tensor:
         """Return item vectors, shape (I, dim), of length 1."""
-        vectors: Tensor = self.items(self._features(self.item.name, items))
+        vectors: Tensor = self.items(self.context.join({self.item.name: items}))
         return vectors
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean over the batch's rows of weight * loss, 0 for rows that are not positive; a float32 scalar."""
+        """Return the mean over the batch's rows of weight * loss, 0 for rows that are not positive."""
         del scores
         positives = self.positives(batch)
         negatives = self.catalog.sample(self.config.num_negatives)
@@ -90,13 +85,10 @@ class Model(RetrievalModel):
         return self.loss(batch)
 
     def _cross_entropy(self, users: Tensor, candidates: Tensor, scores: Tensor, first: int) -> Tensor:
-        """Return the cross-entropy of each user's own candidate, shape (P,).
+        """Return the cross-entropy of each user's own candidate, shape (P,), from scores of shape (P, C).
 
-        Args:
-            users: Encoded ids, int64, shape (P,).
-            candidates: Encoded items of rows, then the sampled negatives; int64, shape (C,).
-            scores: Scores of users and candidates, shape (P, C).
-            first: Index of the first user's candidate; the others follow.
+        Candidates are items of rows, then the sampled negatives; the first user's own is at index `first`, the others
+        follow.
         """
         logits = scores.float()
         row = torch.arange(len(users), device=logits.device)
@@ -112,16 +104,11 @@ class Model(RetrievalModel):
             logits = logits.masked_fill(others, -torch.inf)
         return F.cross_entropy(logits, own, reduction="none")
 
-    def _features(self, key: str, ids: Tensor) -> Mapping[str, Feature]:
-        return self.context.join({key: ids})
-
 
 def _ids(columns: Sequence[Column]) -> list[Column]:
-    """Return the columns with embeddings."""
     return [column for column in columns if column.kind is Kind.CATEGORICAL]
 
 
 def _parts(rows: int) -> list[slice]:
-    """Split rows into parts of about equal size, at least one."""
     number = max(1, -(-rows // _MAX_ROWS))
     return [slice(rows * part // number, rows * (part + 1) // number) for part in range(number)]

@@ -1,4 +1,4 @@
-"""One tower: user or item features to a vector of length 1."""
+"""One tower."""
 
 from __future__ import annotations
 
@@ -24,16 +24,7 @@ def features_of(schema: Schema, key: Column) -> tuple[Column, ...]:
 
 
 class Encoder(nn.Module):
-    """Concatenated embeddings and numeric features, in the order of their names, through an MLP to a vector of length 1.
-
-    Args:
-        columns: Input columns, from `features_of`.
-        embeddings: Embeddings of the categorical columns.
-        config: Model options.
-
-    Raises:
-        ConfigError: A column is a list of numbers.
-    """
+    """Concatenated embeddings and numeric features, in the order of their names, through an MLP to a vector of length 1."""
 
     def __init__(self, columns: Sequence[Column], embeddings: Embeddings, config: Config) -> None:
         super().__init__()

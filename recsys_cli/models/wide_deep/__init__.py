@@ -1,1 +1,1 @@
-"""The `wide-deep` model: a linear model plus an MLP."""
+"""A linear model plus an MLP."""

@@ -1,19 +1,17 @@
-"""Options of the `wide-deep` model, without a torch import."""
+"""Options of `wide-deep`, without torch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 from pydantic import Field, PositiveInt
 
-from recsys_cli.models.ranking.options import TRAINED_IN_SMALL_STEPS, TowerOptions
+from recsys_cli.models.ranking.options import TowerOptions
 
 
 class Config(TowerOptions):
     """Wide & Deep: a linear model memorizes ids and feature crosses, plus an MLP over embeddings (Cheng et al., 2016)."""
 
-    train_defaults: ClassVar[Mapping[str, Any]] = TRAINED_IN_SMALL_STEPS
     embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
     """Width of the MLP's embeddings: one for all, or by column name. Columns without one, and null, take it from the cardinality n:
     min(512, max(16, round(1.6 n^0.56)))."""

@@ -20,11 +20,7 @@ from recsys_cli.registry import suggest
 
 
 class Model(RankingModel):
-    """The logits are the sum of a jointly trained linear model and MLP (eq. 3).
-
-    Raises:
-        ConfigError: The schema has no label, no feature, a list of numbers, or lacks a column of an option.
-    """
+    """The logits are the sum of a jointly trained linear model and MLP (eq. 3)."""
 
     def __init__(
         self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
@@ -35,13 +31,10 @@ class Model(RankingModel):
         self.wide = FirstOrder(wide, sparse=sparse, placement=placement)
         widths_of = dims_of(deep.categorical, config.embedding_dim)
         self.embeddings = embed(deep.categorical, widths_of, sparse=sparse, placement=placement)
-        self.tower = Tower(
-            list(self.embeddings.dims.values()), len(deep.numeric), (*config.hidden_dims, len(self.labels)),
-            dropout=config.dropout, embedding_dropout=config.embedding_dropout, batch_norm=config.batch_norm,
-        )  # fmt: skip
+        self.tower = Tower.of(config, self.embeddings.dims, len(deep.numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the weights and embeddings."""
+        """Return the logits, shape (B, T), and all lookups."""
         weights = self.wide.weights.lookups(batch)
         embeddings = self.embeddings.lookups(batch, like=weights)
         wide = self.wide(weights, numbers(batch, self.wide_numeric))
@@ -50,7 +43,6 @@ class Model(RankingModel):
 
 
 def _part(schema: Schema, names: tuple[str, ...] | None, *, option: str) -> Schema:
-    """Return the schema of the labels and of the selected features."""
     features = [column.name for column in schema.features]
     for name in names or ():
         if name not in features:

@@ -133,11 +133,9 @@ def _from_numpy(values: Array, kind: pa.DataType, dtype: np.dtype[Any]) -> Value
     nulls = np.isnan(values) if given == "f" else None
     filled = np.where(nulls, 0, values) if nulls is not None and nulls.any() else values
     ends = np.iinfo(dtype)
-    if len(filled) and not (
-        int(filled.min() if np.isfinite(filled.min()) else 2**70) >= ends.min and int(filled.max()) <= ends.max
-    ):
+    if given == "f" and not (np.isfinite(filled) & (filled == np.trunc(filled))).all():
         return None
-    if given == "f" and (filled != np.trunc(filled)).any():
+    if len(filled) and not ends.min <= int(filled.min()) <= int(filled.max()) <= ends.max:
         return None
     return Values(filled.astype(dtype), nulls if nulls is not None and nulls.any() else None)
 
@@ -255,7 +253,7 @@ def _of_arrow(kind: pa.DataType) -> Convert:
         if _is_nan(value):
             return None
         if type(value) is int or isinstance(value, np.integer):
-            return int(value)
+            return _stored_integer(value)
         scalar = pa.scalar(value, pa.string()).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
         return int(scalar.value)
 
@@ -268,7 +266,7 @@ def _time(kind: pa.DataType) -> Convert:
 
     def time(value: Any) -> int | None:
         if type(value) is int:
-            return value
+            return _stored_integer(value)
         if isinstance(value, str):
             return _iso(value, unit)
         if isinstance(value, np.datetime64):
@@ -278,10 +276,16 @@ def _time(kind: pa.DataType) -> Convert:
         if _is_nan(value):
             return None
         if isinstance(value, np.integer) or (isinstance(value, float | np.floating) and value == int(value)):
-            return int(value)
+            return _stored_integer(value)
         raise TypeError(f"a time such as 2026-01-31 12:00:00 is expected, or a number of {unit} since 1970")
 
     return time
+
+
+def _stored_integer(value: float) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("the range is that of int64")
+    return int(value)
 
 
 def _iso(text: str, unit: str) -> int:

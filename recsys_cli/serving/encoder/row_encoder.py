@@ -14,6 +14,7 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify
+from recsys_cli.features.program import FLAT
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.serving.encoder.ops import load
 from recsys_cli.serving.encoder.raw import reader
@@ -60,7 +61,7 @@ class RowEncoder:
         only: Collection[str] | None = None,
         indexes: Mapping[str, VocabularyIndex] | None = None,
     ) -> None:
-        self.columns = _wanted(schema, only)
+        self.columns = _wanted(fitted, schema, only)
         names = [column.name for column in self.columns]
         keys = [key for key in fitted.program.keys if key in names and fitted.has_cold(key, train=False)]
         part = slice_plan(fitted, [*names, *map(row_column, keys)])
@@ -157,13 +158,17 @@ def compile_nodes(
     return steps
 
 
-def _wanted(schema: Schema, only: Collection[str] | None) -> list[Column]:
+def _wanted(fitted: FittedPlan, schema: Schema, only: Collection[str] | None) -> list[Column]:
     """Return the columns of the interactions to compute: features, and the element weights of their lists.
+
+    Joined columns of the flat layout are among them only if the plan is `flattened`; the tables by id have them too.
 
     Raises:
         ConfigError: A name is no feature of the interactions.
     """
-    columns = [column for column in schema.features if column.table is None]
+    is_flattened = any(position == FLAT for position, _ in fitted.state)
+    joined = set() if is_flattened else {name for name, _, home in fitted.program.columns if home is not None}
+    columns = [column for column in schema.features if column.table is None and column.name not in joined]
     if only is not None:
         unknown = set(only) - {column.name for column in columns}
         if unknown:

@@ -1,4 +1,4 @@
-"""Rank and world size from the environment variables of torchrun. Free of torch imports."""
+"""Rank and world size from torchrun's environment variables, without torch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,7 @@ from recsys_cli.errors import ConfigError
 
 @dataclass(frozen=True)
 class Member:
-    """Position of this process among the processes of a run.
-
-    Attributes:
-        rank: Rank of the process, from 0.
-        world_size: Number of processes on all machines.
-        local_rank: Rank on this machine, also the index of the GPU.
-        local_world_size: Number of processes on this machine.
-    """
+    """Position of this process among those of a run; `local_rank` is its rank on this machine and the index of its GPU."""
 
     rank: int
     world_size: int
@@ -29,10 +22,8 @@ class Member:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Member | None:
         """Read RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE; None for a single process.
 
-        Without the two local variables, all processes are assumed to run on one machine.
-
-        Raises:
-            ConfigError: A variable is not a number, or they contradict each other.
+        Without the local variables, all processes are on one machine. A `ConfigError` if a variable is no number, or
+        they contradict each other.
         """
         variables = os.environ if environment is None else environment
         if variables.get("WORLD_SIZE", "1") == "1" or "RANK" not in variables:

@@ -1,4 +1,4 @@
-"""Gradient sums over ranks: dense gradients in few large messages, sparse gradients by an exchange of rows.
+"""Gradient sums over ranks: dense ones in few large messages, sparse ones by an exchange of rows.
 
 Sums are equal bit for bit on all ranks and devices, so the replicas of a model stay identical.
 """
@@ -21,12 +21,9 @@ _NONE, _DENSE = -2, -1
 
 
 def sum_over_ranks(parameters: Sequence[nn.Parameter]) -> None:
-    """Replace the gradient of each parameter by its sum over all ranks.
+    """Replace the gradient of each parameter, the same on every rank, by its sum over all ranks.
 
     A gradient missing on some ranks counts as zero there; one missing on all ranks stays missing.
-
-    Args:
-        parameters: The same parameters in the same order on every rank.
     """
     kinds = torch.tensor([_num_rows(parameter) for parameter in parameters])
     everywhere = gather(kinds)
@@ -90,12 +87,7 @@ def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def _sum_sparse(tables: Sequence[nn.Parameter], counts: Tensor) -> None:
-    """Sum the gradients of tables: one message for the ids and one for the rows of all tables.
-
-    Args:
-        tables: Tables with sparse gradients.
-        counts: Rows of the gradients; shape (ranks, tables).
-    """
+    """Sum the gradients of tables, with counts of rows of shape (ranks, tables): one message for all ids and one for all rows."""
     widths = torch.tensor([table.shape[1] for table in tables])
     local = [_ids_and_rows(table) for table in tables]
     every_ids = _gather_uneven(torch.cat([ids for ids, _ in local]), counts.sum(1).tolist())

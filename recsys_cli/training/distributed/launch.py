@@ -1,7 +1,7 @@
 """Launcher of worker processes on this machine, with the environment variables of torchrun.
 
 Unlike torchrun, it forwards events to the caller, raises the error of the first failed rank, and on Ctrl-C stops all
-workers between two steps. All workers end, however one of them ends.
+workers between two steps.
 """
 
 from __future__ import annotations
@@ -44,16 +44,11 @@ _LINES = 40
 
 @dataclass
 class _Worker:
-    """A worker process.
+    """A worker process, with reader threads on its stdout and stderr.
 
     Attributes:
-        rank: Rank of the worker.
-        popen: The process.
-        readers: Threads on its stdout and stderr.
-        error: Reported error.
-        failed: Time of that report.
+        error: Reported error, at the time `failed`.
         is_secondary: Whether the error is only the loss of another rank.
-        last_message: Time of the last message.
         killed: Whether the launcher killed it.
         stderr: Last lines of its stderr.
     """
@@ -70,11 +65,9 @@ class _Worker:
 
     @property
     def died(self) -> bool:
-        """Whether the worker ended on its own with a failure code."""
         return not self.killed and self.popen.poll() not in (None, 0, INTERRUPTED)
 
     def exit_error(self) -> TrainingError:
-        """Return the error of a worker that ended without an error message."""
         code = self.popen.returncode
         cause, hint = f"ended with code {code}", "continue from the last checkpoint with `recsys train --resume`"
         if code < 0:
@@ -93,12 +86,6 @@ def launch(module: str, job: Mapping[str, Any], *, devices: int, emit: Emit) -> 
 
     Each worker reads its job, one line of JSON, from stdin, and writes lines of `wire` to stdout. The end of stdin, on
     Ctrl-C or the end of this process, interrupts the worker (`worker_session`).
-
-    Args:
-        module: Module of the worker.
-        job: Plain values for the worker.
-        devices: Number of workers, one per GPU on GPUs.
-        emit: Receives the workers' events.
 
     Raises:
         RecsysError: Error of the first failed rank, or its exit without an error message.
@@ -125,7 +112,7 @@ def worker_session() -> Iterator[tuple[dict[str, Any], TextIO]]:
     """Run a block as a worker of `launch`; the end of stdin, or of the launcher, counts as Ctrl-C.
 
     Yields:
-        The job and the stream for lines of `wire`. Any other output to stdout goes to stderr.
+        The job and the stream for lines of `wire`. Other output to stdout goes to stderr.
     """
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -166,8 +153,6 @@ def _start(module: str, job: str, rank: int, devices: int, port: int) -> _Worker
 
 
 def _read_output(worker: _Worker, messages: _Messages) -> None:
-    """Read stdout and stderr of a worker in two threads."""
-
     def lines() -> None:
         with _pipe(worker.popen.stdout) as stream:
             for text in stream:
@@ -216,7 +201,6 @@ def _handle(worker: _Worker, kind: str, values: dict[str, Any], emit: Emit) -> N
 
 
 def _kill_late(workers: list[_Worker], *, since: float) -> None:
-    """Kill workers still alive some time after a failure."""
     now = time.monotonic()
     for worker in workers:
         if now > (since + _GRACE if worker.last_message <= since else worker.last_message + _SAVING):

@@ -1,4 +1,4 @@
-"""Process group of a training run: rendezvous, collectives, and the loss of a rank."""
+"""Process group of a training run."""
 
 from __future__ import annotations
 
@@ -42,10 +42,6 @@ class Ranks:
 
     All ranks call the same methods in the same order. Sizes, losses and decisions are CPU tensors and use gloo, which
     detects the end of a process at once; gradients are exchanged on the device of the model.
-
-    Attributes:
-        rank: Rank of this process.
-        world_size: Number of processes.
     """
 
     rank: int = 0
@@ -59,8 +55,7 @@ class Ranks:
     def prepare(self, model: nn.Module) -> None:
         """Broadcast the weights of the first rank, and connect modules with statistics over all rows to all ranks.
 
-        Raises:
-            ConfigError: The model has a batch normalization without support for several ranks.
+        A `ConfigError` for a batch normalization without support for several ranks.
         """
         if self.world_size == 1:
             return
@@ -99,7 +94,7 @@ class Ranks:
                 gradients.sum_over_ranks(list(model.parameters()))
 
     def sum(self, value: Tensor) -> Tensor:
-        """Return the sum of a tensor over all ranks."""
+        """Return the sum over all ranks."""
         if self.world_size == 1:
             return value
         total = value.clone()
@@ -108,15 +103,11 @@ class Ranks:
         return total
 
     def any(self, flag: bool) -> bool:
-        """Return whether a flag is set on any rank."""
+        """Return whether any rank sets the flag."""
         return bool(self.sum(torch.tensor(int(flag)))) if self.world_size > 1 else flag
 
     def gather_rows(self, rows: Tensor) -> Tensor:
-        """Concatenate the rows of all ranks in rank order.
-
-        Args:
-            rows: Rows of this rank, shape (n, ...); n may differ by rank.
-        """
+        """Concatenate the rows of all ranks in rank order; shape (n, ...), n may differ by rank."""
         if self.world_size == 1:
             return rows
         with _translated_errors():
@@ -129,27 +120,18 @@ class Ranks:
         return sorted(set(bytes(every.tolist()).decode().splitlines()))
 
     def agree(self, facts: Mapping[str, Any]) -> None:
-        """Check that facts by name are equal on all ranks.
-
-        Raises:
-            TrainingError: A fact differs from the first rank.
-        """
+        """Check that facts by name are equal on all ranks; a `TrainingError` on a rank that differs from the first."""
         first = self.from_first(facts)
         others = [
             f"{name} is {facts[name]} and {first[name]} on rank 0" for name in first if facts[name] != first[name]
         ]
         if others:
             raise TrainingError(
-                f"rank {self.rank}: {'; '.join(others)}",
-                hint="start all processes with the same config and workspace",
+                f"rank {self.rank}: {'; '.join(others)}", hint="start all processes with the same config and workspace"
             )
 
     def from_first(self, value: Any) -> Any:
-        """Return the value of the first rank.
-
-        Args:
-            value: JSON value of this rank.
-        """
+        """Return the first rank's value, of JSON types."""
         if self.world_size == 1:
             return value
         text = torch.tensor(list(json.dumps(value).encode()) if self.is_first else [], dtype=torch.uint8)
@@ -168,13 +150,8 @@ def process_group(member: Member, device: torch.device, *, timeout: timedelta = 
 
     A failed rank publishes its error, and the others raise it in place of a broken connection.
 
-    Args:
-        member: Rank of this process.
-        device: Training device of this process.
-        timeout: Longest wait for the other processes.
-
     Raises:
-        TrainingError: Not all processes joined, or another one failed.
+        TrainingError: Not all processes joined within `timeout`, or another one failed.
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -200,11 +177,7 @@ def process_group(member: Member, device: torch.device, *, timeout: timedelta = 
 
 @contextmanager
 def local_process_group(device: torch.device) -> Iterator[Ranks]:
-    """Create a process group of this process only, as sharded tables require a group of any size.
-
-    Args:
-        device: Training device of this process.
-    """
+    """Create a process group of this process only, as sharded tables require a group of any size."""
     dist.init_process_group(_BACKENDS[device.type], store=dist.HashStore(), rank=0, world_size=1)
     try:
         yield Ranks()
@@ -213,7 +186,6 @@ def local_process_group(device: torch.device) -> Iterator[Ranks]:
 
 
 def _rendezvous(member: Member, timeout: timedelta) -> dist.Store:
-    """Wait for all processes of a run, and return their store."""
     keys = [f"here-{rank}" for rank in range(member.world_size)]
     store = None
     try:
@@ -274,7 +246,7 @@ def _cause(store: dist.Store, lost: LostRankError) -> LostRankError:
 
 
 def _without_store_errors(call: Any) -> Any:
-    """Return the result of a call, or None if the store is gone together with its process."""
+    """Return the result of a call; None if the store is gone together with its process."""
     try:
         return call()
     except RuntimeError:

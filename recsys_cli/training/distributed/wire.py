@@ -20,11 +20,7 @@ def line(kind: str, **values: Any) -> str:
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
-    """Decode a line into its kind and values.
-
-    Raises:
-        ValueError: The text is not a line of `line`.
-    """
+    """Decode a line into its kind and values; a `ValueError` for other text."""
     kind, values = json.loads(text)
     return kind, values
 
@@ -51,12 +47,7 @@ def error_line(error: Exception) -> str:
 
 
 def error_of(values: dict[str, Any], *, rank: int) -> Exception:
-    """Decode an error into an exception for the parent process.
-
-    Args:
-        values: Values of the line.
-        rank: Rank of the failed process.
-    """
+    """Decode an error of a rank into an exception for the parent process."""
     if "errno" in values:
         error: Exception = OSError(values["errno"], values["message"], values["filename"])
     elif "hint" in values:

@@ -1,4 +1,4 @@
-"""Training context of a single batch, sufficient for one step of any model."""
+"""Training context of a single batch."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from recsys_cli.batch import Batch, Feature, Ragged
+from recsys_cli.batch import Batch, Feature
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.interactions import Interactions
+from recsys_cli.loader.ragged import pick_lists
 from recsys_cli.models.model import TrainingContext
 
 
 def context_of_batch(batch: Batch, schema: Schema) -> TrainingContext:
-    """Return a training context with the rows of a batch as its interactions.
+    """Return a training context with the rows of a batch, on the CPU, as its interactions; sufficient for one step of any model.
 
     The features of an id are those of its first row; an id absent from the batch gets the features of row 0.
-
-    Args:
-        batch: Batch with labels, on the CPU.
-        schema: Schema of the batch.
     """
 
     def interactions() -> Interactions:
@@ -58,7 +55,4 @@ def _pick(feature: Feature, rows: Tensor) -> Feature:
     if isinstance(feature, Tensor):
         return feature[rows]
     starts, lengths = feature.offsets[rows], feature.offsets.diff()[rows]
-    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-    positions = torch.arange(int(offsets[-1])) + (starts - offsets[:-1]).repeat_interleave(lengths)
-    weights = None if feature.weights is None else feature.weights[positions]
-    return Ragged(feature.values[positions], offsets, weights)
+    return pick_lists(feature.values, starts, lengths, feature.values.dtype, feature.weights)

@@ -23,16 +23,7 @@ _READY = 5
 
 @dataclass(frozen=True)
 class TableMemory:
-    """Memory of one embedding table.
-
-    Attributes:
-        name: Path of the module in the model.
-        rows: Number of rows.
-        width: Elements per row.
-        weights: Bytes of the table.
-        state: Bytes of the optimizer state.
-        gradient: Bytes of the gradient: the whole table, or with `train.sparse_embeddings` the rows of a batch.
-    """
+    """Bytes of one embedding table; the gradient with `train.sparse_embeddings` is that of the rows of a batch."""
 
     name: str
     rows: int
@@ -44,15 +35,7 @@ class TableMemory:
 
 @dataclass(frozen=True)
 class ModelMemory:
-    """Memory of a model in training, in bytes.
-
-    Attributes:
-        tables: Embedding tables in descending order of size.
-        dense: Dense parameters and buffers.
-        dense_state: Optimizer state of dense parameters.
-        dense_gradient: Gradients of dense parameters.
-        average: Moving average of the weights; 0 without one.
-    """
+    """Bytes of a model in training; tables in descending order of size, `dense` with buffers."""
 
     tables: tuple[TableMemory, ...]
     dense: int
@@ -63,13 +46,7 @@ class ModelMemory:
 
 @dataclass(frozen=True)
 class DataMemory:
-    """Memory of the data, in bytes.
-
-    Attributes:
-        train: Rows of train.
-        valid: Rows of valid.
-        joined: Dimension tables of lookup joins.
-    """
+    """Bytes of the rows of train and valid, and of dimension tables (`joined`)."""
 
     train: int
     valid: int
@@ -78,14 +55,7 @@ class DataMemory:
 
 @dataclass(frozen=True)
 class Hardware:
-    """Hardware of a training run.
-
-    Attributes:
-        on_gpu: Whether the model is on a GPU.
-        placement: Placement of the embedding tables.
-        processes: Ranks on this machine.
-        free: Free GPU memory in bytes.
-    """
+    """Hardware of a training run: placement of the tables, ranks on this machine, free GPU memory in bytes."""
 
     on_gpu: bool = False
     placement: Placement = "device"
@@ -95,14 +65,7 @@ class Hardware:
 
 @dataclass(frozen=True)
 class MemoryItem:
-    """One line of the memory estimate.
-
-    Attributes:
-        what: Name of the item.
-        place: Host memory or GPU memory.
-        num_bytes: Size in bytes: on the host the sum over processes, on a GPU per process.
-        note: Remark.
-    """
+    """One line of the memory estimate; bytes on the host are a sum over processes, on a GPU per process."""
 
     what: str
     place: Kind
@@ -111,13 +74,7 @@ class MemoryItem:
 
 
 def model_memory(model: Model, config: TrainConfig, probe: MemoryProbe) -> ModelMemory:
-    """Return the memory of a model in training.
-
-    Args:
-        model: Full-size model on the meta device.
-        config: `train` section of the config.
-        probe: Memory probe of a step.
-    """
+    """Return the memory of a full-size model on the meta device in training."""
     state = _optimizer_state_bytes(optimizers.build(model, config))
     tables, rest = optimizers.split(model)
     names = table_names(model)
@@ -139,15 +96,7 @@ def model_memory(model: Model, config: TrainConfig, probe: MemoryProbe) -> Model
 def memory_items(
     model: ModelMemory, probe: MemoryProbe, data: DataMemory, config: TrainConfig, hardware: Hardware
 ) -> list[MemoryItem]:
-    """Return the memory items of a training run, without empty ones.
-
-    Args:
-        model: Memory of the model.
-        probe: Memory of a step over one part of a rank's batch.
-        data: Memory of the data.
-        config: `train` section of the config.
-        hardware: Hardware of the run.
-    """
+    """Return the memory items of a training run, without empty ones; the probe is of one part of a rank's batch."""
     tables: Kind = "device" if hardware.on_gpu and hardware.placement != "host" else "host"
     rest: Kind = "device" if hardware.on_gpu else "host"
     parts = hardware.processes if hardware.placement == "sharded" else 1
@@ -177,10 +126,7 @@ def memory_items(
 
 
 def _rows_of(split: str, size: int, memory: int, left: int) -> MemoryItem:
-    """Return the item of a split's rows, by the rule of the loader.
-
-    Rows within the loader's budget are resident, on the GPU if they take at most half of its free memory.
-    """
+    """Return the item of a split's rows: within the budget resident, on the GPU if they take at most half of its free memory."""
     if size > memory << 20:
         return MemoryItem(f"rows of {split}", "host", memory << 20, f"streamed within train.memory_mib={memory}")
     return MemoryItem(f"rows of {split}", "device" if size <= left // 2 else "host", size, "kept in memory")

@@ -1,7 +1,6 @@
-"""Memory probe: one training step of a small model, with a count of the bytes of activations and gradients.
+"""Memory probe: one training step of a model with the rows of one batch as its tables.
 
-The tables have only the rows of the batch, and the tensors saved by the forward pass are counted. The sizes of
-parameters and optimizer state come from torch's meta device, without any memory.
+Tensors saved by the forward pass are counted. Sizes of parameters and optimizer state come from torch's meta device.
 """
 
 from __future__ import annotations
@@ -25,13 +24,11 @@ from recsys_cli.training.step import Step
 
 @dataclass(frozen=True)
 class MemoryProbe:
-    """Memory of one training step, in bytes.
+    """Bytes of one training step.
 
     Attributes:
-        rows: Rows of the step.
         activations: Tensors saved for the backward pass, without weights and the batch.
         gradients: Sparse gradients of tables, by module name.
-        batch: The batch.
     """
 
     rows: int
@@ -53,11 +50,8 @@ class MemoryProbe:
 def probe_step(model: Model, config: TrainConfig, batch: Batch, schema: Schema) -> MemoryProbe:
     """Run one step on the CPU and count its memory.
 
-    Args:
-        model: Model on the meta device; not usable afterwards.
-        config: `train` section of the config, with the model's `sparse_embeddings` and a precision other than `auto`.
-        batch: Batch of the data, on the CPU.
-        schema: Schema of the batch.
+    The model, on the meta device, is not usable afterwards. The config has the model's `sparse_embeddings` and a
+    precision other than `auto`.
     """
     dense_batch, rows = _renumbered(batch)
     for module in model.modules():
@@ -69,7 +63,7 @@ def probe_step(model: Model, config: TrainConfig, batch: Batch, schema: Schema) 
             tensor.zero_()
     model.set_context(context_of_batch(dense_batch, schema))
     step = Step(model.train(), config.model_copy(update={"gradient_accumulation_steps": 1, "compile": False}), Ranks())
-    inputs = (*model.parameters(), *model.buffers(), *_tensors(dense_batch))
+    inputs = (*model.parameters(), *model.buffers(), *dense_batch.tensors())
     excluded = {tensor.untyped_storage().data_ptr() for tensor in inputs}
     saved: dict[int, int] = {}
 
@@ -83,7 +77,7 @@ def probe_step(model: Model, config: TrainConfig, batch: Batch, schema: Schema) 
         step(dense_batch, TrainingPosition(0, 1, 1, []))
     names = table_names(model)
     gradients = {names[table]: _gradient_bytes(table.grad) for table in optimizers.split(model)[0]}
-    return MemoryProbe(batch.num_rows, sum(saved.values()), gradients, num_bytes(_tensors(batch)))
+    return MemoryProbe(batch.num_rows, sum(saved.values()), gradients, num_bytes(batch.tensors()))
 
 
 def table_names(model: nn.Module) -> dict[Tensor, str]:
@@ -92,15 +86,12 @@ def table_names(model: nn.Module) -> dict[Tensor, str]:
 
 
 def num_bytes(tensors: Iterable[Tensor]) -> int:
-    """Return the total bytes of tensors."""
+    """Return the total bytes."""
     return sum(tensor.nbytes for tensor in tensors)
 
 
 def _renumbered(batch: Batch) -> tuple[Batch, int]:
-    """Return the batch with consecutive ids, and the highest number of distinct ids of a column.
-
-    Reserved ids stay as they are, because models may test for padding.
-    """
+    """Return the batch with consecutive ids, reserved ones unchanged, and the highest number of distinct ids of a column."""
     features: dict[str, Feature] = {}
     most = FIRST
     for name, feature in batch.features.items():
@@ -112,14 +103,6 @@ def _renumbered(batch: Batch) -> tuple[Batch, int]:
             features[name] = replace(feature, values=fewer) if isinstance(feature, Ragged) else fewer
             most = max(most, distinct.numel())
     return replace(batch, features=features), most
-
-
-def _tensors(batch: Batch) -> list[Tensor]:
-    tensors = [*batch.labels.values()]
-    for feature in batch.features.values():
-        parts = (feature.values, feature.offsets, feature.weights) if isinstance(feature, Ragged) else (feature,)
-        tensors += [part for part in parts if part is not None]
-    return [*tensors, *([] if batch.weight is None else [batch.weight])]
 
 
 def _gradient_bytes(gradient: Tensor | None) -> int:

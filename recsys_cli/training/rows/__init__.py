@@ -1,7 +1,5 @@
 """Row-wise optimizers of embedding tables: sparse updates of the rows of a batch. One module per rule."""
 
-from __future__ import annotations
-
 from recsys_cli.training.rows.adagrad import RowAdagrad
 from recsys_cli.training.rows.adam import RowAdam
 from recsys_cli.training.rows.row_optimizer import RowOptimizer

@@ -1,4 +1,4 @@
-"""Row-wise Adagrad: one accumulator per row, the usual optimizer of large embedding tables."""
+"""Row-wise Adagrad, the usual optimizer of large embedding tables."""
 
 from __future__ import annotations
 
@@ -15,20 +15,14 @@ from recsys_cli.training.rows.row_optimizer import RowOptimizer, parts
 class RowAdagrad(RowOptimizer):
     """Adagrad with one accumulator per row: s += mean(g²) over the D elements of the row, w -= lr · g / (√s + eps).
 
-    The rule of FBGEMM (EXACT_ROWWISE_ADAGRAD) and of Facebook's DLRM, equal up to rounding. The state takes 1/D of the
-    table's memory, and rare rows keep large steps.
-
-    Args:
-        params: Tables with sparse gradients, shape (rows, D).
-        lr: Step size; about the size of a row's first update per element.
-        eps: Added to the root of the accumulator.
+    The rule of FBGEMM (EXACT_ROWWISE_ADAGRAD) and DLRM, equal up to rounding. Rare rows keep large steps.
     """
 
-    def __init__(self, params: Iterable[Tensor], *, lr: float = 1e-2, eps: float = 1e-8) -> None:
-        super().__init__(params, {"lr": lr, "eps": eps})
+    def __init__(self, params: Iterable[Tensor], *, lr: float = 1e-2) -> None:
+        super().__init__(params, {"lr": lr, "eps": 1e-8})
 
     def initial_state(self, table: Tensor) -> dict[str, Tensor]:
-        """Return the accumulator: the sum of mean squares, shape (rows,)."""
+        """Return the sum of mean squares, shape (rows,)."""
         return {"sum": table.new_zeros(table.shape[0])}
 
     def update(

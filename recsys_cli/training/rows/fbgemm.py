@@ -1,7 +1,7 @@
 """Row-wise CPU kernels of FBGEMM, if installed: two to three times as fast as torch's own operators.
 
-FBGEMM fuses them into the backward pass of its table-batched embeddings. Here they run on a finished gradient, after
-clipping, scaling, and sums over parts and ranks, with the weights and state of this package.
+FBGEMM fuses them into the backward pass. Here they run on a finished gradient, after clipping, scaling, and sums over
+parts and ranks, with the weights and state of this package.
 """
 
 from __future__ import annotations
@@ -29,15 +29,7 @@ _SCHEMA = {
 
 
 def adagrad(table: Tensor, ids: Tensor, gradient: Tensor, total: Tensor, *, lr: float, eps: float) -> bool:
-    """Update rows by row-wise Adagrad, as in `RowAdagrad`.
-
-    Args:
-        table: Embedding table, shape (rows, D).
-        ids: Rows to update, unique and valid; shape (U,).
-        gradient: Gradient of these rows, shape (U, D).
-        total: Accumulator of each row of the table, shape (rows,).
-        lr: Step size.
-        eps: Added to the root of the accumulator.
+    """Update rows as `RowAdagrad` does, with the accumulator of each row of the table, shape (rows,).
 
     Returns:
         Whether FBGEMM is available and supports the table; otherwise nothing is updated.

@@ -7,15 +7,9 @@ from torch import Tensor
 
 
 def rows_of(parameter: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the ids and rows of a sparse gradient.
+    """Return the unique ascending ids, shape (U,), of a parameter's sparse gradient, and a view of their rows, shape (U, D).
 
     Repeated ids, as after several backward passes, are coalesced first; the result replaces the gradient.
-
-    Args:
-        parameter: Parameter with a sparse gradient.
-
-    Returns:
-        Unique ascending ids, shape (U,), and a view of their rows, shape (U, D).
     """
     gradient = parameter.grad
     assert gradient is not None
@@ -27,11 +21,5 @@ def rows_of(parameter: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def of_rows(ids: Tensor, rows: Tensor, shape: torch.Size) -> Tensor:
-    """Return a sparse gradient of ids and rows.
-
-    Args:
-        ids: Unique ascending ids, shape (U,).
-        rows: Gradient rows, shape (U, D).
-        shape: Shape of the table, (rows, D).
-    """
+    """Return a sparse gradient of unique ascending ids, shape (U,), and their rows, shape (U, D)."""
     return torch.sparse_coo_tensor(ids.unsqueeze(0), rows, shape, is_coalesced=True, check_invariants=False)

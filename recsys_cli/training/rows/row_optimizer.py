@@ -18,7 +18,7 @@ _PART = 1 << 20
 
 
 class RowOptimizer(Uncompiled):
-    """Optimizer with updates of the rows in sparse gradients; all other rows keep weights and state.
+    """Optimizer of tables, shape (rows, D), with updates of the rows in sparse gradients; other rows keep weights and state.
 
     Each updated row and its state is read and written once; torch's own optimizers add and sort sparse tensors. The
     first step of a table creates its state on the table's device.
@@ -26,7 +26,7 @@ class RowOptimizer(Uncompiled):
 
     @abstractmethod
     def initial_state(self, table: Tensor) -> dict[str, Tensor]:
-        """Return the optimizer state of a table before its first step, by name."""
+        """Return the optimizer state of a table before its first step."""
 
     @abstractmethod
     def update(
@@ -38,8 +38,8 @@ class RowOptimizer(Uncompiled):
             table: Embedding table, shape (rows, D).
             ids: Rows to update, unique and ascending; shape (U,).
             gradient: Gradient of these rows, read-only; shape (U, D).
-            state: Optimizer state of the table by name.
-            options: Options of the parameter group, such as lr.
+            state: Optimizer state of the table.
+            options: Options of the parameter group.
         """
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Row-wise gradient descent without optimizer state, for the lowest memory."""
+"""Row-wise gradient descent."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ from recsys_cli.training.rows.row_optimizer import RowOptimizer
 
 
 class RowSGD(RowOptimizer):
-    """Plain gradient descent: w -= lr · g, as torch.optim.SGD without momentum.
-
-    Args:
-        params: Tables with sparse gradients, shape (rows, D).
-        lr: Step size.
-    """
+    """Plain gradient descent without state: w -= lr · g, as torch.optim.SGD without momentum."""
 
     def __init__(self, params: Iterable[Tensor], *, lr: float) -> None:
         super().__init__(params, {"lr": lr})

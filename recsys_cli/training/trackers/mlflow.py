@@ -1,4 +1,4 @@
-"""MLflow tracker: a store in the workspace, or the server of MLFLOW_TRACKING_URI."""
+"""MLflow tracker."""
 
 from __future__ import annotations
 
@@ -35,9 +35,6 @@ class MLflow:
 
     Without MLFLOW_TRACKING_URI, the store is WORKSPACE/mlflow/mlflow.db (MLflow 3 rejects plain folders). Show it with
     `mlflow ui --backend-store-uri sqlite:///workspace/mlflow/mlflow.db`.
-
-    Args:
-        series: Series to log.
     """
 
     rewinds: ClassVar[bool] = False
@@ -72,7 +69,6 @@ class MLflow:
         return str(self._client.create_experiment(name, artifact_location=artifacts))
 
     def _existing(self, experiment: str, series: Series) -> str | None:
-        """Return the MLflow run to resume."""
         query = f"tags.`{_RUN}` = '{series.run.folder.name}'"
         for run in self._client.search_runs([experiment], query, max_results=1) if series.done else ():
             self._client.update_run(run.info.run_id, "RUNNING")

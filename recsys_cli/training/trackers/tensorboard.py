@@ -16,13 +16,10 @@ from recsys_cli.training.trackers.tracker import Series, flat
 
 
 class TensorBoard:
-    """Logs metrics as scalars, and the config as hyperparameters.
+    """Logs metrics as scalars, and the config as hyperparameters; events of earlier files after step `done` are purged.
 
     tensorboardX's SummaryWriter is not used: its thread dies on a full disk, and the eleventh event afterwards blocks
     forever.
-
-    Args:
-        series: Series to log; events of earlier files after step `done` are purged.
     """
 
     rewinds: ClassVar[bool] = True
@@ -73,5 +70,5 @@ class _Records(RecordWriter):
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, bool | float | str]:
-    """Return the config by dotted names, with all values except numbers and booleans as text."""
+    """Return the config by dotted names, with values other than numbers and booleans as text."""
     return {name: value if isinstance(value, int | float) else str(value) for name, value in flat(config, ".").items()}

@@ -11,10 +11,9 @@ from recsys_cli.workspace import TrainedRun
 
 @dataclass(frozen=True)
 class Series:
-    """Series of metrics of one run.
+    """Series of metrics of one run, named by its folder.
 
     Attributes:
-        run: The run; the name of its folder names the series.
         config: Config as plain values.
         done: Finished steps: 0, or the step of a resumed run.
     """

@@ -1,4 +1,4 @@
-"""All trackers of a run. A failed tracker is reported once and dropped, and training continues."""
+"""All trackers of a run."""
 
 from __future__ import annotations
 
@@ -32,12 +32,7 @@ def _find(name: str) -> type[Tracker]:
 
 
 class Trackers:
-    """Passes the lines of metrics.jsonl to all trackers.
-
-    Args:
-        classes: Tracker classes by name, from `find`.
-        emit: Receives a warning for a failed tracker.
-    """
+    """Passes the lines of metrics.jsonl to all trackers. A failed one is reported once and dropped."""
 
     def __init__(self, classes: Mapping[str, type[Tracker]], emit: Emit) -> None:
         self._classes = classes
@@ -49,9 +44,7 @@ class Trackers:
     def session(self, series: Series, *, logged: Mapping[str, int]) -> Iterator[None]:
         """Start or resume a series for the duration of a block.
 
-        Args:
-            series: Series to log.
-            logged: Last logged step of each event before an interruption; a killed run is ahead of its checkpoint.
+        `logged` is the last logged step of each event before an interruption; a killed run is ahead of its checkpoint.
         """
         self._logged = logged
         for name, tracker in self._classes.items():

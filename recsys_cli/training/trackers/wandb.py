@@ -19,11 +19,7 @@ except ImportError as _error:
 
 
 class WandB:
-    """Logs metrics and config to an offline run. A resumed run has one folder per session, with the same id.
-
-    Args:
-        series: Series to log.
-    """
+    """Logs metrics and config to an offline run. A resumed run has one folder per session, with the same id."""
 
     rewinds: ClassVar[bool] = False
 

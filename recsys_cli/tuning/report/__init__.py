@@ -1,6 +1,4 @@
-"""The report of a study: one self-contained HTML file."""
-
-from __future__ import annotations
+"""The report of a study."""
 
 from recsys_cli.tuning.report.page import show
 

@@ -14,7 +14,7 @@ from recsys_cli.tuning.report import plots
 
 @dataclass(frozen=True)
 class Headline:
-    """A headline number of the page."""
+    """A headline number."""
 
     title: str
     value: str
@@ -22,13 +22,7 @@ class Headline:
 
 
 def show(study: Mapping[str, Any], *, data: str, config: str) -> str:
-    """Render the report as a self-contained HTML document.
-
-    Args:
-        study: Result of `facts.gather`, with the metric.
-        data: Name of the prepared data.
-        config: The config as YAML.
-    """
+    """Render the report of `facts.gather`, with the metric, as a self-contained HTML document; `config` is YAML."""
     metric, entries = Axis(f"valid {study['metric']['name']}"), study["ranking"]
     tried = [entry for entry in entries if entry["state"] in {"finished", "pruned"}]
     return render(

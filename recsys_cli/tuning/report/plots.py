@@ -1,4 +1,4 @@
-"""Figures of a study: optimization history, learning curves and the metric over each key."""
+"""Figures of a study."""
 
 from __future__ import annotations
 
@@ -18,13 +18,7 @@ _ROOM = 50
 
 
 def history(entries: Sequence[Entry], *, metric: Axis, better: str) -> Markup:
-    """Draw the metric of each trial and the best value so far.
-
-    Args:
-        entries: Trials in any order.
-        metric: Axis of the monitored metric.
-        better: Better direction: "higher", "lower" or "one" (closest to 1).
-    """
+    """Draw the metric of each trial and the best value so far, by direction "higher", "lower" or "one" (closest to 1)."""
     in_order = sorted(entries, key=lambda entry: entry["trial"])
     finished = [entry for entry in in_order if entry["state"] == "finished" and entry["value"] is not None]
     best = accumulate((entry["value"] for entry in finished), lambda one, two: _better(one, two, better))
@@ -36,12 +30,7 @@ def history(entries: Sequence[Entry], *, metric: Axis, better: str) -> Markup:
 
 
 def epochs(entries: Sequence[Entry], *, metric: Axis) -> Markup:
-    """Draw the metric over epochs, with the best trial on top; empty for single-epoch trials.
-
-    Args:
-        entries: Trials, best first.
-        metric: Axis of the monitored metric.
-    """
+    """Draw the metric over epochs, with the best trial, the first, on top; empty for single-epoch trials."""
     curves = [[(epoch, y) for epoch, y in enumerate(entry["curve"], start=1) if y is not None] for entry in entries]
     if not entries or max(map(len, curves)) < 2:
         return Markup("")
@@ -55,14 +44,7 @@ def epochs(entries: Sequence[Entry], *, metric: Axis) -> Markup:
 
 
 def over_key(key: str, values: Mapping[str, Any], entries: Sequence[Entry], *, metric: Axis) -> Markup:
-    """Draw the metric of the trials over the values of one key.
-
-    Args:
-        key: The key.
-        values: Search space of the key, as in the config.
-        entries: The trials.
-        metric: Axis of the monitored metric.
-    """
+    """Draw the metric of the trials over the values of one key and its search space."""
     choices = [yaml12.quoted(choice) for choice in values.get("choices", ())]
     if not choices:
         axis = Axis(key, kind="log" if values.get("log") else "linear", low=values["low"], high=values["high"])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from recsys_cli.evaluation.user_history import find_ground_truth, newest_first, num_positive, rows_of
+from recsys_cli.evaluation.user_history import find_ground_truth, newest_first, rows_of
 from recsys_cli.features.schema import FIRST, UNSEEN, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import read_interactions
@@ -29,7 +29,7 @@ def test_rows_of_a_user_and_of_an_item_are_all_of_them(make_prepared: MakePrepar
         parts = [rows_of(data, role, each) for each in ids]
         assert all(list(part) == ["train", "valid"] for part in parts)
         assert sum(len(part["train"]) for part in parts) == data.rows("train")
-        assert sum(num_positive(part["valid"]) for part in parts) == num_positive(read_interactions(data, "valid"))
+        assert sum(part["valid"].positive.sum() for part in parts) == read_interactions(data, "valid").positive.sum()
     one = rows_of(data, Role.USER, 7)["train"]
     assert set(one.user_idx) == {7}
     assert (one.labels == ((one.user_idx + one.item_idx) % 2 == 0)).all()

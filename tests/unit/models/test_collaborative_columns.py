@@ -1,17 +1,23 @@
-"""Collaborative features of ranking models: out of fold in training, of all train rows afterwards."""
+"""Collaborative features of ranking models: out of fold in training, the mean over all folds afterwards."""
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from recsys_cli.batch import Batch
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.hashing import below, hash_counters, mix
 from recsys_cli.features.schema import UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.models import build
 from recsys_cli.models.collaborative.columns import CollaborativeColumns, with_collaborative_columns
 from recsys_cli.models.collaborative.config import CollaborativeOptions
+from recsys_cli.models.collaborative.folds import folds_of_pairs
+from recsys_cli.models.collaborative.rows import Rows
 from recsys_cli.models.model import TrainingContext
 from recsys_cli.models.ranking.model import RankingModel
 
@@ -72,13 +78,75 @@ def test_columns_are_standardized_over_train_and_independent_of_the_batch() -> N
     torch.testing.assert_close(parts, found)
 
 
-def test_evaluation_uses_all_train_rows_and_only_the_checkpoint() -> None:
+def test_evaluation_uses_the_mean_over_folds_and_only_the_checkpoint() -> None:
     batch, other = a_batch(), a_batch(seed=1)
     columns, loaded = fitted(batch), fitted(other)
-    assert not torch.equal(added(columns, batch), added(columns.eval(), batch))
+    rows = Rows.of(batch, columns.schema, columns.categories)
+    mean = torch.stack([part.columns(rows) for part in columns.parts]).mean(0).clamp(columns.lowest, columns.highest)
+    found = added(columns.eval(), batch) / columns.inverse_scale + columns.center
+    torch.testing.assert_close(found, mean, atol=1e-5, rtol=1e-4)
     assert not any(name.startswith("parts") for name in columns.state_dict())
     loaded.load_state_dict(columns.state_dict())
     assert torch.equal(added(loaded.eval(), other), added(columns, other))
+
+
+def test_columns_of_other_rows_have_the_scale_of_train_rows() -> None:
+    """With few rows per id: the product of factors fitted to all of train is several times that of the folds."""
+    draw = torch.Generator().manual_seed(0)
+    taste = torch.randn(303, 2, generator=draw)
+    kind = torch.randn(203, 2, generator=draw)
+    pairs = torch.randperm(300 * 200, generator=draw)[:20_000]
+    users, items = pairs // 200 + 3, pairs % 200 + 3
+    label = (torch.rand(len(pairs), generator=draw) < (taste[users] * kind[items]).sum(1).sigmoid()).float()
+    parts = [
+        Batch({"user": users[own], "item": items[own]}, {"label": label[own]})
+        for own in (slice(15_000), slice(15_000, None))
+    ]
+    sizes = {"user": 303, "item": 203}
+    ids = [column.model_copy(update={"cardinality": sizes[column.name]}) for column in (USER, ITEM)]
+    options = CollaborativeOptions()
+    columns = CollaborativeColumns(options, with_collaborative_columns(Schema(columns=(*ids, LABEL)), options))
+    columns.fit(context(parts[0]))
+    found = added(columns.eval(), parts[1])
+    assert found.mean(0).abs().max() < 0.15
+    assert found.std(0).max() < 1.15
+
+
+def test_columns_constant_in_training_stay_constant() -> None:
+    """Users with one row have none in the other folds, but one in most parts of the mean."""
+    users = torch.arange(3, 40, dtype=torch.int32)
+    items = 3 + users % 20
+    features = {"user": users, "item": items, "shop": torch.full_like(users, 3)}
+    columns = fitted(Batch(features, {"label": (users % 2).float()}))
+    found = added(columns.eval(), Batch({**features, "item": items + 1}, {}))
+    assert found.abs().max() < 20
+    assert not found[:, 0].any()
+
+
+@pytest.mark.parametrize("num_rows", [1, 50])
+def test_one_pair_has_finite_columns(num_rows: int) -> None:
+    ids = torch.full((num_rows,), 3, dtype=torch.int32)
+    batch = Batch({"user": ids, "item": ids, "shop": ids}, {"label": torch.arange(num_rows) % 2.0})
+    options = CollaborativeOptions.model_validate(OPTIONS)
+    columns = CollaborativeColumns(options, with_collaborative_columns(SCHEMA, options))
+    columns.fit(TrainingContext(lambda: pytest.fail("it reads whole rows"), dict, lambda: [batch]))
+    assert torch.isfinite(added(columns, batch)).all()
+    assert added(columns.eval(), batch).abs().max() < 20
+
+
+def test_the_number_of_folds_is_bounded() -> None:
+    with pytest.raises(ConfigError, match="less than or equal to 100"):
+        build("fm", {"collaborative": {"folds": 101}}, SCHEMA)
+
+
+@pytest.mark.parametrize("folds", [2, 5, 100])
+def test_folds_are_those_of_the_hash_of_all_engines(folds: int) -> None:
+    users, items = torch.randint(0, 1 << 31, (2, 1_000), generator=torch.Generator().manual_seed(0))
+    rows = dataclasses.replace(Rows.of(a_batch(1), SCHEMA, fitted(a_batch()).categories), users=users, items=items)
+    for seed in (0, 17, 2**31 - 2):
+        numbers = [ids.numpy().astype(np.uint64) for ids in (users, items)]
+        wanted = below(hash_counters(numbers[1], hash_counters(numbers[0], mix(seed))), folds)
+        assert folds_of_pairs(rows, folds, seed=seed).tolist() == wanted.tolist()
 
 
 def test_unseen_ids_have_finite_columns() -> None:

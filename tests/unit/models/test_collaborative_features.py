@@ -97,6 +97,16 @@ def test_statistics_of_ids_are_smoothed_means() -> None:
     assert float(fitted.item_bias[0, 6]) == pytest.approx((1 / 3 - float(fitted.user_bias[0, 3])) / 3, abs=1e-3)
 
 
+def test_without_rows_all_statistics_are_zero() -> None:
+    schema = Schema(columns=(USER, ITEM, KEYS, LABEL))
+    categories = Categories(schema, 64)
+    batch = Batch({"user": ints(3), "item": ints(5), "keys": lists([3])}, {"label": torch.tensor([1.0])})
+    rows = Rows.of(batch, schema, categories)
+    fitted = CollaborativeFeatures(Config(), schema, categories)
+    fitted.fit(rows.select(torch.tensor([False])), seed=0)
+    assert not fitted.columns(rows).any()
+
+
 def test_categories_follow_their_rows_through_concat_and_select() -> None:
     schema = Schema(columns=(USER, ITEM, SHOP, KEYS, DAY))
     categories = Categories(schema, 64)

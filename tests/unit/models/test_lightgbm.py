@@ -85,6 +85,22 @@ def test_features_of_a_train_row_exclude_its_own_label(row: int) -> None:
     assert not torch.equal(before, after)
 
 
+def test_features_of_a_train_row_exclude_all_labels_of_its_pair() -> None:
+    model, batch = a_model(LABEL), a_batch(2_000)
+    features = batch.features
+    pairs = features["user"] * ITEMS + features["item"]
+    pair = pairs == torch.bincount(pairs).argmax()
+    assert pair.sum() > 3
+    label = batch.labels["label"]
+    rows, turned = (
+        Rows.of(labelled(batch, some), model.schema, model.categories)
+        for some in (label, torch.where(pair, 1 - label, label))
+    )
+    before, after = model.out_of_fold(rows), model.out_of_fold(turned)
+    assert torch.equal(before[pair], after[pair])
+    assert not torch.equal(before, after)
+
+
 def test_a_row_of_train_does_not_count_itself() -> None:
     model, batch = a_model(LABEL, folds=2), a_batch(300)
     rows = Rows.of(batch, model.schema, model.categories)

@@ -1,0 +1,51 @@
+"""The command export: a run as a bundle for serving, or in another format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recsys_cli.cli.params import Force
+from recsys_cli.cli.session import Session
+
+
+def export(
+    ctx: typer.Context,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RUN",
+            help="Run (name, or its beginning or end). Default: the run of the config of the last stage.",
+            show_default=False,
+        ),
+    ] = None,
+    kind: Annotated[str, typer.Option("--format", metavar="FORMAT", help="Format of the export.")] = "bundle",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FOLDER", help="Folder to write.", show_default="bundles/RUN of the workspace"
+        ),
+    ] = None,
+    histories: Annotated[
+        bool, typer.Option("--histories/--no-histories", help="Include the user histories and seen items.")
+    ] = True,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Compare scores of raw rows with those of the run.")
+    ] = True,
+    force: Force = False,
+) -> None:
+    """Export a trained run as one relocatable folder for serving."""
+    from recsys_cli.cli.results import export as shown
+    from recsys_cli.cli.runs import named_run
+
+    session: Session = ctx.obj
+    trained = named_run(session, run)
+    with session.working("export") as emit:
+        from recsys_cli.stages.export import export
+
+        made = export(
+            trained, session.workspace, kind=kind, out=out, histories=histories, verify=verify, force=force, emit=emit
+        )
+    session.report(shown.result(made), shown.draw)

@@ -1,0 +1,184 @@
+"""The commands recommend and score: answers of a run or a bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from recsys_cli.cli.params import Force
+from recsys_cli.cli.session import Session
+from recsys_cli.errors import ConfigError
+
+if TYPE_CHECKING:
+    from recsys_cli.serving.query import Query
+    from recsys_cli.serving.recommender import Recommender
+    from recsys_cli.workspace import Bundle, TrainedRun
+
+Source = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="RUN|BUNDLE",
+        help="Run (name, or its beginning or end) or folder of a bundle. Default: the run of the config of the last stage.",
+        show_default=False,
+    ),
+]
+
+
+def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
+    ctx: typer.Context,
+    source: Source = None,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="ID", help="User id in the raw data.", show_default=False)
+    ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            "--history",
+            metavar="IDS|FILE",
+            help="Item ids, oldest first, such as 1,2,3; or, with --out, a parquet or csv file of users' interactions.",
+            show_default=False,
+        ),
+    ] = None,
+    similar_to: Annotated[
+        str | None,
+        typer.Option("--similar-to", metavar="ITEM", help="Nearest items of this id or title.", show_default=False),
+    ] = None,
+    k: Annotated[int, typer.Option("--k", help="Number of items.", min=1)] = 10,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where",
+            metavar="EXPRESSION",
+            help='Filter over item features, such as "genres contains Comedy".',
+            show_default=False,
+        ),
+    ] = None,
+    candidates: Annotated[
+        Path | None,
+        typer.Option("--candidates", metavar="FILE", help="Ids of the only items to rank.", show_default=False),
+    ] = None,
+    exclude: Annotated[
+        Path | None, typer.Option("--exclude", metavar="FILE", help="Ids of items to leave out.", show_default=False)
+    ] = None,
+    exclude_seen: Annotated[
+        bool, typer.Option("--exclude-seen/--include-seen", help="Leave out the items of the history.")
+    ] = True,
+    diversity: Annotated[
+        float, typer.Option("--diversity", metavar="D", help="Weight of diversity (MMR), 0 to 1.", min=0, max=1)
+    ] = 0.0,
+    everyone: Annotated[bool, typer.Option("--all", help="All users of train, into --out.")] = False,
+    users: Annotated[
+        Path | None,
+        typer.Option("--users", metavar="FILE", help="Users with these ids, into --out.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="A .parquet, .csv or .jsonl file.", show_default=False),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Recommend items to a user, with titles and reasons; or to all users, into a file."""
+    from recsys_cli.cli.results import recommend as shown
+    from recsys_cli.serving.query import Query
+
+    session: Session = ctx.obj
+    _check(out, user=user, similar_to=similar_to, many=everyone or users is not None, history=history, force=force)
+    query = Query(
+        user, None, k=k, candidates=_ids(candidates), exclude=_ids(exclude) or (), exclude_seen=exclude_seen,
+        where=where, diversity=diversity, explain=out is None,
+    )  # fmt: skip
+    with session.working("recommend") as emit:
+        from recsys_cli.stages import recommend as stage
+
+        recommender = stage.open_recommender(find_source(session, source), session.workspace)
+        if out is not None and history is not None:
+            made = stage.recommend_histories(recommender, query, Path(history), out, emit=emit)
+        elif out is not None:
+            made = stage.recommend_users(recommender, query, out, users=users, emit=emit)
+    if out is not None:
+        session.report(shown.written(made), shown.draw_written)
+    else:
+        session.answer(_answer(recommender, query, history=history, similar_to=similar_to), shown.draw)
+
+
+def score(
+    ctx: typer.Context,
+    source: Annotated[
+        str,
+        typer.Argument(metavar="RUN|BUNDLE", help="Run, or folder of a bundle.", show_default=False),
+    ],
+    rows: Annotated[
+        Path,
+        typer.Argument(metavar="ROWS", help="File of rows, in the format of the interactions.", show_default=False),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Parquet file to write.")] = Path(
+        "scores.parquet"
+    ),
+    force: Force = False,
+) -> None:
+    """Score rows: one prediction per row, in their order. Labels and times may be missing."""
+    from recsys_cli.cli.results import recommend as shown
+
+    session: Session = ctx.obj
+    with session.working("score") as emit:
+        from recsys_cli.stages.score import score
+
+        made = score(find_source(session, source), rows, out, session.workspace, force=force, emit=emit)
+    session.report(shown.scored(made), shown.draw_scored)
+
+
+def find_source(session: Session, name: str | None) -> TrainedRun | Bundle:
+    """Return the bundle in a folder, or the run with a name; without a name the run of the current config.
+
+    Raises:
+        MissingArtifactError: Neither exists.
+    """
+    from recsys_cli.cli.runs import named_run
+    from recsys_cli.workspace import Bundle
+
+    if name is not None and ((Path(name) / "weights.safetensors").exists() or (Path(name) / "vocab-index").is_dir()):
+        return Bundle(Path(name))
+    return named_run(session, name)
+
+
+def _answer(recommender: Recommender, query: Query, *, history: str | None, similar_to: str | None) -> dict[str, Any]:
+    from dataclasses import replace
+
+    from recsys_cli.stages.recommend import recommend, similar
+
+    if similar_to is not None:
+        return similar(recommender, similar_to, k=query.k)
+    if history is not None:
+        query = replace(query, history=[part.strip() for part in history.split(",") if part.strip()])
+    return recommend(recommender, query)
+
+
+def _ids(path: Path | None) -> list[Any] | None:
+    from recsys_cli.stages.tables import read_column
+
+    return None if path is None else read_column(path, "")
+
+
+def _check(
+    out: Path | None, *, user: str | None, similar_to: str | None, many: bool, history: str | None, force: bool
+) -> None:
+    """Check that the options name one thing to recommend to."""
+    if out is not None:
+        from recsys_cli.stages.tables import check_format
+
+        check_format(out)
+        if user is not None or similar_to is not None or not (many or history is not None):
+            raise ConfigError("--out is for many users", hint="add --all, --users FILE or --history FILE")
+        if history is not None and not Path(history).is_file():
+            raise ConfigError(f"--history {history} is no file", hint="with --out, name a file of interactions")
+        if out.exists() and not force:
+            raise ConfigError(f"{out} already exists", hint="name another file with --out, or overwrite it: --force")
+        return
+    if many:
+        raise ConfigError("--all and --users need --out", hint="add --out recs.parquet")
+    if user is None and similar_to is None and history is None:
+        raise ConfigError(
+            "nobody to recommend to", hint="add --user ID, --history 1,2,3, --similar-to ITEM, or --all --out FILE"
+        )

@@ -1,0 +1,33 @@
+"""Result of `recsys export`: folder, size, and verified rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from recsys_cli.cli.quantities import size
+from recsys_cli.cli.tables import line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from recsys_cli.stages.export import Exported
+
+
+def result(made: Exported) -> dict[str, Any]:
+    """Return the result as plain values."""
+    return {
+        "folder": str(made.folder),
+        "bytes": made.num_bytes,
+        "verified_rows": made.verified,
+        "manifest": {name: value for name, value in made.manifest.items() if name not in {"files", "checksum"}},
+        "next": f"recsys recommend {made.folder} --user ID",
+    }
+
+
+def draw(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw the folder, its size, and the next command."""
+    if result["verified_rows"]:
+        line(to, f"{result['verified_rows']:,} raw rows have equal scores by the run and by the export")
+    line(to, f"{size(result['bytes'])} written to {result['folder']}")
+    line(to, f"next: {result['next']}", style="dim")

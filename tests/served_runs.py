@@ -1,0 +1,87 @@
+"""Small trained runs of every kind of model, on ratings with movies that have titles and genres."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+import pytest
+
+import recsys_cli as recsys
+from recsys_cli.serving.recommender import Recommender
+from recsys_cli.stages.export import served_run
+
+USERS, ITEMS = 60, 45
+GENRES = (["Comedy"], ["Drama", "War"], ["Comedy", "Romance"], ["Drama"])
+COLUMNS = {"user": "userId", "item": "movieId", "rating": "rating", "timestamp": "timestamp"}
+MODELS = ("mf", "two-tower", "ease", "ials", "sasrec", "fm", "popularity", "lightgcn", "item-knn")
+OPTIONS = {"mf": {"embedding_dim": 8}, "ials": {"embedding_dim": 8}, "lightgcn": {"embedding_dim": 8}}
+
+MakeRun = Callable[[str], recsys.TrainedRun]
+
+
+def movies() -> pl.DataFrame:
+    """Movies 1 to 45; ratings have the first 40 only."""
+    ids = range(1, ITEMS + 1)
+    return pl.DataFrame({
+        "movieId": ids,
+        "title": [f"Movie {number:02}" for number in ids],
+        "genres": [GENRES[number % 4] for number in ids],
+        "year": [1980 + number % 20 for number in ids],
+    })  # fmt: skip
+
+
+def ratings() -> pl.DataFrame:
+    """Users rate 30 of 40 movies; those of their own parity get 5 stars more often."""
+    rng = np.random.default_rng(0)
+    user, item = (part.ravel() for part in np.meshgrid(np.arange(1, USERS + 1), np.arange(1, 41), indexing="ij"))
+    liked = np.where((user + item) % 2 == 0, 0.9, 0.2) > rng.random(len(user))
+    frame = pl.DataFrame({"userId": user, "movieId": item, "rating": np.where(liked, 5, 2)})
+    return frame.sample(1_500, shuffle=True, seed=1).with_columns(timestamp=pl.int_range(1_500))
+
+
+@pytest.fixture(scope="session")
+def served_workspace(tmp_path_factory: pytest.TempPathFactory) -> recsys.Workspace:
+    return recsys.Workspace(str(tmp_path_factory.mktemp("serving") / "workspace"))
+
+
+@pytest.fixture(scope="session")
+def make_run(served_workspace: recsys.Workspace) -> MakeRun:
+    """Train a model once per session."""
+    made: dict[str, recsys.TrainedRun] = {}
+
+    def make(model: str) -> recsys.TrainedRun:
+        if model not in made:
+            config = config_of(model, served_workspace)
+            recsys.etl(config, served_workspace, progress=False)
+            made[model] = recsys.train(config, served_workspace, progress=False)
+        return made[model]
+
+    return make
+
+
+def config_of(model: str, workspace: recsys.Workspace) -> recsys.RunConfig:
+    """Return the config of a model on the ratings, with the movies joined."""
+    train = {"epochs": 2, "batch_size": 64 if model == "sasrec" else 256, "device": "cpu"}
+    config = recsys.config_from_frame(ratings(), workspace, **COLUMNS, model=model, train=train)
+    values = config.model_dump()
+    values["model"] |= OPTIONS.get(model, {})
+    values["dataset"] = recsys.dataset_from_frames(workspace, ratings(), movies=movies())
+    join = {"op": "JoinExternal", "table": "movies", "on": "movieId", "columns": ["genres", "year"]}
+    ids = {"op": "Categorify", "columns": ["userId", "movieId", "genres", "year"]}
+    values["features"]["ops"] = [join, ids, *values["features"]["ops"][1:]]
+    return recsys.load_config(values)
+
+
+@pytest.fixture(scope="session")
+def recommenders(make_run: MakeRun, served_workspace: recsys.Workspace) -> Callable[[str], Recommender]:
+    """Return the recommender of a model's run, loaded once per session."""
+    loaded: dict[str, Recommender] = {}
+
+    def of(model: str) -> Recommender:
+        if model not in loaded:
+            loaded[model] = Recommender(served_run(make_run(model), served_workspace))
+        return loaded[model]
+
+    return of
