@@ -1,4 +1,4 @@
-"""An executor on a Dask cluster: start or connection, checks of the workers, and retries after lost workers."""
+"""An executor on a Dask cluster: start or connection, checks, and retries after lost workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from recsys_cli.cpu import cores
 from recsys_cli.errors import RecsysError
 from recsys_cli.etl.engine import Engine
 from recsys_cli.etl.engines import missing_of_cluster
-from recsys_cli.etl.workers import Failure, SharedFolder, SharedTask, run_task
+from recsys_cli.etl.workers import Failure, SharedFolder, SharedTask
 from recsys_cli.events import Emit, Message
 
 Part = TypeVar("Part")
@@ -38,8 +38,7 @@ _ATTEMPTS = 4
 class Cluster:
     """Runs tasks on the workers of a Dask cluster.
 
-    A task is broadcast to the workers once; after that only the parts are sent. Other workers repeat the parts of a
-    lost worker, so a part may run twice.
+    Other workers repeat the parts of a lost worker, so a part may run twice.
     """
 
     def __init__(self, name: str, client: Any, shared: SharedFolder, emit: Emit) -> None:
@@ -52,7 +51,7 @@ class Cluster:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The entries of the manifest: cluster, number of workers and threads."""
+        """See `Executor.facts`."""
         return {"cluster": self.name, "workers": len(self.threads), "threads": sum(self.threads.values())}
 
     def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
@@ -90,22 +89,14 @@ class Cluster:
             raise RecsysError("\n".join(problems), hint="; ".join(dict.fromkeys(problems.values())))
 
     def wait(self) -> None:
-        """Wait for a worker.
-
-        Raises:
-            RecsysError: No worker joined before the timeout.
-        """
+        """Wait for a worker."""
         self.check_workers()
         while not self.threads:
             sleep(0.1)
             self.check_workers()
 
     def check_workers(self) -> None:
-        """Update the list of workers, and warn about lost ones.
-
-        Raises:
-            RecsysError: The cluster has had no worker for longer than the timeout.
-        """
+        """Update the list of workers, and warn about lost ones."""
         before, self.threads = self.threads, self._workers()
         for address in before.keys() - self.threads.keys():
             self.emit(Message(f"worker {address} is lost; other workers repeat its parts", "warning"))
@@ -124,7 +115,6 @@ class Cluster:
             )
 
     def _workers(self) -> dict[str, int]:
-        """Return the number of threads of each worker, by address."""
         try:
             return dict(self.client.nthreads())
         except (OSError, TimeoutError, RuntimeError) as error:
@@ -138,13 +128,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class _Pending(Generic[Part]):
-    """A submitted part.
-
-    Attributes:
-        part: The part.
-        future: The Dask future of its result.
-        task: The Dask future of the broadcast task that it needs.
-    """
+    """A submitted part, and the Dask futures of its result and of its broadcast task."""
 
     part: Part
     future: Any
@@ -152,7 +136,7 @@ class _Pending(Generic[Part]):
 
 
 class _SentTask(Generic[Part, Result]):
-    """A broadcast task: sent to all workers, and again after the loss of every worker with a copy."""
+    """A task, broadcast to all workers, and again after the loss of every worker with a copy."""
 
     def __init__(self, cluster: Cluster, task: SharedTask[Part, Result]) -> None:
         self._cluster = cluster
@@ -162,10 +146,9 @@ class _SentTask(Generic[Part, Result]):
     def submit(self, part: Part) -> _Pending[Part]:
         if self._sent is None:
             self._sent = self._send()
-        return _Pending(part, self._cluster.client.submit(run_task, self._sent, part, pure=False), self._sent)
+        return _Pending(part, self._cluster.client.submit(SharedTask.run, self._sent, part, pure=False), self._sent)
 
     def result(self, pending: _Pending[Part]) -> Result:
-        """Wait for the result of a part; submit it again if its broadcast task was lost."""
         from distributed import CancelledError, KilledWorker
 
         for _ in range(_ATTEMPTS):
@@ -206,18 +189,7 @@ class _SentTask(Generic[Part, Result]):
 
 @contextmanager
 def open_cluster(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -> Iterator[Cluster]:
-    """Start a local cluster or connect to an external one; close it at the end.
-
-    Args:
-        config: The kind or address (`cluster`) and the number of local workers (`workers`).
-        engine: The engine of the workers.
-        scratch: A folder on a file system shared with every worker.
-        emit: Receiver of warnings about lost workers.
-
-    Raises:
-        MissingExtraError: Dask is not installed.
-        RecsysError: The scheduler does not answer, or a worker has a problem.
-    """
+    """Start a local cluster or connect to an external one; see `open_executor`."""
     assert config.cluster is not None
     if (error := missing_of_cluster(config.cluster)) is not None:
         raise error
@@ -234,7 +206,6 @@ def open_cluster(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -
 
 
 def _client(scheduler: Any) -> Any:
-    """Connect to a local cluster or to the address of a scheduler."""
     from distributed import Client
 
     try:
@@ -250,16 +221,13 @@ def _client(scheduler: Any) -> Any:
 
 @contextmanager
 def _local_cluster(config: EtlConfig, scratch: Path) -> Iterator[Any]:
-    """Start local workers of one thread each: one per core by default, or one per GPU."""
+    """Start workers of one thread each: one per core by default, or one per GPU."""
     import dask
 
     available = cores()
     options: dict[str, Any] = {"local_directory": str(scratch), "silence_logs": logging.CRITICAL}
     # The scheduler starts an HTTP server even without a dashboard.
-    options["scheduler_kwargs"] = {
-        "dashboard": False,
-        "dashboard_address": "127.0.0.1:0",
-    }
+    options["scheduler_kwargs"] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
     workers = config.workers or available
     # Polars uses all cores in each process, and reads the variable at its first use.
     threads = {"distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS": str(max(1, available // workers))}
@@ -291,8 +259,7 @@ def _gpu_cluster(config: EtlConfig, options: dict[str, Any]) -> Any:
 def _ignore_interrupts() -> Iterator[None]:
     """Start threads and processes with SIGINT blocked: the process that starts them also stops them.
 
-    A terminal sends Ctrl-C to all processes, and each worker would print a traceback. A signal in between is delivered
-    at the end.
+    A terminal sends Ctrl-C to all processes, and each worker would print a traceback.
     """
     if not hasattr(signal, "pthread_sigmask"):  # not on Windows
         yield
@@ -309,7 +276,7 @@ def _ignore_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _quiet_logs() -> Iterator[None]:
-    """Mute the logs of Dask: errors and events carry all messages for the user."""
+    """Mute the logs of Dask: errors and events have all messages for the user."""
     import distributed  # noqa: F401 - its import sets up the loggers
 
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]

@@ -1,4 +1,4 @@
-"""Cold keys: keys of a joined table, absent from the vocabulary of the key, with rows in the table by id.
+"""Cold keys: keys of a joined table, absent from the vocabulary, with rows in the table by id.
 
 Cold keys share an embedding and keep their own features: a table has one row per id, followed by one row per cold key.
 They depend neither on held-out rows nor on the engine.
@@ -29,22 +29,10 @@ NOT_COLD = -1
 def find_cold(
     op: Categorify, key: str, joins: Sequence[JoinExternal], tables: Mapping[str, pa.Table], state: State, index: int
 ) -> pa.Table:
-    """Return the cold keys of a key column, in ascending order.
-
-    Args:
-        op: The encoder of the key.
-        key: The key column.
-        joins: All joins on this key.
-        tables: The raw tables, by name.
-        state: The fitted state, with the vocabulary of the op.
-        index: Position of the op in the plan.
+    """Return the cold keys of a key column in ascending order; `op` at `index` in the plan encodes it.
 
     Returns:
         Columns: the key (`value`), its `row` in the table by id, its shared `id`, and `count` 0.
-
-    Raises:
-        ConfigError: The type of the key in a table is not compatible.
-        DataError: A table has a duplicate key.
     """
     vocabulary = state[index, op.vocabulary_of(key)]
     values = vocabulary.column("value").combine_chunks()
@@ -62,12 +50,7 @@ def find_cold(
 
 
 def counted(cold: pa.Table, merged: pa.Table) -> pa.Table:
-    """Set the number of train rows of each cold key: above 0 for values cut from the vocabulary as too rare.
-
-    Args:
-        cold: The result of `find_cold`.
-        merged: The value counts of the key column in train.
-    """
+    """Set the train counts of cold keys: above 0 for values cut from the vocabulary as too rare."""
     counts = counts_of(cold.select(["value"]), merged)
     return cold.set_column(cold.schema.get_field_index("count"), "count", counts)
 
@@ -81,30 +64,20 @@ def locate(values: pa.Array | pa.ChunkedArray, cold: pa.Table) -> Ids:
 
 
 def shared_ids(cold: pa.Table) -> pa.Array:
-    """Return the encoded id of each row of a table: the row number, or the shared id of a cold key."""
+    """Return the encoded id of each row of a table: the row number; of cold keys, the shared id."""
     first = cold.column("row")[0].as_py()
     return pa.array(np.concatenate([np.arange(first, dtype=np.int32), cold.column("id").to_numpy()]))
 
 
 def without_idle(steps: Sequence[PlanStep], fitted: FittedPlan, *, train: bool) -> list[PlanStep]:
-    """Return the steps without lookups of cold keys for columns without any."""
-    return [step for step in steps if not _is_idle(step, fitted, train=train)]
+    """Leave out lookups of cold keys for columns without any."""
+    return [step for step in steps if not isinstance(step.op, Locate) or fitted.has_cold(step.op.key, train=train)]
 
 
 def with_rows(prepared: pa.Table, computed: pa.Table, steps: Sequence[PlanStep]) -> pa.Table:
-    """Append the table row of each key to prepared rows.
-
-    Args:
-        prepared: The columns of the schema.
-        computed: The raw rows after the steps.
-        steps: The steps, with a Locate for each key with cold keys.
-    """
+    """Append the table row of each key with a Locate step to prepared rows."""
     for step in steps:
         if isinstance(step.op, Locate):
             ids, rows = (computed.column(name).to_numpy() for name in (step.op.key, step.op.output))
             prepared = prepared.append_column(row_column(step.op.key), pa.array(np.maximum(ids, rows)))
     return prepared
-
-
-def _is_idle(step: PlanStep, fitted: FittedPlan, *, train: bool) -> bool:
-    return isinstance(step.op, Locate) and not fitted.has_cold(step.op.key, train=train)

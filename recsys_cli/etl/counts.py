@@ -1,8 +1,8 @@
 """Value counts: partial counts of rows, their sum, and their order.
 
 Integers and short strings are counted as 64-bit keys, many times faster than strings. A table of counts has the columns
-`value` (unique, at most one null) and `count` (int64), in no order. Short strings stay packed (`string_keys.pack`), in a
-column `packed` in place of `value`, until the final sort.
+`value` (unique, at most one null) and `count` (int64), unordered. Until the final sort, short strings are packed
+(`string_keys.pack`), in a column `packed` in place of `value`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def count(values: pa.Array) -> pa.Table:
     keys = _keys(values)
     if keys is None:
         frame = pl.DataFrame({VALUE: pl.from_arrow(values)})
-        return _arrow(frame.group_by(VALUE).agg(pl.len().cast(pl.Int64).alias("count")))
+        return frame.group_by(VALUE).agg(pl.len().cast(pl.Int64).alias("count")).to_arrow()
     if values.null_count:
         keys = keys[values.is_valid().to_numpy(zero_copy_only=False)]
     kind = None if is_text(values.type) else values.type
@@ -49,7 +49,7 @@ def add_up(parts: Sequence[pa.Table]) -> pa.Table:
     tallies = [tally for part in parts if (tally := _tally(part)) is not None] if len(kinds) == 1 else []
     if len(tallies) < len(parts):
         merged = pl.concat([pl.DataFrame(unpacked(part)) for part in parts], how="vertical_relaxed")
-        return _arrow(merged.group_by(VALUE).agg(pl.col("count").sum()))
+        return merged.group_by(VALUE).agg(pl.col("count").sum()).to_arrow()
     *others, largest = sorted(tallies, key=lambda tally: len(tally[0]))
     added = _into(largest, _in_one(others))
     total = sum(pc.sum(part.column("count")).as_py() or 0 for part in parts)
@@ -57,11 +57,11 @@ def add_up(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def in_order(counts: pa.Table) -> pa.Table:
-    """Return counts without null, sorted by (count descending, value ascending), with strings unpacked."""
+    """Return counts without null, sorted by (count descending, value ascending), unpacked."""
     counts = without_null(counts)
     tally = _tally(counts)
     if tally is None:
-        return _arrow(pl.DataFrame(counts).sort("count", VALUE, descending=[True, False]))
+        return pl.DataFrame(counts).sort("count", VALUE, descending=[True, False]).to_arrow()
     keys, times = tally
     order = np.lexsort((keys, -times))
     return unpacked(_table((keys[order], times[order]), _kind(counts), nulls=0))
@@ -85,13 +85,12 @@ def unpacked(counts: pa.Table) -> pa.Table:
 
 
 def _kind(counts: pa.Table) -> pa.DataType | None:
-    """Return the type of the values, None for strings."""
     kind = counts.schema.field(0).type
     return None if PACKED in counts.column_names or is_text(kind) else kind
 
 
 def _keys(values: pa.Array) -> Keys | None:
-    """Return order-preserving 64-bit keys of the values, arbitrary for null; None if a value has no such key."""
+    """Return order-preserving 64-bit keys, arbitrary for null; None if a value has none."""
     if pa.types.is_integer(values.type):
         kind = np.uint64 if pa.types.is_uint64(values.type) else np.int64
         return (values.fill_null(0) if values.null_count else values).to_numpy().astype(kind, copy=False)
@@ -104,7 +103,7 @@ def _keys(values: pa.Array) -> Keys | None:
 
 
 def _tally(counts: pa.Table) -> Tally | None:
-    """Return counts without null by 64-bit key; None if a value has no such key."""
+    """Return counts without null by 64-bit key; None if a value has none."""
     counts = without_null(counts)
     keys = _keys(counts.column(0).combine_chunks())
     if keys is None:
@@ -114,7 +113,6 @@ def _tally(counts: pa.Table) -> Tally | None:
 
 
 def _of(keys: Keys) -> Tally:
-    """Count keys."""
     if not len(keys):
         return keys, np.zeros(0, dtype=np.int64)
     low, high = int(keys.min()), int(keys.max())
@@ -130,7 +128,7 @@ def _of(keys: Keys) -> Tally:
 
 
 def _of_few(keys: Keys) -> Tally:
-    """Count keys with few unique values by hash slot; the rare keys of a shared slot are sorted instead."""
+    """Count keys with few unique values by hash slot; the rare keys of a shared slot are sorted."""
     slots = ((keys.view(np.uint64) * _GOLDEN) >> np.uint64(64 - _SLOT_BITS)).view(np.int64)
     owners = np.zeros(1 << _SLOT_BITS, dtype=keys.dtype)
     owners[slots] = keys
@@ -142,7 +140,7 @@ def _of_few(keys: Keys) -> Tally:
 
 
 def _in_one(tallies: Sequence[Tally]) -> Tally:
-    """Return the sum of several tallies; their keys may be unsorted and repeated."""
+    """Return the sum of tallies, possibly with unsorted and repeated keys."""
     keys, counts = (np.concatenate(parts) for parts in zip(*tallies, strict=True))
     # Parts are usually sorted: the stable sort merges sorted runs, many times faster than a hash group-by.
     order = np.argsort(keys, kind="stable")
@@ -152,7 +150,7 @@ def _in_one(tallies: Sequence[Tally]) -> Tally:
 
 
 def _into(large: Tally, small: Tally) -> Tally:
-    """Return the sum of two sorted tallies. The large one is only copied, because it may be most of the memory."""
+    """Return the sum of two sorted tallies; the large one, possibly most of the memory, is only copied."""
     keys, counts = large
     positions = np.searchsorted(keys, small[0])
     exists = np.append(keys, keys.dtype.type(0))[positions] == small[0]
@@ -173,14 +171,9 @@ def _into(large: Tally, small: Tally) -> Tally:
 
 
 def _table(tally: Tally, kind: pa.DataType | None, *, nulls: int) -> pa.Table:
-    """Return a table of counts, of packed strings if `kind` is None."""
     keys, counts = tally
     values = pa.array(keys) if kind is None else pa.array(keys).cast(kind)
     if nulls:
         values = pa.concat_arrays([values, pa.nulls(1, values.type)])
         counts = np.append(counts, nulls)
     return pa.table({PACKED if kind is None else VALUE: values, "count": pa.array(counts, pa.int64())})
-
-
-def _arrow(frame: pl.DataFrame) -> pa.Table:
-    return frame.to_arrow()

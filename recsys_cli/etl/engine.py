@@ -1,7 +1,7 @@
 """The engine protocol, and the choice of an engine by name.
 
-Filters and the assignment to splits and shards (`staging`) precede the engine; `aggregators` merge its partial aggregates.
-Both are the same for all engines.
+Filters, splits and shards (`staging`) precede the engine, and `aggregators` merge its partial aggregates: the same code
+for all engines.
 """
 
 from __future__ import annotations
@@ -42,60 +42,38 @@ class Engine(Protocol):
     threads: int | None
 
     def __init__(self, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> None:
-        """Initialize an engine.
-
-        Args:
-            scratch: A scratch folder.
-            device: "cpu" or "gpu".
-            emit: Receiver of warnings, such as a fallback to the CPU.
-        """
+        """Initialize an engine with a scratch folder; `emit` receives warnings, such as a fallback to the CPU."""
 
     @classmethod
     def missing(cls, device: str = "cpu") -> MissingExtraError | None:
-        """Return the missing package of the engine on a device, or None; without an import of its libraries."""
+        """Return the missing package of the engine on a device, or None; without an import."""
 
     def refuses(self, op: Op) -> str | None:
-        """Return the reason why the engine does not support an op of phase "columns"; None if it does (the default)."""
+        """Return the reason against computing an op of phase "columns"; None for supported ops (the default)."""
         del op
         return None
 
     def learn(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Aggregates:
-        """Compute the partial aggregates of some rows of train.
-
-        Args:
-            walk: Steps of one table to fit or apply, in order.
-            fitted: The fitted state of earlier passes.
-            rows: Rows of train, possibly empty; with ROW_WEIGHT for rows of a table by id.
-        """
+        """Compute the partial aggregates of rows of train, possibly none, with ROW_WEIGHT for rows of a table by id."""
 
     def apply(self, steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
-        """Apply steps to rows; the number and the order of rows stay the same.
-
-        Args:
-            steps: Steps of one table, in order.
-            fitted: The fitted plan.
-            rows: Rows, possibly empty; with TRAIN_ROW for rows of train.
-        """
+        """Apply steps to rows, possibly none, with TRAIN_ROW for rows of train; number and order of rows stay."""
 
     def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
-        """Return the joined columns of a table by id: row i belongs to id i; rows of the three special ids are null.
-
-        Args:
-            op: The join.
-            table: The raw table.
-            keys: The vocabulary of the key.
+        """Return the joined columns: row i belongs to id i of the vocabulary `keys`; rows of the special ids are null.
 
         Raises:
             DataError: The table has a duplicate key.
         """
 
 
-def check_ops(engine: Engine, ops: Sequence[Op]) -> None:
-    """Check the support of an engine for all ops of a plan.
+def state_of(step: PlanStep, fitted: FittedPlan) -> dict[str, pa.Table]:
+    """Return the fitted state of a step, by name."""
+    return {name: fitted.state[step.index, name] for name in step.op.states}
 
-    Raises:
-        ConfigError: The engine has no implementation of an op; the message lists all such ops.
-    """
+
+def check_ops(engine: Engine, ops: Sequence[Op]) -> None:
+    """Refuse ops without an implementation in the engine, all in one error."""
     problems = [
         f"features.ops.{index}: {reason}"
         for index, op in enumerate(ops)
@@ -106,7 +84,7 @@ def check_ops(engine: Engine, ops: Sequence[Op]) -> None:
 
 
 def choose(name: str, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> tuple[str, Engine]:
-    """Return the name and the engine of a name; `auto` selects the fastest engine available on this machine.
+    """Return the name and the engine; `auto` selects the fastest available one.
 
     Raises:
         ConfigError: The name is unknown.

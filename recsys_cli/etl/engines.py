@@ -1,4 +1,4 @@
-"""The built-in ETL engines and clusters, and their availability, without an import of their libraries."""
+"""The built-in engines and clusters, and their availability, without an import of their libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ class EngineInfo:
     """Summary and availability of an engine.
 
     Attributes:
-        summary: One line.
         rank: Preference of `auto`: the highest rank among the available engines wins.
         missing: Returns the missing package for a device ("cpu" or "gpu"), or None.
     """
@@ -33,7 +32,7 @@ OWN: dict[str, EngineInfo] = {
 
 
 def best(device: str) -> str:
-    """Return the engine of `auto` on a device: the available engine of highest rank, or of highest rank if none is."""
+    """Return the engine of `auto` on a device: the highest rank of the available engines, or of all if none is."""
     ranked = sorted(OWN, key=lambda name: OWN[name].rank, reverse=True)
     return next((name for name in ranked if OWN[name].missing(device) is None), ranked[0])
 

@@ -1,4 +1,4 @@
-"""Executors of parallel tasks: threads of this process, or the workers of a cluster (`cluster`)."""
+"""Executors of parallel tasks: threads, or the workers of a cluster (`cluster`)."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Threads:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The entries of the manifest: cluster, number of workers and threads."""
+        """See `Executor.facts`."""
         return {"cluster": None, "workers": 1, "threads": self.count}
 
     def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
-        """Yield the results of the parts, in order; at most one part more than the number of threads is in flight."""
+        """See `Executor.map`; at most one part more than there are threads is in flight."""
         if self.count == 1:
             yield from map(task, parts)
             return
@@ -50,6 +50,7 @@ class Threads:
             try:
                 for part in parts:
                     ahead.append(pool.submit(task, part))
+                    del part  # a part may be large, and is not needed after its task
                     if len(ahead) > self.count:
                         yield ahead.popleft().result()
                 while ahead:
@@ -61,13 +62,7 @@ class Threads:
 
 @contextmanager
 def open_executor(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -> Iterator[Executor]:
-    """Open the executor of a config, a thread pool or a cluster; close it at the end.
-
-    Args:
-        config: The kind or address of the cluster (`cluster`) and its number of workers (`workers`).
-        engine: The engine; its `threads` limit the thread pool.
-        scratch: A scratch folder on a file system shared with every worker.
-        emit: Receiver of warnings about lost workers.
+    """Open the executor of a config, and close it at the end; workers of a cluster share `scratch`.
 
     Raises:
         MissingExtraError: The config has a cluster and Dask is not installed.

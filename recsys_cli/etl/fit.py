@@ -1,4 +1,4 @@
-"""Fitting of a plan on train, in passes: partial aggregates of shards, merged and finalized, on any engine and executor."""
+"""Fitting of a plan on train, in passes: partial aggregates of shards, merged and finalized."""
 
 from __future__ import annotations
 
@@ -34,12 +34,10 @@ _MERGE_ROWS = 1 << 18
 
 @dataclass(frozen=True)
 class FitTask:
-    """The partial aggregates of a group of train shards in one pass: a task of an executor.
+    """The aggregates of a group of train shards in one pass: a task of an executor.
 
     Attributes:
-        engine: The engine.
         fitted: The plan with the state of earlier passes.
-        staged: The staged rows.
         number: Number of the pass, from 0.
     """
 
@@ -77,22 +75,14 @@ class FitTask:
         return [(step, verb) for step, verb in steps if step in kept]
 
     def empty(self) -> Aggregates:
-        """Return the aggregates of no rows: they define the types of the state for an empty train."""
+        """Return the aggregates of no rows, for the types of the state."""
         rows = self.staged.schema.empty_table()
         rows = rows.append_column(TRAIN_ROW, row_numbers(0, 0))
         return self.engine.learn(self._steps(), self.fitted, rows)
 
 
 def fit(plan: FeaturePlan, staged: Staged, engine: Engine, executor: Executor, emit: Emit) -> FittedPlan:
-    """Fit a plan on train.
-
-    Args:
-        plan: The plan.
-        staged: The staged rows and dimension tables.
-        engine: The engine.
-        executor: Runs the tasks over groups of shards.
-        emit: Receiver of progress.
-    """
+    """Fit a plan on train."""
     fitted = FittedPlan(plan, staged.inputs, {})
     program = plan.compile(staged.inputs)
     for number in range(program.passes + 1):
@@ -108,7 +98,7 @@ def fit(plan: FeaturePlan, staged: Staged, engine: Engine, executor: Executor, e
 
 
 def _with_state(fitted: FittedPlan, program: Program, state: Mapping[tuple[int, str], pa.Table]) -> FittedPlan:
-    """Return the plan with a partial state. It keeps the program, whose compilation needs the complete state."""
+    """Return the plan with a partial state and its program, whose compilation needs the complete state."""
     copy = replace(fitted, state=state)
     copy.__dict__["program"] = program
     return copy
@@ -130,16 +120,16 @@ def _fit_interactions(
 
 
 def _groups(shards: int) -> list[range]:
-    """Return groups of shards, each merged by one task; their size grows with the root of the number of shards.
+    """Return groups of shards for a task each; their size grows with the root of the number of shards.
 
-    The groups do not depend on the executor, because float sums depend on the order of addition.
+    Independent of the executor, because float sums depend on the order of addition.
     """
     size = max(1, math.isqrt(shards) // 2)
     return [range(start, min(start + size, shards)) for start in range(0, shards, size)]
 
 
 class _MergedAggregates:
-    """The aggregates of a pass, merged in the order of arrival, early enough to bound the memory."""
+    """The aggregates of a pass, merged early enough to bound the memory."""
 
     def __init__(self, program: Program, number: int) -> None:
         steps = program.fits(number, None)
@@ -147,7 +137,6 @@ class _MergedAggregates:
         self._parts: dict[tuple[int, str], list[pa.Table]] = defaultdict(list)
 
     def add(self, aggregates: Aggregates) -> None:
-        """Add partial aggregates."""
         for key, table in aggregates.items():
             parts = self._parts[key]
             parts.append(table)
@@ -155,7 +144,7 @@ class _MergedAggregates:
                 self._parts[key] = [self._merge(key)]
 
     def result(self, *, threads: int | None = 1) -> Aggregates:
-        """Return the merged aggregates, with one thread by default because tasks already run in parallel."""
+        """Return the merged aggregates; one thread by default, because tasks already run in parallel."""
         return dict(zip(self._parts, Threads(threads).map(self._merge, self._parts), strict=True))
 
     def _merge(self, key: tuple[int, str]) -> pa.Table:
@@ -174,7 +163,6 @@ def _finish(program: Program, number: int, aggregates: Aggregates) -> Aggregates
 
 
 def _cold(program: Program, number: int, aggregates: Aggregates, state: Aggregates, staged: Staged) -> Aggregates:
-    """Return the cold keys of the dimension tables with a key vocabulary fitted in this pass."""
     cold_keys: Aggregates = {}
     for key in program.keys:
         index, op, after = _encoder(program, key)
@@ -188,7 +176,6 @@ def _cold(program: Program, number: int, aggregates: Aggregates, state: Aggregat
 
 
 def _encoder(program: Program, key: str) -> tuple[int, Categorify, int]:
-    """Return the position of the encoder of a key in the plan, the encoder, and its pass."""
     return next((s.index, cast("Categorify", s.op), s.after) for s in program.steps if key in s.op.encodes)
 
 
@@ -197,9 +184,6 @@ class Tables:
     """The tables by id at the start of a pass: one row per id, followed by one row per cold key.
 
     Attributes:
-        engine: The engine.
-        staged: The raw tables.
-        program: The compiled plan.
         fitted: The plan with the state of earlier passes.
         number: Number of completed passes.
     """
@@ -211,7 +195,7 @@ class Tables:
     number: int
 
     def aggregate(self) -> Aggregates:
-        """Return the aggregates of the tables in this pass, each row weighted by its number of interactions."""
+        """Return the aggregates of this pass, each row weighted by its number of interactions."""
         aggregates: Aggregates = {}
         for key in self.program.keys:
             steps = self.program.pass_steps(self.number, key)
@@ -236,7 +220,6 @@ class Tables:
         return state
 
     def _columns_before(self, gather: PlanStep) -> pa.Table:
-        """Return the columns of a lookup join, computed by the steps before it."""
         assert isinstance(gather.op, Gather)
         steps: list[PlanStep] = []
         needed = set(gather.op.columns)
@@ -286,10 +269,7 @@ class Tables:
 def row_numbers(shard: int, rows: int, order: npt.NDArray[np.int64] | None = None) -> pa.Array:
     """Return a unique number for each row of a train shard, by its position in the final order.
 
-    Args:
-        shard: Number of the shard.
-        rows: Number of rows.
-        order: Permutation from the final order to the current order of rows; None if they are in their final order.
+    `order` is the permutation from the final to the current order of rows; None for rows in their final order.
     """
     positions = np.arange(rows, dtype=np.uint64)
     if order is not None:

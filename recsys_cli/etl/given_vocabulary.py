@@ -17,12 +17,9 @@ _SHOWN = 5
 
 
 def read_vocabulary(path: str, name: str, kind: pa.DataType) -> pa.Array:
-    """Return the values of a vocabulary file.
+    """Return the values of a parquet or CSV file (column `value`, or else the first), or of a text file, one per line.
 
-    Args:
-        path: A parquet or CSV file with the values in the column `value`, or else the first; or a text file, one per line.
-        name: Name of the vocabulary, for errors.
-        kind: Type of the values in train; the null type if train has none.
+    `kind` is the type of the values in train, null if train has none.
 
     Raises:
         DataError: The file is not readable, or has values of another type, nulls or duplicates.

@@ -1,4 +1,4 @@
-"""The raw tables of a preparation, each with a reader of the columns of the plan."""
+"""The raw tables of a preparation, each with a reader."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ class Inputs:
     """The raw tables of a config.
 
     Attributes:
-        program: The plan, compiled for these tables.
         interactions: The reader of the interactions under "all", or one per split of a files split.
-        joined: The dimension tables, by name.
         schema: Names and types of the columns of the plan in the interactions.
     """
 
@@ -41,11 +39,7 @@ class Inputs:
 
     @classmethod
     def of(cls, config: RunConfig, raw: Path) -> Inputs:
-        """Open the raw tables and compile the plan, with a sample of the first rows for their types.
-
-        Args:
-            config: The config, with dataset, split and plan.
-            raw: The folder of the downloaded dataset.
+        """Open the raw tables and compile the plan, with types by a sample of the first rows.
 
         Raises:
             ConfigError: The plan does not fit the tables.

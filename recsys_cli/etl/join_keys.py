@@ -10,12 +10,7 @@ from recsys_cli.features.ops import JoinExternal
 
 
 def keyed(op: JoinExternal, table: pa.Table, key_type: pa.DataType) -> pa.Table:
-    """Return the key, in the type of the interactions, and the joined columns, without rows of a null key.
-
-    Raises:
-        ConfigError: The type of the key in the table is not compatible.
-        DataError: The table has a duplicate key.
-    """
+    """Return the key, in the type of the interactions, and the joined columns, without rows of a null key."""
     try:
         keys = canonical(table.column(op.on).cast(key_type))
     except pa.ArrowInvalid as error:

@@ -21,30 +21,18 @@ from recsys_cli.features.steps import PlanStep
 
 
 def with_exact_labels(steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> list[PlanStep]:
-    """Add steps that keep a float64 copy of each label before a cast to an integer type.
-
-    Args:
-        steps: The steps of the rows.
-        fitted: The plan, with its labels.
-        rows: The rows: a comparison of columns without nulls needs no copy.
-    """
+    """Add steps that keep a float64 copy of each label before a cast to integers with an effect."""
     labels = fitted.plan.labels
     extended: list[PlanStep] = []
     for step in steps:
         for label in labels:
-            expression = _exact(step, label, rows)
-            if expression is not None:
+            expression = step.op.casts.get(label)
+            if expression is not None and not _always_fits(expression, rows):
                 name = EXACT + label
                 op = LambdaOp(expression=expression, output=name, dtype="float64")
                 extended.append(replace(step, op=op, writes=(name,)))
         extended.append(step)
     return extended
-
-
-def _exact(step: PlanStep, label: str, rows: pa.Table) -> str | None:
-    """Return the expression of a label before the cast of a step, or None if the cast cannot change it."""
-    expression = step.op.casts.get(label)
-    return None if expression is None or _always_fits(expression, rows) else expression
 
 
 def _always_fits(expression: str, rows: pa.Table) -> bool:
@@ -67,12 +55,7 @@ def _without_nulls(values: pa.ChunkedArray) -> bool:
 
 
 def count_lost(table: pa.Table, schema: Schema) -> dict[str, Counter[str]]:
-    """Count the nulls and overflows of labels; sampled negatives may have null labels.
-
-    Args:
-        table: Rows after the steps of `with_exact_labels`.
-        schema: The columns of the prepared data, with their types.
-    """
+    """Count the nulls and overflows of labels after `with_exact_labels`; sampled negatives may have null labels."""
     sampled = next((column.name for column in schema.in_table(None) if column.role is Role.SAMPLED), None)
     lost = {}
     for label in schema.labels:
@@ -88,11 +71,7 @@ def count_lost(table: pa.Table, schema: Schema) -> dict[str, Counter[str]]:
 
 
 def refuse_lost(lost: Mapping[str, Mapping[str, int]], where: str, schema: Schema) -> None:
-    """Refuse labels that overflow their type.
-
-    Raises:
-        DataError: There are such labels; the message has their number.
-    """
+    """Refuse labels that overflow their type."""
     for name, counts in lost.items():
         if counts.get("unfit"):
             raise unfit(name, counts["unfit"], f"of {counts['rows']:,} rows of {where}", schema[name].dtype)
@@ -107,23 +86,14 @@ def unfit(label: str, count: int, where: str, dtype: str) -> DataError:
 
 
 def check_fits(label: str, exact: pa.ChunkedArray, dtype: str) -> None:
-    """Check the values of a label for overflow.
-
-    Args:
-        label: Name of the label.
-        exact: Its values as float64; NaN for null.
-        dtype: The integer type.
-
-    Raises:
-        DataError: A value overflows the type.
-    """
+    """Refuse values of a label (float64, NaN for null) that overflow its integer type."""
     wrong = int(_unfit(exact.to_numpy(), dtype).sum())
     if wrong:
         raise unfit(label, wrong, "rows of one batch", dtype)
 
 
 def _unfit(exact: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.bool_]:
-    """Return a mask of the values that overflow an integer type after truncation; False for NaN."""
+    """Return a mask of overflows of an integer type after truncation; False for NaN."""
     ends = np.iinfo(dtype)
     low, high = float(ends.min), float(ends.max)  # for int64 rounded to ±2^63, where the spacing of float64 is 1,024
     return (exact < low) & (exact <= low - 1) | (exact > high) & (exact >= high + 1)

@@ -21,7 +21,6 @@ class Timed:
 
     Attributes:
         rows: The interactions; with ROW_NUMBER after filters.
-        column: The time column before the split.
         raw: The reader of the raw files, for the position of a row in an error; None if there is none.
     """
 
@@ -30,15 +29,11 @@ class Timed:
     raw: Reader | None = None
 
     def schema(self) -> pa.Schema:
-        """Return the names and types of the columns."""
+        """See `Rows.schema`."""
         return self.rows.schema()
 
     def batches(self) -> Iterator[pa.Table]:
-        """Yield the rows.
-
-        Raises:
-            DataError: Rows have no time; raised after the last row, with their number.
-        """
+        """Yield the rows; rows without a time are an error after the last one."""
         done = missing = 0
         first = None
         for batch in self.rows.batches():
@@ -47,17 +42,14 @@ class Timed:
                 positions = np.flatnonzero(mask)
                 missing += len(positions)
                 if first is None:
-                    numbered = ROW_NUMBER in batch.column_names
-                    first = (
-                        batch.column(ROW_NUMBER)[int(positions[0])].as_py() if numbered else done + int(positions[0])
-                    )
+                    at = int(positions[0])
+                    first = batch.column(ROW_NUMBER)[at].as_py() if ROW_NUMBER in batch.column_names else done + at
             done += batch.num_rows
             yield batch
         if first is not None:
             raise missing_times(self.column, missing, done, self._where(first))
 
     def _where(self, number: int) -> str:
-        """Return the file of a row and its position in the file, without header and bad rows."""
         if self.raw is None:
             return f"row {number + 1}"
         for file in self.raw.table.files:
@@ -70,13 +62,7 @@ class Timed:
 
 
 def timed(sources: Mapping[str, Rows], readers: Mapping[str, Reader], column: str | None) -> dict[str, Rows]:
-    """Add the check of times to interactions; without a time column before the split, return them unchanged.
-
-    Args:
-        sources: The interactions, by name.
-        readers: Their readers, by the same names.
-        column: The time column.
-    """
+    """Add the check of times to interactions, except without a time column before the split."""
     if column is None:
         return dict(sources)
     return {
@@ -86,7 +72,7 @@ def timed(sources: Mapping[str, Rows], readers: Mapping[str, Reader], column: st
 
 
 def without_time(values: pa.ChunkedArray) -> npt.NDArray[np.bool_] | None:
-    """Return a mask of the rows with a null, NaN or infinite time; None if there are none."""
+    """Return a mask of null, NaN and infinite times; None if there are none."""
     missing = values.is_null().to_numpy() if values.null_count else None
     if pa.types.is_floating(values.type):
         not_finite = ~np.isfinite(values.cast(pa.float64()).fill_null(0.0).to_numpy())
@@ -96,14 +82,7 @@ def without_time(values: pa.ChunkedArray) -> npt.NDArray[np.bool_] | None:
 
 
 def missing_times(column: str, missing: int, rows: int, where: str) -> DataError:
-    """Return the error about rows without a time.
-
-    Args:
-        column: The time column.
-        missing: Number of rows without a time.
-        rows: Number of all rows.
-        where: Position of the first one.
-    """
+    """Return the error about rows without a time; `where` is the position of the first one."""
     return DataError(
         f"{missing:,} of {rows:,} interactions have no {column}, the first is {where}, so their order is unknown",
         hint=f"drop them: put {{op: Dropna, columns: [{column}]}} first in features.ops; or, if nothing depends on the "

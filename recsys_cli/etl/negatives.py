@@ -1,7 +1,7 @@
-"""Negative sampling: sampled negatives added to the partitioned files of staged interactions.
+"""Sampled negatives in the partitioned files of staged interactions.
 
-A negative avoids the interactions of the user in its own and earlier splits, never in later ones: items that train never
-samples would leak the held-out items.
+A negative avoids the interactions of the user in its own and earlier splits, never in later ones: items that train
+never samples would leak the held-out items.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ class _Pairs:
 
     Attributes:
         pairs: Sorted keys user · num_items + item of the interactions, by split; 8 bytes per interaction.
-        num_items: Number of items.
         items: The candidates, the items of train, in the order of their values.
         ends: Cumulative counts of the candidates for the popularity distribution; None for the uniform one.
         values: The raw values of all items, by number.
@@ -48,14 +47,13 @@ class _Pairs:
     values: pa.Array
 
     def sample(self, hashes: npt.NDArray[np.uint64]) -> Ints:
-        """Return one candidate per hash."""
         if self.ends is None:
             return self.items[below(hashes, len(self.items)).astype(np.int64)]
         ranks = hashes % np.uint64(self.ends[-1])
         return self.items[np.searchsorted(self.ends, ranks.astype(np.int64), side="right")]
 
     def are_positive(self, users: Ints, items: Ints, *, splits: int) -> npt.NDArray[np.bool_]:
-        """Return a mask of the (user, item) pairs with an interaction in the first `splits` splits."""
+        """Return a mask of the pairs with an interaction in the first `splits` splits."""
         keys = users * self.num_items + items
         order = np.argsort(keys)  # sorted lookups have sequential memory access
         keys = keys[order]
@@ -68,21 +66,13 @@ class _Pairs:
         return positive
 
     def unseen(self, user: int, *, splits: int) -> Ints:
-        """Return the candidates without an interaction of the user in the first `splits` splits."""
         borders = (user * self.num_items, (user + 1) * self.num_items)
         seen = [pairs[slice(*np.searchsorted(pairs, borders))] - borders[0] for pairs in self.pairs[:splits]]
         return self.items[~np.isin(self.items, np.concatenate(seen))]
 
 
 def sample_negatives(op: NegativeSampling, staged: Staged, folder: Path, emit: Emit) -> Staged:
-    """Add sampled negatives to staged interactions.
-
-    Args:
-        op: The op.
-        staged: The interactions; their files are deleted.
-        folder: The folder of the new files.
-        emit: Receiver of progress.
-    """
+    """Add sampled negatives to staged interactions, and delete the old files."""
     users, items = Numbering(), Numbering()
     pairs = _read_pairs(op, staged, users, items)
     schema = staged.schema.append(pa.field(op.output, pa.int8()))
@@ -111,7 +101,6 @@ def sample_negatives(op: NegativeSampling, staged: Staged, folder: Path, emit: E
 
 
 def _read_pairs(op: NegativeSampling, staged: Staged, users: Numbering, items: Numbering) -> _Pairs:
-    """Number all users and items, and collect the pairs of each split and the items of train."""
     parts: list[list[tuple[Ints, Ints]]] = [[] for _ in SPLITS]
     in_train: list[Ints] = []
     number_of = {partition: number for number, split in enumerate(SPLITS) for partition in staged.partitions(split)}
@@ -146,7 +135,6 @@ def _by_partition(staged: Staged, columns: list[str]) -> Iterator[tuple[int, pa.
 
 
 def _has_pair(op: NegativeSampling, rows: pa.Table) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows with both a user and an item."""
     valid = [rows.column(name).is_valid().to_numpy() for name in (op.user, op.item)]
     return np.logical_and(*valid)
 
@@ -154,7 +142,6 @@ def _has_pair(op: NegativeSampling, rows: pa.Table) -> npt.NDArray[np.bool_]:
 def _with_negatives(
     op: NegativeSampling, rows: pa.Table, pairs: _Pairs, users: Numbering, *, first: int, splits: int
 ) -> pa.Table:
-    """Return rows, each followed by its sampled negatives."""
     user = users.of(rows.column(op.user)).to_numpy()
     positions = np.flatnonzero(_has_pair(op, rows))
     owners = np.repeat(positions, op.num_negatives)

@@ -1,10 +1,9 @@
-"""Application of a fitted plan to files of new rows: in their order, in the flat layout, in bounded memory."""
+"""Application of a fitted plan to files of new rows: in order, in the flat layout, in bounded memory."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -30,7 +29,7 @@ from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.features.spec import is_list
-from recsys_cli.workspace import PreparedData
+from recsys_cli.workspace import PreparedData, replacing
 
 _MAY_LACK = frozenset({Role.LABEL, Role.WEIGHT, Role.TIMESTAMP, Role.SAMPLED})
 """Roles that new rows may lack: no model needs them for prediction."""
@@ -44,12 +43,8 @@ class Applied:
     """Summary of prepared new rows.
 
     Attributes:
-        output: The parquet file.
-        rows: Number of rows.
-        schema: Its columns.
         left_out: Columns absent from the file, each with the raw columns missing for it.
         missing: Counts of `null`, `unseen` and all `values`, by categorical column.
-        engine: Name of the engine.
     """
 
     output: Path
@@ -65,7 +60,6 @@ class NewRows:
     """New interactions, in the types of the interactions at fit time.
 
     Attributes:
-        config: The config; new files have the format of its dataset.
         paths: Files, globs, folders or URLs, in order.
         fitted_on: Columns and types of the interactions at fit time.
     """
@@ -75,7 +69,7 @@ class NewRows:
     fitted_on: pa.Schema
 
     def schema(self) -> pa.Schema:
-        """Return the names and types of the columns: those of the plan that all files have."""
+        """Return the columns of the plan that all files have."""
         have = [set(reader.schema().names) for reader in self._all]
         return pa.schema([column for column in self.fitted_on if all(column.name in names for names in have)])
 
@@ -85,11 +79,7 @@ class NewRows:
         return tuple(self._all[0].schema().names)
 
     def batches(self) -> Iterator[pa.Table]:
-        """Yield the rows.
-
-        Raises:
-            DataError: A row is not readable, or a value does not fit the type at fit time.
-        """
+        """Yield the rows."""
         schema = self.schema()
         for path, reader in zip(self.paths, self._all, strict=True):
             for batch in replace(reader, columns=schema.names).batches():
@@ -117,15 +107,7 @@ class NewRows:
 def apply_plan(
     data: PreparedData, rows: NewRows, output: Path, *, fitted: FittedPlan, scratch: Path, emit: Emit
 ) -> Applied:
-    """Apply a fitted plan to new rows, and write them to one parquet file.
-
-    Args:
-        data: The prepared data, with the tables by id.
-        rows: The new rows.
-        output: The file, written atomically.
-        fitted: The fitted plan of the data.
-        scratch: An empty scratch folder.
-        emit: Receiver of progress and messages.
+    """Apply a fitted plan to new rows, with the tables by id of prepared data, and write one parquet file atomically.
 
     Raises:
         DataError: The rows lack a required column, or are not readable.
@@ -144,7 +126,7 @@ def apply_plan(
     size = min(rows_per_shard(config.model_copy(update={"shard_rows": None}), chosen.schema()), ROW_GROUP_ROWS * 8)
     written = Written()
     with (
-        _whole(output) as partial_path,
+        replacing(output, partial=f".{output.name}.{uuid.uuid4().hex[:8]}.partial") as partial_path,
         pq.ParquetWriter(partial_path, prepared(chosen.schema().empty_table()).schema) as file,
     ):
         for table in Threads(engine.threads).map(prepared, _cut(chosen.batches(), size)):
@@ -153,16 +135,12 @@ def apply_plan(
             emit(Progress("prepare", written.rows, None))
     emit(Progress("prepare", written.rows, written.rows))
     chosen.discard()
-    missing = {column: dict(counts) for column, counts in (written.missing or {}).items()}
+    missing = {column: dict(counts) for column, counts in written.missing.items()}
     return Applied(output, written.rows, fitted.schema("flat"), left_out, missing, name)
 
 
 def _left_out(fitted: FittedPlan, rows: NewRows) -> dict[str, tuple[str, ...]]:
-    """Return the columns that cannot be computed, each with its missing raw columns.
-
-    Raises:
-        DataError: A model needs one of them.
-    """
+    """Return the columns that cannot be computed, each with its missing raw columns."""
     plan = fitted.plan
     lacking = {name: tuple(sorted(raw)) for name, raw in fitted.program.lacking.items() if name not in plan.drop}
     needed = {name: raw for name, raw in lacking.items() if plan.roles.get(name) not in _MAY_LACK}
@@ -188,20 +166,8 @@ def _cut(batches: Iterator[pa.Table], size: int) -> Iterator[pa.Table]:
             yield batch.slice(first, size)
 
 
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in the same folder, renamed to the final path on success."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial_path = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
-        yield partial_path
-        partial_path.replace(path)
-    finally:
-        partial_path.unlink(missing_ok=True)
-
-
 def _described(table: RawTable, names: Sequence[str], fitted_on: pa.Schema, path: str) -> RawTable:
-    """Return the description of a text file with the types at fit time, because its text may suggest other types."""
+    """Return a text file's description with the types at fit time."""
     described = {column.name: column for column in table.columns}
     columns = [described.get(name, RawColumn(name, None, nullable=True)) for name in names]
     typed = {

@@ -39,14 +39,9 @@ class PartitionedFile:
         num_partitions: int,
         numbers: npt.NDArray[np.int64] | None = None,
     ) -> PartitionedFile:
-        """Write rows, sorted by partition.
+        """Write rows, at least one, sorted by partition.
 
-        Args:
-            path: The file.
-            rows: The rows, at least one.
-            partitions: Partition of each row, below `num_partitions`.
-            num_partitions: Number of partitions.
-            numbers: Number of each row in the raw input, ascending; None to write no ROW_NUMBER.
+        `numbers`, those of the rows in the raw input, ascending, become the ROW_NUMBER; None for no ROW_NUMBER.
         """
         order = np.argsort(partitions, kind="stable")
         starts = np.concatenate(([0], np.cumsum(np.bincount(partitions, minlength=num_partitions))))
@@ -62,12 +57,7 @@ class PartitionedFile:
         return cls(path, starts, first, 0 if numbers is None else int(numbers[-1]))
 
     def tables(self, schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield some columns, partition by partition.
-
-        Args:
-            schema: All columns.
-            names: The columns to read, in order.
-        """
+        """Yield the columns `names` of the schema, partition by partition."""
         with pa.OSFile(str(self.path)) as source:
             file = pa.ipc.open_file(source, options=_options(schema, names))
             for partition in range(file.num_record_batches):
@@ -91,13 +81,7 @@ class Span:
 
 
 def read(spans: Sequence[Span], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
-    """Return rows of several files in contiguous memory.
-
-    Args:
-        spans: The rows.
-        schema: All columns.
-        names: The columns to read, in order.
-    """
+    """Return the columns `names` of rows of several files, in contiguous memory."""
     options = _options(schema, names)
     tables = [pa.table({name: pa.array([], schema.field(name).type) for name in names})]
     for span in spans:
@@ -107,7 +91,7 @@ def read(spans: Sequence[Span], schema: pa.Schema, names: Sequence[str]) -> pa.T
 
 
 def _from_first(numbers: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.integer]]:
-    """Return the first number, and the offset of each number from it, reordered."""
+    """Return the first number, and all offsets from it, reordered."""
     first, last = int(numbers[0]), int(numbers[-1])
     if last - first + 1 == len(numbers) <= 2**32:  # without gaps
         return first, order.astype(np.uint32)
@@ -116,7 +100,6 @@ def _from_first(numbers: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) ->
 
 
 def _numbered(rows: pa.Table, first: int | None, schema: pa.Schema) -> pa.Table:
-    """Return rows with absolute row numbers."""
     if first is None or ROW_NUMBER not in rows.column_names:
         return rows
     position, field = rows.column_names.index(ROW_NUMBER), schema.field(ROW_NUMBER)
@@ -126,7 +109,7 @@ def _numbered(rows: pa.Table, first: int | None, schema: pa.Schema) -> pa.Table:
 
 
 def _options(schema: pa.Schema, names: Sequence[str]) -> pa.ipc.IpcReadOptions | None:
-    """Return the options to read only some columns; None to read all, which is faster for more than half of them."""
+    """Return the options to read some columns; None to read all, faster from half of them on."""
     if 2 * len(names) > len(schema):
         return None
     return pa.ipc.IpcReadOptions(included_fields=sorted(schema.get_field_index(name) for name in names))

@@ -46,11 +46,9 @@ class Preparation:
     """The preparation of the data of a config.
 
     Attributes:
-        config: The config.
         raw: The folder of the downloaded dataset.
         scratch: An empty scratch folder.
         folder: The folder of the artifact.
-        emit: Receiver of progress and messages.
     """
 
     config: RunConfig
@@ -98,14 +96,13 @@ class Preparation:
         }
 
     def _stage(self, inputs: Inputs) -> tuple[Staged, dict[str, tuple[RowCount, ...]]]:
-        """Read, filter and partition the rows. Return them with the row counts of the filters."""
         program = inputs.program
         chosen = {name: self._chosen(program, name, reader) for name, reader in inputs.interactions.items()}
         estimates = [
             chosen[name].estimated_rows(reader.estimated_rows()) for name, reader in inputs.interactions.items()
         ]
         tables = {name: reader.read() for name, reader in inputs.joined.items()}
-        rows = sum(estimates) * (1 + _num_negatives(program))
+        rows = sum(estimates) * (1 + (program.draw.num_negatives if program.draw else 0))
         plan = self.config.features
         sources = timed(chosen, inputs.interactions, plan.timestamp and plan.raw_name(plan.timestamp))
         staged = stage(sources, tables, self.config, estimated_rows=rows, folder=self.scratch, emit=self.emit)
@@ -152,13 +149,13 @@ class Preparation:
             user = _users_without_id(fitted, staged, split)
             task = Transform(engine, fitted, staged, schema, split, self.folder / split, user=user)
             written = transform(task, executor, self.emit, done=done, total=total)
-            refuse_lost(written.lost or {}, split, schema)
+            refuse_lost(written.lost, split, schema)
             done += written.rows
-            quality[split] = {column: dict(counts) for column, counts in (written.missing or {}).items()}
+            quality[split] = {column: dict(counts) for column, counts in written.missing.items()}
         return quality
 
     def _report(self, fitted: FittedPlan, counted: EtlCounts) -> None:
-        """Write the report. An error becomes a warning, because the prepared data is complete without the report."""
+        """Write the report; an error becomes a warning, because the data is complete without it."""
         try:
             write_report(self.folder, fitted, counted)
         except Exception as error:
@@ -167,30 +164,19 @@ class Preparation:
             self.emit(Message(f"the data is prepared, but its report failed: {reason}", "warning"))
 
     def _keep_rejected(self, rejected: list[BadRow]) -> None:
-        lines = [
-            {"file": str(r.file), "line": r.line, "column": r.column, "reason": r.reason, "text": r.text}
-            for r in rejected
-        ]
-        (self.folder / "rejected.jsonl").write_text(
-            "".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8"
-        )
-        self.emit(
-            Message(f"skipped {len(rejected)} bad rows; rejected.jsonl of the prepared data lists them", "warning")
-        )
+        lines = "".join(json.dumps(vars(row) | {"file": str(row.file)}) + "\n" for row in rejected)
+        (self.folder / "rejected.jsonl").write_text(lines, encoding="utf-8")
+        text = f"skipped {len(rejected)} bad rows; rejected.jsonl of the prepared data lists them"
+        self.emit(Message(text, "warning"))
 
 
 def _users_without_id(fitted: FittedPlan, staged: Staged, split: str) -> str | None:
-    """Return the raw user column, if the split may have users without an id and the column is not computed by ops."""
+    """Return the raw user column if users of the split may lack an id and no op computes the column."""
     _, op = fitted.plan.encoder_of(fitted.plan.user)
     raw = fitted.plan.raw_name(fitted.plan.user)
     if raw not in staged.schema.names or not can_hash(staged.schema.field(raw).type):
         return None
     return raw if split != SPLITS[TRAIN] or op.leaves_out else None
-
-
-def _num_negatives(program: Program) -> int:
-    """Return the number of sampled negatives per interaction."""
-    return program.draw.num_negatives if program.draw else 0
 
 
 @contextmanager

@@ -34,11 +34,7 @@ class SpillFile:
 
     @classmethod
     def write(cls, batches: Iterable[pa.Table], schema: pa.Schema, path: Path) -> SpillFile:
-        """Write batches to a file, in the types of a schema.
-
-        Raises:
-            DataError: A value does not fit the type of its column in the first file.
-        """
+        """Write batches to a file, cast by `typed`."""
         with pa.ipc.new_file(str(path), schema) as file:
             for batch in batches:
                 # As one record batch: the batches of the file must match those of the split codes.
@@ -46,7 +42,7 @@ class SpillFile:
         return cls(path, schema)
 
     def schema(self) -> pa.Schema:
-        """Return the names and types of the columns."""
+        """See `Rows.schema`."""
         return self._schema
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -83,17 +79,9 @@ Numbers = Callable[[], Iterator[dict[str, npt.NDArray[np.int64]]]]
 
 
 def spill_rows(rows: Rows, keys: Mapping[str, str], folder: Path) -> tuple[SpillFile, Numbers]:
-    """Write rows to a spill file, and the columns of the split to another one as integers.
+    """Write rows, and the columns of the split (`keys`: by "user" or "timestamp") as integers, to spill files.
 
     Times become order-preserving integers; users are numbered in order of appearance.
-
-    Args:
-        rows: The rows.
-        keys: The columns of the split, by "user" or "timestamp".
-        folder: The folder of the scratch files.
-
-    Raises:
-        DataError: A user is null.
     """
     users = Numbering()
     path = folder / "numbers.arrow"

@@ -1,7 +1,6 @@
 """Staging: raw interactions in partitioned scratch files, by split and by shard of train.
 
-A hash assigns each row of train to a shard, so the shuffle only permutes rows within shards. Splits, order and bad rows
-are the same for every engine.
+A hash assigns each row of train to a shard, so the shuffle only permutes rows within shards. Independent of the engine.
 """
 
 from __future__ import annotations
@@ -33,17 +32,15 @@ _MAX_SHARD_ROWS, _SHARD_BYTES = 2_000_000, 128 << 20
 class Staged:
     """Raw interactions by split and shard, and the dimension tables.
 
-    The partitions are the shards of train, then one per held-out split. The shards of a held-out split are consecutive rows.
+    The partitions are the shards of train, then one per held-out split. The shards of a held-out split are consecutive
+    rows.
 
     Attributes:
-        files: The partitioned files, in the order of the input.
-        rows: Number of rows of each split.
-        num_shards: Number of train shards, possibly with empty ones.
+        num_shards: Number of train shards, empty ones included.
         shard_rows: Number of rows of a held-out shard.
-        tables: The raw dimension tables, by name.
-        schema: Names and raw types of the columns; with ROW_NUMBER, the tie-breaker of equal times, if rows have a time.
+        schema: The raw columns; for rows with a time also ROW_NUMBER, the tie-breaker.
         seed: Seed of the order within a train shard.
-        raw: Names and types of the columns before the filters; None without filters.
+        raw: The columns before the filters; None without filters.
     """
 
     files: tuple[PartitionedFile, ...]
@@ -57,7 +54,7 @@ class Staged:
 
     @property
     def inputs(self) -> dict[str, pa.Schema]:
-        """Names and types of the raw columns of all tables."""
+        """The raw columns of all tables."""
         joined = {name: table.schema for name, table in self.tables.items()}
         read = pa.schema([field for field in self.schema if field.name != ROW_NUMBER])
         return {INTERACTIONS: read if self.raw is None else self.raw} | joined
@@ -76,31 +73,17 @@ class Staged:
         return range(partition, partition + 1)
 
     def count(self, files: Sequence[PartitionedFile]) -> dict[str, int]:
-        """Return the number of rows of each split in some files."""
+        """Return the number of rows of each split in files."""
         counts = sum((np.diff(file.starts) for file in files), np.zeros(self.num_shards + len(SPLITS) - 1, np.int64))
         return {split: int(counts[list(self.partitions(split))].sum()) for split in SPLITS}
 
     def batches(self, file: PartitionedFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows of a file, partition by partition, in the order of the input."""
+        """Yield the rows of a file, partition by partition."""
         names = self.schema.names if columns is None else list(columns)
         return file.tables(self.schema, names)
 
-    def read(
-        self,
-        split: str,
-        shard: int,
-        *,
-        columns: Sequence[str] | None = None,
-        shuffled: bool = True,
-    ) -> pa.Table:
-        """Return the rows of a shard.
-
-        Args:
-            split: Name of the split.
-            shard: Number of the shard.
-            columns: The columns, in order; None for all.
-            shuffled: Whether to return train rows in their final order, at the cost of a copy, not in the order of the input.
-        """
+    def read(self, split: str, shard: int, *, columns: Sequence[str] | None = None, shuffled: bool = True) -> pa.Table:
+        """Return the rows of a shard; with `shuffled`, train rows in their final order, at the cost of a copy."""
         if split == SPLITS[TRAIN]:
             table = self._of(shard, 0, None, columns)
             if shuffled:
@@ -111,7 +94,7 @@ class Staged:
         return table
 
     def order(self, shard: int, rows: int) -> npt.NDArray[np.int64]:
-        """Return the permutation of a train shard: the input position of each row in the final order; shape (rows,)."""
+        """Return the input position of each row of a train shard in the final order; shape (rows,)."""
         return permutation(rows, mix(self.seed, _ORDER_STREAM, shard))
 
     def _of(self, partition: int, first: int, last: int | None, columns: Sequence[str] | None) -> pa.Table:
@@ -134,9 +117,7 @@ class _Batch:
     """A batch of raw rows.
 
     Attributes:
-        number: Number of the batch.
         first: Number of the first row in the raw input; not used for rows with a ROW_NUMBER.
-        rows: The rows.
         codes: The split code of each row; None for a split by hash of the row number.
     """
 
@@ -150,13 +131,7 @@ class _Batch:
 class ShardAssignment:
     """Writes a batch as a partitioned file: a task of a thread pool.
 
-    Attributes:
-        folder: The folder of the scratch files.
-        schema: Names and types of the columns.
-        num_shards: Number of train shards.
-        seed: Seed of the assignment to shards.
-        split: The split method.
-        numbered: Whether rows keep their number in the raw input.
+    `numbered` rows keep their number in the raw input.
     """
 
     folder: Path
@@ -167,11 +142,7 @@ class ShardAssignment:
     numbered: bool = False
 
     def __call__(self, batch: _Batch) -> PartitionedFile:
-        """Write a batch.
-
-        Raises:
-            DataError: A value does not fit the type of its column in the first file.
-        """
+        """Write a batch."""
         rows = batch.rows
         counted = _numbers(rows, batch.first)
         numbers = counted.view(np.uint64)
@@ -203,18 +174,8 @@ def stage(
 ) -> Staged:
     """Read the raw interactions and write their rows to partitioned files, by split and shard.
 
-    The input is read once; a split by columns reads it again from a spill file.
-
-    Args:
-        sources: The interactions under "all", or one source per split of a files split.
-        tables: The dimension tables.
-        config: The config, with split method, columns, shard size and seed.
-        estimated_rows: Estimate of the number of interactions, for the number of shards.
-        folder: An empty scratch folder.
-        emit: Receiver of progress.
-
-    Raises:
-        DataError: A row is not readable.
+    The input is read once; a split by columns reads it again from a spill file. `sources` has the interactions under
+    "all", or one source per split of a files split; `estimated_rows` is for the number of shards.
     """
     names = next(iter(sources.values())).schema()
     schema = pa.schema([field for field in names if field.name != ROW_NUMBER])
@@ -236,12 +197,12 @@ def stage(
 
 
 def _number_type(files: Sequence[PartitionedFile]) -> pa.DataType:
-    """Return the type of row numbers: int32 if possible, because they are a large part of a prepared row."""
+    """Return the type of row numbers, int32 if possible: they are a large part of a prepared row."""
     return pa.int32() if max((file.last for file in files), default=0) < 2**31 else pa.int64()
 
 
 def rows_per_shard(config: EtlConfig, schema: pa.Schema) -> int:
-    """Return the number of rows per shard: the config's, or a default by the width of a row."""
+    """Return the configured number of rows per shard, or a default by the width of a row."""
     if config.shard_rows is not None:
         return config.shard_rows
     return min(_MAX_SHARD_ROWS, _SHARD_BYTES // max(1, sum(_width(field.type) for field in schema)))
@@ -258,7 +219,6 @@ def _width(kind: pa.DataType) -> int:
 
 
 def _coded(sources: Mapping[str, Rows], config: RunConfig, folder: Path) -> Iterator[_Batch]:
-    """Yield batches of raw rows with their split codes."""
     number = first = 0
     for rows, codes in _with_codes(sources, config, folder):
         if rows.num_rows:
@@ -268,7 +228,7 @@ def _coded(sources: Mapping[str, Rows], config: RunConfig, folder: Path) -> Iter
 
 
 def _numbers(rows: pa.Table, first: int) -> npt.NDArray[np.int64]:
-    """Return the number of each row in the raw input: its ROW_NUMBER, or consecutive numbers from `first`."""
+    """Return the ROW_NUMBER of each row, or consecutive numbers from `first`."""
     if ROW_NUMBER in rows.column_names:
         return rows.column(ROW_NUMBER).to_numpy()
     return np.arange(first, first + rows.num_rows, dtype=np.int64)

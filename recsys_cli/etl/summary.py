@@ -22,10 +22,7 @@ from recsys_cli.features.split import SPLITS
 def cold_shares(folder: Path, fitted: FittedPlan, staged: Staged) -> dict[str, Any]:
     """Return the numbers of distinct and of cold users and items, by held-out split and role.
 
-    Args:
-        folder: The prepared rows: raw values are only compared for rows without an id of their own.
-        fitted: The fitted plan.
-        staged: The raw rows.
+    Raw values are only compared for rows without an id of their own.
     """
     shares: dict[str, Any] = {}
     for split in SPLITS[1:]:
@@ -38,7 +35,7 @@ def cold_shares(folder: Path, fitted: FittedPlan, staged: Staged) -> dict[str, A
 
 @dataclass(frozen=True)
 class _Column:
-    """Users or items of a split, in prepared and raw rows, both in the same order."""
+    """Users or items of a split, in prepared and raw rows of the same order."""
 
     folder: Path
     name: str
@@ -46,7 +43,7 @@ class _Column:
     staged: Staged
 
     def count(self, split: str) -> dict[str, int] | None:
-        """Count the values; None if ops compute the column or cut its lists, so that raw and prepared values differ."""
+        """Count the values; None if ops compute the column or cut its lists."""
         if self._raw not in self.staged.schema.names:
             return None
         counts = self.fitted.vocabulary_of(self.name).column("count").to_numpy()
@@ -78,7 +75,6 @@ class _Column:
         return [name, *([draw.output] if draw is not None else [])]
 
     def _observed(self, rows: pa.Table, name: str) -> pa.Array:
-        """Return the column without sampled negatives."""
         draw = self.fitted.program.draw
         if draw is not None:
             rows = rows.filter(pc.equal(rows.column(draw.output), 0))
@@ -90,7 +86,6 @@ def _elements(values: pa.Array) -> pa.Array:
 
 
 def _lengths(values: pa.Array) -> pa.Array:
-    """Return the list length of each row, or the number of rows for a scalar column."""
     if not is_list(values.type):
         return pa.array([len(values)])
     return pc.fill_null(pc.list_value_length(values), 0).cast(pa.int64())

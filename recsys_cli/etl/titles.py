@@ -22,13 +22,7 @@ def read_titles(config: RunConfig, raw: Path, ids: pa.Array, *, title: str | Non
     """Return item titles from the first raw table with the item ids and a title column.
 
     Missing or moved raw data is no error: the ids serve as labels instead. The interactions, possibly a long table, are
-    only read for an explicit `title`.
-
-    Args:
-        config: The config, with the dataset and the item column.
-        raw: The folder of the downloaded dataset.
-        ids: Raw ids of the items; shape (I,).
-        title: `evaluate.title`, the title column; None for a column `title` or `name` of a dimension table.
+    only read for an explicit `title` (`evaluate.title`); the default is `title` or `name` of a dimension table.
 
     Returns:
         Strings, null for items without a title; shape (I,). None if no readable table has titles.
@@ -55,7 +49,7 @@ def read_titles(config: RunConfig, raw: Path, ids: pa.Array, *, title: str | Non
 
 
 def _tables(config: RunConfig, raw: Path, *, dimension_only: bool) -> Iterator[Reader]:
-    """Yield readers of the readable tables: dimension tables first, then the interactions."""
+    """Yield readers of the readable tables, dimension tables first."""
     try:
         tables = open_source(config.dataset.name, config.dataset.options).tables(raw)
     except RecsysError:
@@ -72,7 +66,6 @@ def _tables(config: RunConfig, raw: Path, *, dimension_only: bool) -> Iterator[R
 
 
 def _titles_of(reader: Reader, columns: tuple[str, str], ids: pa.Array) -> pa.Array | None:
-    """Return the first title of each id in a table with the columns (id, title)."""
     reader.columns = columns
     titles = pa.nulls(len(ids), pa.string())
     try:

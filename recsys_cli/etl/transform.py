@@ -1,10 +1,10 @@
-"""Application of a fitted plan to the shards of a split, on any engine and executor: one parquet file per shard."""
+"""Application of a fitted plan to the shards of a split: one parquet file per shard."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,26 +33,22 @@ class Written:
     """Counts of written rows.
 
     Attributes:
-        rows: Number of rows.
         missing: Counts of `null`, `unseen` and all `values`, by column.
         lost: Counts of `null`, `unfit` (overflow) and all `rows`, by label with a cast to an integer type.
     """
 
     rows: int = 0
-    missing: Mapping[str, Counter[str]] | None = None
-    lost: Mapping[str, Counter[str]] | None = None
+    missing: Mapping[str, Counter[str]] = field(default_factory=dict)
+    lost: Mapping[str, Counter[str]] = field(default_factory=dict)
 
     def __add__(self, other: Written) -> Written:
-        """Return the sum of the counts."""
         missing, lost = _added(self.missing, other.missing), _added(self.lost, other.lost)
         return Written(self.rows + other.rows, missing, lost)
 
 
-def _added(
-    left: Mapping[str, Counter[str]] | None, right: Mapping[str, Counter[str]] | None
-) -> dict[str, Counter[str]]:
-    total = {name: Counter(counts) for name, counts in (left or {}).items()}
-    for name, counts in (right or {}).items():
+def _added(left: Mapping[str, Counter[str]], right: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
+    total = {name: Counter(counts) for name, counts in left.items()}
+    for name, counts in right.items():
         total.setdefault(name, Counter()).update(counts)
     return total
 
@@ -62,12 +58,7 @@ class Transform:
     """The transform of one shard of a split: a task of an executor.
 
     Attributes:
-        engine: The engine.
         fitted: The fitted plan; for the flat layout with the tables by id (`flattened`).
-        staged: The staged rows.
-        schema: The columns of the prepared data.
-        split: Name of the split.
-        folder: The output folder.
         user: The raw user column, to write a hash for each user without an id; None to write no hashes.
     """
 
@@ -108,11 +99,7 @@ class Transform:
         return Written(table.num_rows, missing, lost)
 
     def _check_times(self, table: pa.Table) -> None:
-        """Check the times of interactions after the ops; sampled negatives have none.
-
-        Raises:
-            DataError: An interaction has no time.
-        """
+        """Refuse interactions without a time after the ops; sampled negatives have none."""
         for column in self.schema.in_table(None):
             if column.role is Role.TIMESTAMP and not column.ragged:
                 missing = without_time(table.column(column.name))
@@ -125,7 +112,7 @@ class Transform:
                     raise missing_times(column.name, int(missing.sum()), len(missing), where)
 
     def _user_hashes(self, table: pa.Table, raw: pa.Table) -> pa.Array:
-        """Return the hash of the raw user of each row, uint64; null for users with an id of their own."""
+        """Return the hash of each row's raw user, uint64; null for users with an id of their own."""
         column = self.schema.only(Role.USER)
         ids = table.column(column.name).to_numpy()
         unknown = (ids == UNSEEN) | (ids >= column.own_ids.stop)
@@ -143,22 +130,13 @@ def _taken(numbers: pa.ChunkedArray, order: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def _without_numbers(rows: pa.Table) -> tuple[pa.Table, pa.ChunkedArray | None]:
-    """Return rows without ROW_NUMBER, and the row numbers, because ops do not see them."""
     if ROW_NUMBER not in rows.column_names:
         return rows, None
     return rows.drop_columns([ROW_NUMBER]), rows.column(ROW_NUMBER)
 
 
 def transform(task: Transform, executor: Executor, emit: Emit, *, done: int, total: int) -> Written:
-    """Transform all shards of a split.
-
-    Args:
-        task: The transform of one shard.
-        executor: Runs the tasks over shards.
-        emit: Receiver of progress.
-        done: Number of rows in completed splits.
-        total: Number of rows in all splits.
-    """
+    """Transform all shards of a split, after `done` of `total` rows of all splits."""
     written = Written()
     for part in executor.map(task, range(len(task.staged.shards[task.split]))):
         written += part
@@ -168,7 +146,7 @@ def transform(task: Transform, executor: Executor, emit: Emit, *, done: int, tot
 
 
 def prepare(engine: Engine, fitted: FittedPlan, rows: pa.Table, schema: Schema) -> pa.Table:
-    """Apply a fitted plan to new raw rows, and cast them to the columns and types of a schema."""
+    """Apply a fitted plan to new raw rows, in the columns and types of a schema."""
     steps = without_idle(_steps(fitted), fitted, train=False)
     return typed_table(engine.apply(steps, fitted, rows), schema.in_table(None))
 
@@ -180,7 +158,7 @@ def _steps(fitted: FittedPlan) -> list[PlanStep]:
 
 
 def flattened(fitted: FittedPlan, tables: Mapping[str, pa.Table]) -> FittedPlan:
-    """Return the plan with the tables by id in its state, for the lookup joins of the flat layout."""
+    """Return the plan with the tables by id, for the lookup joins of the flat layout."""
     state = dict(fitted.state)
     for step in _flat_steps(fitted):
         assert isinstance(step.op, Gather)
@@ -190,7 +168,6 @@ def flattened(fitted: FittedPlan, tables: Mapping[str, pa.Table]) -> FittedPlan:
 
 
 def _flat_steps(fitted: FittedPlan) -> list[PlanStep]:
-    """Return the lookup joins of all kept columns of the tables by id."""
     steps = []
     for key in fitted.program.keys:
         columns = tuple(

@@ -1,4 +1,4 @@
-"""The worker side of a cluster: checks of versions and the shared folder, and tasks with errors as return values."""
+"""The worker side of a cluster: checks of versions and the shared folder, and tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHARE = "put the workspace on a file system that every worker mounts at the sam
 
 
 def releases() -> dict[str, str]:
-    """Return the versions that must match on every worker: recsys-cli with a hash of its source, others as major.minor."""
+    """Return the versions to match on every worker: recsys-cli with a hash of its source, others as major.minor."""
     versions = {
         "recsys-cli": f"{__version__} of source {_source()}",
         "python": ".".join(platform.python_version_tuple()[:2]),
@@ -52,10 +52,8 @@ class WorkerInfo:
     """The state of a worker.
 
     Attributes:
-        host: Host name.
-        releases: Package versions.
         missing: The package that the engine lacks on this worker; None if it can run.
-        folder_error: The reason why the scratch folder is not usable; None if it is.
+        folder_error: The reason against the scratch folder; None if it is usable.
     """
 
     host: str
@@ -66,12 +64,7 @@ class WorkerInfo:
 
 @dataclass(frozen=True)
 class SharedFolder:
-    """A folder that checks the shared file system: every worker reads its token and writes a reply.
-
-    Attributes:
-        path: The folder.
-        token: Contents of its token file.
-    """
+    """A folder with a token: every worker reads it and writes a reply, to check the file system."""
 
     path: Path
     token: str
@@ -85,7 +78,7 @@ class SharedFolder:
         return shared
 
     def inspect(self, engine: Engine) -> WorkerInfo:
-        """Return the state of the current worker, and write its reply into the folder."""
+        """Return the state of the current worker, and write its reply."""
         try:
             folder_error = None if self.is_same() else f"the worker has another folder at {self.path}"
             (self.path / f"reply-{self.token}-{uuid.uuid4().hex[:8]}").touch()
@@ -94,7 +87,7 @@ class SharedFolder:
         return WorkerInfo(socket.gethostname(), releases(), engine.missing(engine.device), folder_error)
 
     def is_same(self) -> bool:
-        """Whether this process sees the folder with the original token."""
+        """Whether this process reads the original token."""
         return (self.path / "token").read_text() == self.token
 
     def num_replies(self) -> int:
@@ -102,11 +95,7 @@ class SharedFolder:
         return len(list(self.path.glob(f"reply-{self.token}-*")))
 
     def problems(self, workers: Mapping[str, WorkerInfo | Exception]) -> dict[str, str]:
-        """Return the problems of workers, each with its hint.
-
-        Args:
-            workers: The state of each worker, or the error of its inspection, by address.
-        """
+        """Return the problems of workers (state or error of the inspection, by address), each with its hint."""
         here = releases()
         hints: dict[str, str] = {}
         for address, info in workers.items():
@@ -144,7 +133,6 @@ class SharedTask(Generic[Part, Result]):
     """A task, broadcast to all workers.
 
     Attributes:
-        task: The function of a part.
         shared: The folder to check first: a worker may have joined after the inspection.
     """
 
@@ -152,7 +140,7 @@ class SharedTask(Generic[Part, Result]):
     shared: SharedFolder
 
     def run(self, part: Part) -> Result | Failure:
-        """Run one part. A part may run twice if a worker dies, so the task must be idempotent."""
+        """Run one part, possibly twice if a worker dies: the task is idempotent."""
         try:
             _check(self.shared)
             return self.task(part)
@@ -160,18 +148,9 @@ class SharedTask(Generic[Part, Result]):
             return Failure(_portable(error))
 
 
-def run_task(task: SharedTask[Part, Result], part: Part) -> Result | Failure:
-    """Run one part of a broadcast task."""
-    return task.run(part)
-
-
 @cache
 def _check(shared: SharedFolder) -> None:
-    """Check the shared folder, once per process.
-
-    Raises:
-        RecsysError: The folder is missing, or another one.
-    """
+    """Check the shared folder, once per process."""
     try:
         is_same = shared.is_same()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Prepared rows as parquet files, and counts of their missing values. The same for every engine."""
+"""Prepared rows as parquet files, and counts of their missing values."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PARTIAL = ".partial"
 
 
 def count_missing(table: pa.Table, schema: Schema) -> dict[str, Counter[str]]:
-    """Count the null, unseen and infinite values (elements of ragged columns) of each column of the interactions."""
+    """Count null, unseen and infinite values (elements of lists) of each column of the interactions."""
     return {column.name: _count(table.column(column.name), column) for column in schema.in_table(None)}
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write a parquet file atomically, because a worker may die while writing, or two workers may write the same file.
+    """Write a parquet file atomically: a worker may die, or two workers may write the same file.
 
-    Without compression: shuffled ids and times hardly compress, and the attempt would double the time of the transform.
+    Uncompressed: shuffled ids and times hardly compress, and the attempt would double the time of the transform.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{_PARTIAL}")
@@ -62,7 +62,7 @@ def _typed(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
 
 
 def _without_nulls(lists: pa.ListArray, missing: float) -> pa.ListArray:
-    """Return lists with null lists replaced by empty ones, and null elements by `missing`."""
+    """Replace null lists by empty ones, and null elements by `missing`."""
     elements = lists.flatten()
     if lists.null_count == elements.null_count == 0:
         return lists
@@ -72,12 +72,7 @@ def _without_nulls(lists: pa.ListArray, missing: float) -> pa.ListArray:
 
 
 def count_numbers(values: pa.ChunkedArray, weights: npt.NDArray[np.int64] | None = None) -> Counter[str]:
-    """Count null (or NaN) and infinite numbers.
-
-    Args:
-        values: The numbers.
-        weights: Weight of each number; None for 1.
-    """
+    """Count null (or NaN) and infinite numbers, each with its weight, 1 by default."""
     null = pc.is_null(values, nan_is_null=True)
     infinite = pc.is_inf(values) if pa.types.is_floating(values.type) else None
     masks = {"null": null, "infinite": infinite}

@@ -1,8 +1,7 @@
-"""Aggregators of the fitted ops, one module per op, common to all engines.
+"""Aggregators of the fitted ops, common to all engines.
 
-`merge(parts)` combines partial aggregates into one, mergeable again; `finalize(op, merged)` computes the fitted state.
-Both are deterministic functions of their arguments and their order, without unordered group-bys: threads and clusters
-give the same bytes.
+`merge` and `finalize` are deterministic functions of their arguments and their order, without unordered group-bys:
+threads and clusters give the same bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Aggregator(Protocol):
     """Interface of an aggregator module."""
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Merge the partial aggregates of shards, in shard order."""
+        """Merge the partial aggregates of shards, in shard order, into one, mergeable again."""
 
     def finalize(self, op: Op, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """Return the fitted state of the op from its merged aggregates, both by name."""
@@ -32,8 +31,8 @@ MODULES: dict[type, str] = {
     ops.FillMedian: "recsys_cli.etl.aggregators.fill_median",
     ops.JoinGroupby: "recsys_cli.etl.aggregators.join_groupby",
     ops.Normalize: "recsys_cli.etl.aggregators.normalize",
-    ops.NormalizeMinMax: "recsys_cli.etl.aggregators.normalize_min_max",
-    ops.ReduceDtypeSize: "recsys_cli.etl.aggregators.reduce_dtype_size",
+    ops.NormalizeMinMax: "recsys_cli.etl.aggregators.ranges",
+    ops.ReduceDtypeSize: "recsys_cli.etl.aggregators.ranges",
     ops.TargetEncoding: "recsys_cli.etl.aggregators.target_encoding",
     ops.ValueCount: "recsys_cli.etl.aggregators.value_count",
 }

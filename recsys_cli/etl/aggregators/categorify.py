@@ -1,4 +1,4 @@
-"""Vocabularies of Categorify: merged value counts, frequency threshold, size limit and order."""
+"""Vocabularies of Categorify: counts, frequency threshold, size limit and order."""
 
 from __future__ import annotations
 
@@ -22,11 +22,7 @@ def merge(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def finalize(op: Categorify, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Compute the values of each vocabulary and their order, without null and NaN.
-
-    Raises:
-        DataError: A given vocabulary file is unreadable or invalid.
-    """
+    """Compute values and order of each vocabulary, without null and NaN."""
     state: dict[str, pa.Table] = {}
     for vocabulary in op.vocabularies:
         columns = [column for column in op.learns if op.vocabulary_of(column) == vocabulary]
@@ -46,7 +42,7 @@ def finalize(op: Categorify, merged: Mapping[str, pa.Table]) -> dict[str, pa.Tab
 
 
 def counts_of(values: pa.Table, merged: pa.Table) -> pa.ChunkedArray:
-    """Return the train counts of given values from merged counts; 0 for absent values."""
+    """Return the train counts of values from merged counts; 0 for absent values."""
     return _counts_in(values, _valid_counts(merged))
 
 
@@ -65,7 +61,6 @@ def _valid_counts(counts: pa.Table) -> pa.Table:
 
 
 def _vocabulary(op: Categorify, name: str, counts: pa.Table) -> pa.Table:
-    """Return the values in id order, with their counts."""
     if name in op.vocabs:
         kind = _plain(unpacked(counts.slice(0, 0)).column("value").combine_chunks()).type
         values = read_vocabulary(op.vocabs[name], name, kind)
@@ -79,7 +74,6 @@ def _vocabulary(op: Categorify, name: str, counts: pa.Table) -> pa.Table:
 
 
 def _counts_in(vocabulary: pa.Table, counts: pa.Table) -> pa.ChunkedArray:
-    """Return the counts of vocabulary values; 0 for absent values."""
     values = pl.DataFrame(vocabulary.select(["value"]))
     right = pl.DataFrame(unpacked(counts)).with_columns(pl.col("value").cast(values.schema["value"]))
     joined = values.join(right, on="value", how="left", maintain_order="left")
@@ -87,7 +81,6 @@ def _counts_in(vocabulary: pa.Table, counts: pa.Table) -> pa.ChunkedArray:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Decode dictionaries, and convert every kind of string to `string`."""
     kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     if pa.types.is_large_string(kind) or str(kind) == "string_view":
         kind = pa.string()

@@ -25,7 +25,6 @@ def finalize(op: FillMedian, merged: Mapping[str, pa.Table]) -> dict[str, pa.Tab
 
 
 def _median(counts: pa.Table) -> float:
-    """Return the middle value, or the mean of the two middle values."""
     if counts.num_rows == 0:
         return 0.0
     values = counts.column("value").to_numpy()

@@ -1,4 +1,4 @@
-"""Tables by group key, common to all engines: concatenation, order and Arrow types."""
+"""Tables by group key: concatenation, order and Arrow types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def in_order(table: pl.DataFrame, *extra: str) -> pl.DataFrame:
 
 
 def plain(table: pl.DataFrame) -> pa.Table:
-    """Convert to a table for the fitted state: one chunk, strings as `string`."""
+    """Convert for the fitted state: one chunk, strings as `string`."""
     arrow = table.to_arrow()
     columns = {name: arrow.column(name) for name in arrow.column_names}
     for name, values in columns.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -12,6 +13,7 @@ from recsys_cli.etl.aggregators.grouping import in_order, key_names, plain, stac
 from recsys_cli.features.ops import JoinGroupby
 
 _INT32 = 2**31 - 1
+Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:
@@ -32,28 +34,35 @@ def merge(parts: Sequence[pa.Table]) -> pa.Table:
     whole = rows.group_by(keys, maintain_order=True).agg(totals)
     if not positions:
         return whole.to_arrow()
-    means = [
-        (pl.col(f"part{position}") / pl.col(f"num{position}")).alias(f"overall{position}") for position in positions
-    ]
-    overall = whole.select(*keys, *means)
+    means = [(pl.col(f"part{position}") / pl.col(f"num{position}")).alias(f"mean{position}") for position in positions]
+    whole = whole.with_columns(means)
+    overall = whole.select(*keys, *(pl.col(f"mean{position}").alias(f"overall{position}") for position in positions))
     joined = rows.join(overall, on=keys, how="left", nulls_equal=True, maintain_order="left")
     deviations = joined.select(*keys, *(column for position in positions for column in _deviations(position)))
-    sums = deviations.group_by(keys, maintain_order=True).agg(pl.exclude(keys).sum())
-    both = whole.with_columns(means).join(sums, on=keys, how="left", nulls_equal=True, maintain_order="left")
-    return both.select(*keys, "rows", *(column for position in positions for column in _merged(position))).to_arrow()
+    return corrected(whole, deviations, keys, positions).to_arrow()
 
 
 def _deviations(position: str) -> list[pl.Expr]:
-    """Return a part's summed and squared deviations from the overall mean, as `rest` and `square`."""
+    """Return a part's summed (`rest`) and squared deviations from the overall mean."""
     number, difference = pl.col(f"num{position}"), pl.col(f"mean{position}") - pl.col(f"overall{position}")
     square = pl.col(f"square{position}") + (difference**2 * number).fill_null(0.0)
     return [(difference * number).alias(f"rest{position}"), square.alias(f"square{position}")]
 
 
-def _merged(position: str) -> list[pl.Expr]:
-    """Return the merged moments of a column, corrected by the rounding error of the mean (`rest`)."""
+def corrected(totals: Frame, deviations: Frame, keys: Sequence[str], positions: Sequence[str | int]) -> Frame:
+    """Return the moments by group, corrected by the rounding error of the mean (`rest`).
+
+    `totals` has `rows` and, per column, `num`, `sum`, `min`, `max` and `mean` by key; `deviations` has summed (`rest`)
+    and squared (`square`) deviations from `mean`, in several rows per key.
+    """
+    sums = deviations.group_by(keys, maintain_order=True).agg(pl.exclude(keys).sum())
+    both = totals.join(sums, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    return both.select(*keys, "rows", *(column for position in positions for column in _corrected(position)))
+
+
+def _corrected(position: str | int) -> list[pl.Expr]:
     constant = pl.col(f"min{position}") == pl.col(f"max{position}")
-    mean, rest = pl.col(f"overall{position}"), pl.col(f"rest{position}") / pl.col(f"num{position}")
+    mean, rest = pl.col(f"mean{position}"), pl.col(f"rest{position}") / pl.col(f"num{position}")
     square = pl.max_horizontal(pl.col(f"square{position}") - rest * pl.col(f"rest{position}"), 0.0)
     return [
         *(pl.col(f"{name}{position}") for name in ("num", "sum", "min", "max")),
@@ -64,11 +73,7 @@ def _merged(position: str) -> list[pl.Expr]:
 
 
 def finalize(op: JoinGroupby, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return the configured statistics by group.
-
-    Raises:
-        DataError: The row count of a group exceeds int32.
-    """
+    """Return the configured statistics by group."""
     state = {}
     for name in op.learns:
         table = in_order(stacked([merged[name]]))

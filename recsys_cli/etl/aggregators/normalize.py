@@ -1,4 +1,4 @@
-"""Means and standard deviations of Normalize, from the moments of shards in shard order.
+"""Means and standard deviations of Normalize, from the moments of shards.
 
 The moments of a shard are integer sums, independent of row order, and equal for weights and repeated rows: all engines
 give the same bytes. Each value is scaled to its range and split into two digits of base 2^30; the error is below 2^-60
@@ -45,12 +45,12 @@ def _total(shares: npt.NDArray[np.float64]) -> float:
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:
-    """Concatenate the moments; summation in `finalize` makes the result independent of merge groups."""
+    """Concatenate the moments; `finalize` adds them, independent of merge groups."""
     return pa.concat_tables(parts)
 
 
 def finalize(op: Normalize, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return mean and standard deviation of each column; deviation 0 for a constant, both 0 without values."""
+    """Return mean and deviation of each column; deviation 0 for a constant, both 0 without values."""
     return {column: _state(*_moments(merged[column])) for column in op.columns}
 
 

@@ -1,11 +1,13 @@
-"""Ranges of columns, integer or float."""
+"""Ranges of NormalizeMinMax and ReduceDtypeSize, integer or float."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from recsys_cli.features.ops import NormalizeMinMax, ReduceDtypeSize
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:
@@ -16,3 +18,8 @@ def merge(parts: Sequence[pa.Table]) -> pa.Table:
         "low": pa.array([low.as_py()], stacked.schema.field("low").type),
         "high": pa.array([high.as_py()], stacked.schema.field("high").type),
     })  # fmt: skip
+
+
+def finalize(op: NormalizeMinMax | ReduceDtypeSize, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return the merged ranges."""
+    return {column: merged[column] for column in op.columns}

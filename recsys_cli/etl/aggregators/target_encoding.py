@@ -25,7 +25,7 @@ def merge(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def finalize(op: TargetEncoding, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return the encodings of each group over all of train, and out-of-fold for each fold."""
+    """Return the encodings of each group over all of train, and out-of-fold."""
     tables = {name: in_order(stacked([merged[name]]), FOLD) for name in op.learns}
     means = _means(op, tables[op.learns[0]])
     state = {MEANS: pa.table({f"target{at}": pa.array([mean], pa.float64()) for at, mean in enumerate(means)})}
@@ -39,7 +39,6 @@ def finalize(op: TargetEncoding, merged: Mapping[str, pa.Table]) -> dict[str, pa
 
 
 def _means(op: TargetEncoding, table: pl.DataFrame) -> list[float | None]:
-    """Return the overall mean of each target; None without values."""
     if op.target_mean is not None:
         return [op.target_mean] * len(op.targets)
     means: list[float | None] = []
@@ -64,9 +63,9 @@ def _encoded(op: TargetEncoding, totals: pl.DataFrame, means: list[float | None]
 
 
 def _others(op: TargetEncoding, table: pl.DataFrame) -> pl.DataFrame:
-    """Return counts and sums of the other folds of each group, by group and fold.
+    """Return counts and sums of the other folds, by group and fold.
 
-    Summed rather than subtracted from the total, because subtraction leaves rounding traces of the own fold.
+    Summed, because subtraction from the total leaves rounding traces of the own fold.
     """
     keys = table.select(key_names(table))
     starts = (keys.select(pl.struct(pl.all()).rle_id())).to_series().to_numpy()

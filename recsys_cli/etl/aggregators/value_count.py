@@ -12,7 +12,7 @@ from recsys_cli.features.ops.value_count import LONGEST, SHORTEST
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return the shortest and longest list over all parts; parts without rows have nulls."""
+    """Return the shortest and longest list; parts without rows have nulls."""
     stacked = pa.concat_tables(parts)
     shortest, longest = pc.min(stacked.column(SHORTEST)), pc.max(stacked.column(LONGEST))
     return pa.table({SHORTEST: [shortest.as_py()], LONGEST: [longest.as_py()]}, schema=_SCHEMA)

@@ -1,6 +1,6 @@
 """Ops of phase "rows": filters, and computations over several interactions, before the split.
 
-They run outside the engines, so every engine gets the same rows. Each op has a module with `choose(op, rows, context)`.
+They run outside the engines. Each op has a module with `choose(op, rows, context)`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,7 @@ class RowCount:
 
     Attributes:
         index: Position of the op in the plan.
-        name: Name of the op.
         title: Name of the op in messages.
-        rows_in: Rows before the op.
-        rows_out: Rows after the op.
     """
 
     index: int
@@ -56,11 +53,10 @@ class RowCount:
 
 @dataclass(frozen=True)
 class FilteredRows:
-    """The interactions after all filters, in order, with the columns of later steps.
+    """The interactions after all filters, with the columns of later steps.
 
     Attributes:
         rows: The interactions; with ROW_NUMBER if there are ops.
-        columns: Their columns.
         ops: Position, op and its output rows; the first entry, without an op, has the input rows.
     """
 
@@ -69,7 +65,7 @@ class FilteredRows:
     ops: tuple[tuple[int, Op | None, Counted], ...] = ()
 
     def schema(self) -> pa.Schema:
-        """Return the names and types of the columns."""
+        """See `Rows.schema`."""
         schema = self.rows.schema()
         return pa.schema([schema.field(name) for name in self.columns]) if self.ops else schema
 
@@ -79,19 +75,15 @@ class FilteredRows:
 
     @property
     def counts(self) -> tuple[RowCount, ...]:
-        """The row counts of each op, after a complete pass over the rows."""
+        """The row counts of each op, after a complete pass."""
         counts = []
-        for (_, _, before), (index, op, after) in zip(self.ops, self.ops[1:], strict=False):
+        for (_, _, before), (index, op, after) in itertools.pairwise(self.ops):
             assert op is not None
             counts.append(RowCount(index, op.name, op.title, before.count, after.count))
         return tuple(counts)
 
     def check(self) -> None:
-        """Check for an op without output rows, after a complete pass over the rows.
-
-        Raises:
-            DataError: An op removes all rows; the message names the op.
-        """
+        """Refuse an op without output rows, after a complete pass."""
         for count in self.counts:
             if count.rows_in and not count.rows_out:
                 raise DataError(
@@ -99,23 +91,20 @@ class FilteredRows:
                 )
 
     def report(self, emit: Emit) -> None:
-        """Emit the row counts of each op with a change, after a complete pass over the rows."""
+        """Emit the row counts of each op with a change, after a complete pass."""
         for count in self.counts:
             if count.rows_out != count.rows_in:
                 emit(Message(f"{count.title}: {count.rows_in:,} rows in, {count.rows_out:,} rows out"))
 
     def discard(self) -> None:
-        """Delete all scratch files, after the last pass over the rows."""
+        """Delete all scratch files, after the last pass."""
         if self.ops:
             self.ops[-1][2].discard()
 
     def estimated_rows(self, raw: int) -> int:
-        """Return an estimate of the number of rows before the first pass.
+        """Estimate the number of rows before the first pass; `raw` estimates the raw ones.
 
         A group counts as its input rows, because the size of its output row grows with them.
-
-        Args:
-            raw: An estimate of the rows before the first op.
         """
         before = itertools.takewhile(lambda step: not (step[1] and step[1].replaces), self.ops)
         bounds = [rows.most for _, _, rows in before if rows.most is not None]
@@ -134,16 +123,9 @@ def choose_rows(
 ) -> FilteredRows:
     """Apply all ops up to the last filter to the raw interactions; without filters, return them unchanged.
 
-    Ops over all rows run here; row-wise ops run lazily, in each pass over the result.
-
-    Args:
-        program: The compiled plan, without problems.
-        source: The raw interactions, with the raw columns of the program.
-        folder: A scratch folder, created on demand and in use until `discard`.
-        emit: Receiver of progress and messages.
-        part: The kind of interactions. Pure filters skip new ones; train-only ops such as KCore skip held-out ones.
-        memory: Budget in MiB.
-        labels: Label columns, checked for overflow of the type that an op gives them.
+    Ops over all rows run here; row-wise ops run lazily, in each pass over the result. Pure filters skip new
+    interactions; train-only ops such as KCore skip held-out ones. Scratch files stay until `discard`. `memory` is in
+    MiB; `labels` are checked for overflow of the type that an op gives them.
     """
     ops = [(index, cast("Op", op)) for index, op in program.rows if op.acts and _is_for(op, part)]
     if not ops:
@@ -161,7 +143,6 @@ def choose_rows(
 
 
 def _is_for(op: Op, part: Part) -> bool:
-    """Whether an op applies to a kind of interactions."""
     return not (part == "new" and op.drops_only) and not (part == "held-out" and op.train_only)
 
 
@@ -180,11 +161,6 @@ def _choose(
 def _compute(
     op: Op, apply: Callable[..., pl.LazyFrame], written: tuple[str, ...], labels: frozenset[str], batch: pa.Table
 ) -> pa.Table:
-    """Compute the columns of a row-wise op with the Polars engine.
-
-    Raises:
-        DataError: A label overflows its type.
-    """
     frame = pl.LazyFrame(batch.select([ROW_NUMBER, *op.reads]))  # ROW_NUMBER, because an op may read no column
     computed = apply(op, {}, frame).collect().to_arrow()
     for label in labels & op.casts.keys():
@@ -204,7 +180,7 @@ class _Columns:
 
     Attributes:
         available: The columns before each op, and after the last one.
-        live: The columns read by the op or a later step, before each op and after the last one.
+        live: Those read by the op or a later step.
         written: The outputs of each op; None for a removed column.
     """
 
@@ -214,7 +190,6 @@ class _Columns:
 
     @classmethod
     def of(cls, program: Program, ops: Sequence[Op], schema: pa.Schema) -> _Columns:
-        """Analyze the ops forward for available columns, and backward for live ones."""
         specs: dict[str, Spec] = {field.name: Spec(field.type) for field in schema}
         available = [tuple(specs)]
         written: list[Mapping[str, Spec | None]] = []
@@ -233,16 +208,16 @@ class _Columns:
         return cls(available, live, written)
 
     def before(self, number: int) -> tuple[str, ...]:
-        """Return the columns before an op that the op or a later step reads."""
+        """Return the columns before an op, for the op or a later step."""
         return tuple(name for name in self.available[number] if name in self.live[number])
 
     def after(self, number: int) -> tuple[str, ...]:
-        """Return the columns before an op that a later step reads."""
+        """Return the columns before an op, for a later step."""
         return tuple(name for name in self.available[number] if name in self.live[number + 1])
 
 
 def _needed(program: Program) -> frozenset[str]:
-    """Return the columns of the interactions that the steps after the split read."""
+    """Return the columns for the steps after the split."""
     written: set[str] = set()
     needed: set[str] = set()
     for step in (step for step in program.steps if step.home is None):

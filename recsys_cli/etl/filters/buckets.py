@@ -1,4 +1,4 @@
-"""Processing of groups in bounded memory: hash buckets by key in scratch files, and a merge back into the original order."""
+"""Groups in bounded memory: hash buckets by key in scratch files, and a merge back into the original order."""
 
 from __future__ import annotations
 
@@ -29,14 +29,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Buckets:
-    """Rows in scratch files, with all rows of a key in the same bucket.
-
-    Attributes:
-        files: One file per batch, with one record batch per bucket.
-        count: Number of buckets.
-        schema: Names and types of the columns.
-        context: The context of the op.
-    """
+    """Rows in scratch files, with all rows of a key in the same bucket."""
 
     files: tuple[PartitionedFile, ...]
     count: int
@@ -57,7 +50,7 @@ class Buckets:
                 yield read(spans, self.schema, self.schema.names)
 
     def map(self, function: Callable[[pa.Table], Result]) -> Iterator[Result]:
-        """Yield the result of a function for each non-empty bucket, and emit progress."""
+        """Yield a function's result for each non-empty bucket, and emit progress."""
         sized = Threads(_THREADS).map(lambda rows: (rows.num_rows, function(rows)), self)
         return self.context.track(self.context.name, sized, self.num_rows)
 
@@ -68,18 +61,14 @@ class Buckets:
 
 
 def bucket_bytes(memory: int) -> int:
-    """Return the target size of a bucket, in bytes, for a budget in MiB."""
+    """Return the target size of a bucket for a budget in MiB."""
     return (memory << 20) // _SHARE
 
 
 def partition(rows: Flow, by: Sequence[str], columns: Sequence[str], context: OpContext) -> Buckets:
-    """Partition materialized rows into buckets by key.
+    """Partition materialized rows into buckets by key, with further columns.
 
-    Args:
-        rows: The rows.
-        by: The key columns. NaN equals null, and null is a value of its own; -0.0 equals 0.0.
-        columns: Further columns to keep.
-        context: The context of the op, with scratch folder and memory budget.
+    NaN equals null, and null is a key of its own; -0.0 equals 0.0.
     """
     names = list(dict.fromkeys((*by, *columns)))
     batches = rows.batches(names)
@@ -102,7 +91,7 @@ def _with_positions(batches: Iterator[pa.Table]) -> Iterator[tuple[int, int, pa.
 
 @dataclass(frozen=True)
 class _BucketAssignment:
-    """Writes a batch as a partitioned file of buckets: a task of a thread pool."""
+    """Writes a batch as a partitioned file."""
 
     by: tuple[str, ...]
     count: int
@@ -136,7 +125,6 @@ class Runs:
     Attributes:
         paths: Arrow IPC files of one record batch.
         order: The sort column: unique integers.
-        schema: Names and types of the columns.
     """
 
     paths: tuple[Path, ...]
@@ -165,7 +153,7 @@ class Runs:
 
 
 def write_run(rows: pa.Table, path: Path) -> Path:
-    """Write the sorted rows of a run, at least one, to a file, and return its path."""
+    """Write the sorted rows of a run, at least one."""
     with pa.ipc.new_file(str(path), rows.schema) as file:
         file.write_batch(rows.combine_chunks().to_batches()[0])
     return path

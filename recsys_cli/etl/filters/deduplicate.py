@@ -26,7 +26,6 @@ def choose(op: Deduplicate, rows: Flow, context: OpContext) -> Flow:
 
 
 def _kept(op: Deduplicate, rows: pa.Table) -> Positions:
-    """Return the positions of the kept rows of a bucket."""
     groups = group(rows, op.columns, op.order_by)
     if op.keep == "first":
         kept = groups.starts

@@ -1,4 +1,4 @@
-"""DifferenceLag: differences within ordered groups, bucket by bucket, merged back into the original order."""
+"""DifferenceLag: differences within ordered groups, bucket by bucket."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _differences(op: DifferenceLag, rows: pa.Table) -> pa.Table:
 
 
 def _less(name: str, kind: pl.DataType, shift: int) -> pl.Expr:
-    """Return the difference of a column to its value `shift` rows before; in seconds for times."""
+    """Return the difference to the value `shift` rows before; in seconds for times."""
     values = pl.col(name)
     if kind == pl.Date:
         return _less_whole(values.cast(pl.Int64), shift) * 86400.0
@@ -74,7 +74,7 @@ def _less(name: str, kind: pl.DataType, shift: int) -> pl.Expr:
 
 
 def _less_whole(values: pl.Expr, shift: int, *, about: pl.Expr | None = None) -> pl.Expr:
-    """Return the difference, exact as int64 if it does not overflow, else as float64."""
+    """Return the difference: int64 without overflow, else float64."""
     near = values.cast(pl.Float64) if about is None else about
     rough = near - near.shift(shift)
     return pl.when(rough.abs() < _EXACT).then((values - values.shift(shift)).cast(pl.Float64)).otherwise(rough)
@@ -90,15 +90,15 @@ class Lagged:
 
     @property
     def most(self) -> int | None:
-        """Upper bound of the number of rows."""
+        """See `Flow.most`."""
         return self.rows.most
 
     def schema(self) -> pa.Schema:
-        """Return the names and types of the columns."""
+        """See `Flow.schema`."""
         return self._with(self.rows.schema().empty_table(), self.runs.schema.empty_table()).schema
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows, or some of their columns."""
+        """See `Flow.batches`."""
         outputs = set(self.runs.schema.names)
         inputs = None if columns is None else [name for name in columns if name not in outputs]
         first = 0
@@ -110,7 +110,7 @@ class Lagged:
             yield rows if columns is None else rows.select(list(columns))
 
     def discard(self) -> None:
-        """Delete the scratch files of the rows."""
+        """See `Flow.discard`."""
         self.rows.discard()
         self.runs.delete()
 

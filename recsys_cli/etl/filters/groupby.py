@@ -1,4 +1,4 @@
-"""Groupby: aggregation of groups, bucket by bucket, in the order of their first rows."""
+"""Groupby: aggregation of groups, bucket by bucket."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _schema(op: Groupby, raw: pa.Schema) -> pa.Schema:
 
 
 def _grouped(op: Groupby, rows: pa.Table) -> pl.DataFrame:
-    """Return the aggregated groups of a bucket, in the order of their first rows."""
+    """Return the groups, in the order of their first rows."""
     rows = rows.filter(pa.array(_has_key(op, rows)))
     groups = group(rows, op.by, op.order_by)
     frame = pl.DataFrame(rows.take(pa.array(groups.order)))
@@ -87,7 +87,7 @@ def _aggregated(column: str, how: Aggregation, *, descending: bool) -> pl.Expr:
 
 
 class _BatchBounds:
-    """Bounds of batches of groups, ordered by their first rows, with about OUT_ROWS input rows per batch."""
+    """Bounds of batches of groups, with about OUT_ROWS input rows each."""
 
     def __init__(self, rows: int) -> None:
         self._width = rows // _BINS + 1
@@ -98,7 +98,6 @@ class _BatchBounds:
         self._rows += np.bincount(positions // self._width, weights=sizes, minlength=len(self._rows)).astype(np.int64)
 
     def positions(self) -> tuple[int, ...]:
-        """Return the bounds of the batches, as positions of first rows."""
         bounds = [0]
         size = 0
         for position, rows in enumerate(self._rows.tolist()):
@@ -114,9 +113,7 @@ class Grouped:
     """Aggregated groups, in the order of their first rows.
 
     Attributes:
-        runs: The groups by bucket.
         bounds: Bounds of the batches, as positions of first rows.
-        most: Number of groups.
     """
 
     runs: Runs
@@ -125,12 +122,12 @@ class Grouped:
     materialized: bool = True
 
     def schema(self) -> pa.Schema:
-        """Return the names and types of the columns."""
+        """See `Flow.schema`."""
         schema = self.runs.schema
         return schema.remove(schema.get_field_index(POSITION))
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the groups, or some of their columns."""
+        """See `Flow.batches`."""
         names = self.schema().names if columns is None else list(columns)
         for low, high in itertools.pairwise(self.bounds):
             groups = self.runs.between(low, high)
@@ -138,5 +135,5 @@ class Grouped:
                 yield groups.select(names)
 
     def discard(self) -> None:
-        """Delete the scratch files of the groups."""
+        """See `Flow.discard`."""
         self.runs.delete()

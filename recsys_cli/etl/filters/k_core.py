@@ -21,12 +21,7 @@ _ROWS_PER_COUNT = 1 << 22
 
 @dataclass
 class _Batch:
-    """A batch of rows.
-
-    Attributes:
-        codes: Integer codes of the values, by column; 0 for null.
-        keep: Mask of the rows kept so far.
-    """
+    """A batch of rows: codes of the values by column, 0 for null, and a mask of the rows kept so far."""
 
     codes: list[Numbers]
     keep: Mask
@@ -43,7 +38,7 @@ def choose(op: KCore, rows: Flow, context: OpContext) -> Flow:
 
 
 def _numbered(rows: Flow, names: tuple[str, ...]) -> tuple[list[_Batch], list[int]]:
-    """Return the batches as integer codes, and the number of distinct values of each column."""
+    """Return the batches as codes, and the number of distinct values by column."""
     batches: list[_Batch] = []
     values: list[list[pa.Array]] = [[] for _ in names]
     for batch, batch_values in Threads().map(_encoded, rows.batches(names)):
@@ -54,9 +49,10 @@ def _numbered(rows: Flow, names: tuple[str, ...]) -> tuple[list[_Batch], list[in
     for position, parts in enumerate(values):
         encoded = pa.chunked_array(parts or [pa.nulls(0)]).combine_chunks().dictionary_encode()
         distinct.append(len(encoded.dictionary))
+        indices = encoded.indices.fill_null(0).to_numpy()  # nulls: a column without a type, of no kept row
         first = 0
         for batch, part in zip(batches, parts, strict=True):
-            numbers = encoded.indices.slice(first, len(part)).to_numpy()
+            numbers = indices[first : first + len(part)]
             first += len(part)
             if len(part):
                 np.take(numbers, batch.codes[position], out=batch.codes[position], mode="clip")
@@ -64,7 +60,7 @@ def _numbered(rows: Flow, names: tuple[str, ...]) -> tuple[list[_Batch], list[in
 
 
 def _encoded(batch: pa.Table) -> tuple[_Batch, list[pa.Array]]:
-    """Return a batch with codes local to the batch, and the values by code."""
+    """Return a batch with codes of its own, and the values by code."""
     keep = np.ones(batch.num_rows, dtype=bool)
     codes, values = [], []
     for name in batch.column_names:
@@ -79,7 +75,7 @@ def _encoded(batch: pa.Table) -> tuple[_Batch, list[pa.Array]]:
 
 
 def _peel(batches: Sequence[_Batch], distinct: Sequence[int], minimums: Sequence[int]) -> int:
-    """Remove rows until every remaining value has its minimum count; return the number of rounds."""
+    """Remove rows until every value has its minimum count; return the number of rounds."""
     counts = [np.zeros(size, dtype=np.int64) for size in distinct]
     for position, total in enumerate(counts):
         _add(total, (batch.codes[position][batch.keep] for batch in batches), 1)
@@ -95,7 +91,6 @@ def _peel(batches: Sequence[_Batch], distinct: Sequence[int], minimums: Sequence
 
 
 def _remove(batch: _Batch, rare: Sequence[Mask]) -> npt.NDArray[np.int64]:
-    """Remove the rows with a rare value, and return their positions."""
     mask = np.zeros(len(batch.keep), dtype=bool)
     for codes, values in zip(batch.codes, rare, strict=True):
         if len(values):
@@ -107,7 +102,7 @@ def _remove(batch: _Batch, rare: Sequence[Mask]) -> npt.NDArray[np.int64]:
 
 
 def _add(total: npt.NDArray[np.int64], parts: Iterator[Numbers], sign: int) -> None:
-    """Add counts of values to a total, several parts at a time: a bincount costs the number of values, even for few rows."""
+    """Add counts, several parts at a time: a bincount costs the number of values, even for few rows."""
     pending: list[Numbers] = []
     size = 0
     for part in parts:

@@ -39,12 +39,9 @@ class GroupOrder:
 
 
 def group(rows: pa.Table, by: Sequence[str], order_by: Sequence[str]) -> GroupOrder:
-    """Group rows by some columns, and order each group by other columns, then by position.
+    """Group rows of complete groups by some columns, and order each group by others, then by position.
 
-    Args:
-        rows: The rows of complete groups.
-        by: The key columns, without NaN and -0.0; null is a key of its own, and sorts last.
-        order_by: The sort columns; NaN equals null, and null sorts last.
+    Keys have no NaN and -0.0. Null sorts last, and is a key of its own; in `order_by`, NaN equals null.
     """
     keys = [_codes(rows.column(name)) for name in by]
     order = np.arange(rows.num_rows)
@@ -61,7 +58,7 @@ def group(rows: pa.Table, by: Sequence[str], order_by: Sequence[str]) -> GroupOr
 def _stable(codes: Codes) -> Positions:
     """Return the stable argsort of codes.
 
-    Code and position are packed into 64 bits if they fit: a sort of packed integers is many times faster than an argsort.
+    Code and position are packed into 64 bits if they fit: a sort of integers is many times faster than an argsort.
     """
     bits = max(1, len(codes) - 1).bit_length()
     if not len(codes) or int(codes.max()).bit_length() + bits > 64:
@@ -74,7 +71,7 @@ def _stable(codes: Codes) -> Positions:
 
 
 def _codes(values: pa.ChunkedArray) -> Codes:
-    """Return order-preserving codes of values, from 0; null has the greatest."""
+    """Return order-preserving codes from 0; null has the greatest."""
     series = pl.Series(pl.from_arrow(values))
     if series.dtype.is_float():
         series = series.fill_nan(None)
@@ -91,7 +88,7 @@ def _codes(values: pa.ChunkedArray) -> Codes:
 
 
 def _bits(series: pl.Series) -> Codes:
-    """Return order-preserving unsigned integers of values, arbitrary for null."""
+    """Return order-preserving unsigned integers, arbitrary for null."""
     kind = series.dtype
     if kind.is_float():
         bits = (series.cast(pl.Float64).fill_null(0.0).to_numpy() + 0.0).view(np.uint64)  # -0.0 + 0.0 is 0.0

@@ -53,12 +53,10 @@ class _Window:
 
 
 def _whole(bound: int) -> int:
-    """Return a bound clipped to int64."""
     return max(-(2**63), min(2**63 - 1, bound))
 
 
 def _per_second(kind: pa.DataType) -> Fraction:
-    """Return the number of time units of a column per second."""
     if pa.types.is_timestamp(kind):
         return Fraction(_TICKS[kind.unit])
     if pa.types.is_date32(kind):
@@ -67,7 +65,7 @@ def _per_second(kind: pa.DataType) -> Fraction:
 
 
 def _times(values: pa.ChunkedArray) -> tuple[np.ndarray, Mask]:
-    """Return times as int64, or float64 for other numeric types, and the mask of valid ones."""
+    """Return times (int64, or float64 for other numeric types) and the mask of valid ones."""
     kind = values.type
     valid = values.is_valid().to_numpy()
     if pa.types.is_date32(kind):

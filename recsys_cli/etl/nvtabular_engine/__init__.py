@@ -1,1 +1,1 @@
-"""The NVTabular engine: ops as `nvtabular.Workflow`s, on cuDF with a GPU and on pandas without."""
+"""The NVTabular engine, on cuDF with a GPU and on pandas without."""

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
-from recsys_cli.etl.nvtabular_engine.numeric import groups, numbers, run_op, set_column
+from recsys_cli.etl.nvtabular_engine.numeric import groups, numbers, run_op
+from recsys_cli.etl.nvtabular_engine.plain import set_column
 from recsys_cli.features.ops import Bucketize
 from recsys_cli.features.schema import FIRST, NULL
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
 from recsys_cli.etl.hashed import bucket_ids
-from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, schema, to_frame
+from recsys_cli.etl.nvtabular_engine.frames import fit, nvtabular, quiet, run, to_frame
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain, raw
 from recsys_cli.features.ops import Categorify
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
@@ -26,11 +26,7 @@ VALUE = "value"
 
 
 def learn(op: Categorify, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:
-    """Count the values of each column, as `value` and `count`, in the raw type and any order; null included.
-
-    Raises:
-        DataError: The counts do not add up.
-    """
+    """Count the values, null included, as `value` and `count`, in the raw type and any order."""
     return {column: _counts(rows.column(column), column, folder / str(at)) for at, column in enumerate(op.learns)}
 
 
@@ -62,18 +58,14 @@ def _counts(column: pa.ChunkedArray, name: str, folder: Path) -> pa.Table:
 
 
 def _count(values: pa.Array, folder: Path) -> pa.Table:
-    """Fit a Categorify op on values without nulls; return its counts."""
-    library = nvtabular()
     with quiet():
-        op = library.ops.Categorify(out_path=str(folder))
-        frame = to_frame({VALUE: values})
-        library.Workflow([VALUE] >> op).fit(library.Dataset(frame, schema=schema(frame)))
+        fit([VALUE] >> nvtabular().ops.Categorify(out_path=str(folder)), {VALUE: values})
     counts = pq.read_table(folder / "categories" / f"unique.{VALUE}.parquet", columns=[VALUE, f"{VALUE}_size"])
     return counts.rename_columns([VALUE, "count"])
 
 
 class Encoder:
-    """Encodes values with fitted vocabularies, in a workflow of one Categorify op."""
+    """Encodes values in a workflow of one Categorify op."""
 
     def __init__(self, vocabularies: Mapping[str, pa.Table], folder: Path, *, num_buckets: int = 0) -> None:
         self._num_buckets = num_buckets

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.etl.engine import Aggregates, PassSteps
+from recsys_cli.etl.engine import Aggregates, PassSteps, state_of
 from recsys_cli.etl.engines import OWN
 from recsys_cli.etl.implementations import refusal
 from recsys_cli.etl.nvtabular_engine import frames, join_external
 from recsys_cli.etl.nvtabular_engine.computing import computing
 from recsys_cli.etl.nvtabular_engine.frames import single_threaded
 from recsys_cli.etl.nvtabular_engine.ops import MODULES
-from recsys_cli.etl.nvtabular_engine.weighted import repeated
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.features.fitted_plan import FittedPlan
@@ -30,8 +30,8 @@ from recsys_cli.features.program import PlanStep
 class NVTabularEngine:
     """NVTabular of NVIDIA Merlin: pandas on a CPU, cuDF on a GPU.
 
-    Each op is a workflow of its own, because ties, nulls and keys without a match need handling between ops. Inputs of
-    a workflow have no nulls, no lists except of ids, and neutral column names.
+    Each op is a workflow of its own, because ties, nulls and keys without a match need handling between ops. Inputs
+    have no nulls, no lists except of ids, and neutral column names.
     """
 
     threads: int | None = 1  # NVTabular caches vocabularies per process, by name
@@ -47,41 +47,41 @@ class NVTabularEngine:
 
     @classmethod
     def missing(cls, device: str = "cpu") -> MissingExtraError | None:
-        """Return the error for a package that is missing or of an unsupported release, or None."""
+        """See `Engine.missing`."""
         return OWN["nvtabular"].missing(device)
 
     def refuses(self, op: Op) -> str | None:
-        """Return the reason against computing an op; None for supported ops."""
+        """See `Engine.refuses`."""
         return refusal(op, "nvtabular", MODULES)
 
     def learn(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Aggregates:
-        """Apply and fit the steps of `walk` on a shard of train; return its partial aggregates."""
+        """See `Engine.learn`."""
         self._report_device()
         if ROW_WEIGHT in rows.column_names:
-            rows = repeated(rows)  # NVTabular does not support weights
+            rows = _repeated(rows)
         learnt: Aggregates = {}
         with self._folder() as folder:
             for position, (step, verb) in enumerate(walk):
                 if verb == "apply":
-                    rows = computing(step.op).apply(step.op, _state(step, fitted), rows, folder / str(position))
+                    rows = computing(step.op).apply(step.op, state_of(step, fitted), rows, folder / str(position))
                 else:
                     partials = computing(step.op).learn(step.op, rows, folder / str(position))
                     learnt |= {(step.index, name): table for name, table in partials.items()}
         return learnt
 
     def apply(self, steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
-        """Apply steps to rows, in order."""
+        """See `Engine.apply`."""
         with self._folder() as folder:
             for position, step in enumerate(steps):
-                rows = computing(step.op).apply(step.op, _state(step, fitted), rows, folder / str(position))
+                rows = computing(step.op).apply(step.op, state_of(step, fitted), rows, folder / str(position))
         return rows
 
     def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
-        """Return the joined columns of a table by encoded key."""
+        """See `Engine.join`."""
         return join_external.by_id(op, table, keys)
 
     def _report_device(self) -> None:
-        """Warn once about a device other than `etl.device`: NVTabular always uses a visible GPU."""
+        """Warn once about another device than `etl.device`: NVTabular always uses a visible GPU."""
         emit, self._emit = self._emit, None
         if emit is not None and (actual := frames.device()) != self.device:
             reason = "no GPU found" if actual == "cpu" else "set CUDA_VISIBLE_DEVICES= to hide the GPU"
@@ -96,5 +96,7 @@ class NVTabularEngine:
             yield Path(folder)
 
 
-def _state(step: PlanStep, fitted: FittedPlan) -> dict[str, pa.Table]:
-    return {name: fitted.state[step.index, name] for name in step.op.states}
+def _repeated(rows: pa.Table) -> pa.Table:
+    """Repeat every row by its ROW_WEIGHT, because NVTabular does not support weights."""
+    weights = rows.column(ROW_WEIGHT).to_numpy()
+    return rows.drop_columns([ROW_WEIGHT]).take(pa.array(np.repeat(np.arange(rows.num_rows), weights)))

@@ -15,15 +15,12 @@ from recsys_cli.features.ops import FillMedian
 
 
 def learn(op: FillMedian, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - no files
-    """Count each distinct value of each column, as `value` (ascending) and `count`; lists by element.
-
-    The dataframe library of NVTabular counts, and the aggregator computes the exact median of all shards.
-    """
+    """Count each distinct value, as `value` (ascending) and `count`; lists by element."""
     return {column: _counts(finite_values(rows.column(column), pa.float64())) for column in op.columns}
 
 
 def apply(op: FillMedian, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - no files
-    """Fill nulls and NaN with the median; `add_binary_cols` adds flags of the filled values."""
+    """Fill nulls and NaN with the median."""
 
     def make(positions: Mapping[str, str]) -> Any:
         made = nvtabular().ops.FillMedian(add_binary_cols=op.add_binary_cols)

@@ -14,7 +14,7 @@ from recsys_cli.features.ops import FillMissing
 
 
 def apply(op: FillMissing, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files
-    """Fill nulls and NaN with `fill_val`; `add_binary_cols` adds flags of the filled values."""
+    """Fill nulls and NaN with `fill_val`."""
     constant = int(op.fill_val) if float(op.fill_val).is_integer() else op.fill_val
     return filled(
         rows,

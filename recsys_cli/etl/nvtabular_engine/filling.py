@@ -8,20 +8,17 @@ from typing import Any
 import pyarrow as pa
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, schema, to_arrow, to_frame
-from recsys_cli.etl.nvtabular_engine.numeric import Numbers, groups, numbers, set_column
+from recsys_cli.etl.nvtabular_engine.numeric import Numbers, groups, numbers
+from recsys_cli.etl.nvtabular_engine.plain import set_column
 from recsys_cli.features.ops.filling import FILLED
 
 
 def filled(
     rows: pa.Table, types: Mapping[str, pa.DataType], make: Callable[[Mapping[str, str]], Any], *, indicators: bool
 ) -> pa.Table:
-    """Fill columns by a workflow of one op.
+    """Fill columns by a workflow of one op; `indicators` adds its flags of filled values.
 
-    Args:
-        rows: Rows with the columns.
-        types: Type of the calculation by column.
-        make: Creates the op from column name in the workflow → column name in the rows.
-        indicators: Whether to add the op's flags of filled values.
+    `types` are those of the calculation; `make` creates the op from column name in the workflow → in the rows.
     """
     columns = {name: numbers(rows.column(name), kind) for name, kind in types.items()}
     for group in groups(columns):

@@ -1,4 +1,4 @@
-"""Access to NVTabular and its frames, pandas (CPU) or cuDF (GPU); no other module imports the library."""
+"""Access to NVTabular and its frames, pandas (CPU) or cuDF (GPU)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def nvtabular() -> ModuleType:
 
 def to_frame(columns: Mapping[str, pa.Array]) -> Any:
     """Convert Arrow columns to a pandas or cuDF frame."""
-    dispatch = nvtabular().dispatch
-    table = pa.table(dict(columns))
-    return dispatch.convert_data(table, cpu=device() == "cpu")
+    return nvtabular().dispatch.convert_data(pa.table(dict(columns)), cpu=device() == "cpu")
 
 
 def device() -> str:
@@ -56,6 +54,14 @@ def run(graph: Any, columns: Mapping[str, pa.Array]) -> pa.Table:
         frame = to_frame(columns)
         workflow = nvtabular().Workflow(graph).fit_schema(schema(frame))
         return to_arrow(workflow.transform(frame))
+
+
+def fit(graph: Any, columns: Mapping[str, pa.Array]) -> None:
+    """Fit a workflow on columns (at least one row, no nulls)."""
+    library = nvtabular()
+    with quiet():
+        frame = to_frame(columns)
+        library.Workflow(graph).fit(library.Dataset(frame, schema=schema(frame)))
 
 
 @contextmanager

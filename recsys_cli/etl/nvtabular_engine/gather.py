@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recsys_cli.etl.nvtabular_engine.grouping import replaced
 from recsys_cli.etl.nvtabular_engine.join_external import TableLookup
-from recsys_cli.etl.nvtabular_engine.plain import is_list
 from recsys_cli.features.columns import POSITION
 from recsys_cli.features.program import Gather
+from recsys_cli.features.spec import is_list
 
 
 def apply(op: Gather, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - no files
@@ -27,7 +28,7 @@ def apply(op: Gather, state: Mapping[str, pa.Table], rows: pa.Table, folder: Pat
         name: joined.column(name) if name in lossless else column.take(joined.column(POSITION))
         for name, column in columns.items()
     }
-    return pa.table({name: rows.column(name) for name in rows.column_names if name not in columns} | gathered)
+    return replaced(rows, gathered)
 
 
 def _is_lossless(column: pa.ChunkedArray) -> bool:

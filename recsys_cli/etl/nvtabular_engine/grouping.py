@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, schema, to_frame
+from recsys_cli.etl.nvtabular_engine.frames import fit, nvtabular, quiet, run, schema, to_frame
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain, raw
 from recsys_cli.features.ops.grouping import Group, members
 
@@ -35,7 +37,7 @@ class Keys:
 
     @classmethod
     def from_parts(cls, parts: Mapping[str, pa.Array]) -> Keys:
-        """Return keys of the given key columns."""
+        """Return keys of key columns."""
         columns: dict[str, pa.Array] = {}
         for at, (name, values) in enumerate(parts.items()):
             prepared = plain(values, name)
@@ -54,7 +56,7 @@ class Keys:
 
 
 def join_by_key(keys: Keys, statistics: pa.Table, columns: Sequence[str]) -> dict[str, pa.Array]:
-    """Left join of statistics by group key, by JoinExternal; float64, null without a match."""
+    """Left join of statistics by group key; float64, null without a match."""
     rows = len(keys.columns["k0"])
     if rows == 0 or statistics.num_rows == 0:
         return {name: pa.nulls(rows, pa.float64()) for name in columns}
@@ -72,6 +74,30 @@ def join_by_key(keys: Keys, statistics: pa.Table, columns: Sequence[str]) -> dic
         graph = on >> library.ops.JoinExternal(external, on=on, columns_ext=[*on, *names.values()])
     joined = run(graph, keys.columns)
     return {name: _nan_to_null(joined.column(position)) for name, position in names.items()}
+
+
+def grouped(
+    op: Any,
+    files: Literal["categories", "stats"],
+    keys: Keys,
+    columns: Mapping[str, pa.Array],
+    outputs: Mapping[str, str],
+) -> pa.Table:
+    """Fit an op on columns by key; return the keys and its statistics.
+
+    `files` is the op's attribute with their paths; `outputs` maps names to NVTabular's, without the names of the keys.
+    """
+    names = list(keys.columns)
+    if len(keys.columns[names[0]]) == 0:
+        return pa.table({**keys.columns, **{name: pa.array([], pa.float64()) for name in outputs}})
+    library = nvtabular()
+    with quiet():
+        groups = library.ColumnSelector(subgroups=[library.ColumnSelector(names)])
+        fit(groups >> op, {**keys.columns, **columns})
+    (path,) = getattr(op, files).values()
+    found = pq.read_table(path)
+    statistics = {name: found.column("_".join((*names, output))) for name, output in outputs.items()}
+    return pa.table({name: found.column(name) for name in names} | statistics)
 
 
 def _nan_to_null(column: pa.ChunkedArray) -> pa.Array:

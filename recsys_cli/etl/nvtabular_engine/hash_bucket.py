@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from recsys_cli.etl.hashed import bucket_ids
-from recsys_cli.etl.nvtabular_engine.plain import elements
+from recsys_cli.etl.nvtabular_engine.plain import elements, set_column
 from recsys_cli.features.ops import HashBucket
 
 
@@ -22,5 +22,5 @@ def apply(op: HashBucket, state: Mapping[str, pa.Table], rows: pa.Table, folder:
         ids = pa.array(bucket_ids(values, op.buckets_of(name)))
         if offsets is not None:
             ids = pa.ListArray.from_arrays(pa.array(offsets), ids)
-        rows = rows.set_column(rows.schema.get_field_index(name), name, ids)
+        rows = set_column(rows, name, ids)
     return rows

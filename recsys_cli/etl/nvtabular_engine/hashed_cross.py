@@ -11,13 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from recsys_cli.etl.hashed import crossed_ids
-from recsys_cli.etl.nvtabular_engine.plain import elements
+from recsys_cli.etl.nvtabular_engine.plain import elements, set_column
 from recsys_cli.features.ops import HashedCross
 
 
 def apply(op: HashedCross, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files
     """Add the crossed column as bucket ids."""
     ids = pa.array(crossed_ids([elements(rows.column(name))[0] for name in op.columns], op.num_buckets))
-    if op.output in rows.column_names:
-        rows = rows.drop_columns([op.output])
-    return rows.append_column(op.output, ids)
+    return set_column(rows, op.output, ids)

@@ -11,15 +11,15 @@ import pyarrow.compute as pc
 
 from recsys_cli.etl.join_keys import keyed
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, to_frame
-from recsys_cli.etl.nvtabular_engine.plain import is_list
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.schema import FIRST
+from recsys_cli.features.spec import is_list
 
 KEY = "key"
 
 
 def by_id(op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
-    """Return the joined columns by encoded key: row i belongs to id i; the first three rows have no match."""
+    """See `Engine.join`."""
     values = keys.column("value").combine_chunks()
     table = keyed(op, table, values.type)
     rows = pc.index_in(values, value_set=table.column(op.on).combine_chunks())
@@ -27,7 +27,7 @@ def by_id(op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
 
 
 class TableLookup:
-    """Lookup of dimension-table rows by id, in a workflow of one JoinExternal op."""
+    """Lookup of table rows by id, in a workflow of one JoinExternal op."""
 
     def __init__(self, table: pa.Table) -> None:
         names = {name: f"j{position}" for position, name in enumerate(table.column_names)}
@@ -55,7 +55,7 @@ def _join(table: Mapping[str, pa.Array]) -> Any:
 
 
 def _without_nulls(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column without nulls: lists and null-free integers unchanged, others as float64 with NaN."""
+    """Keep lists and null-free integers; convert others to float64 with NaN."""
     values = pa.concat_arrays(column.chunks)
     if is_list(values.type) or (pa.types.is_integer(values.type) and values.null_count == 0):
         return values

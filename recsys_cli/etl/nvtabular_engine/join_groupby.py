@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, schema, to_frame
-from recsys_cli.etl.nvtabular_engine.grouping import Keys, join_by_key, replaced
+from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet
+from recsys_cli.etl.nvtabular_engine.grouping import Keys, grouped, join_by_key, replaced
 from recsys_cli.etl.nvtabular_engine.plain import Plain, elements, plain
 from recsys_cli.features.ops import JoinGroupby
 from recsys_cli.features.ops.grouping import name_of
@@ -84,28 +83,16 @@ def _moments_of(at: int, first: pa.Table, second: Mapping[str, pa.Array], means:
 
 
 def _statistics(keys: Keys, columns: Mapping[str, pa.Array], stats: Sequence[str], folder: Path) -> pa.Table:
-    """Fit a JoinGroupby op; return its statistics `count` and `<column>_<statistic>`."""
-    names = list(keys.columns)
-    outputs = [f"{name}_{stat}" for name in columns for stat in stats if stat != "count"]
-    outputs = ["count", *outputs] if "count" in stats else outputs
-    if len(keys.columns[names[0]]) == 0:
-        return pa.table({**keys.columns, **{name: pa.array([], pa.float64()) for name in outputs}})
-    library = nvtabular()
+    """Return the statistics `count` and `<column>_<statistic>`."""
+    outputs = ["count"] if "count" in stats else []
+    outputs += [f"{name}_{stat}" for name in columns for stat in stats if stat != "count"]
     with quiet():
-        op = library.ops.JoinGroupby(cont_cols=list(columns), stats=list(stats), out_path=str(folder))
-        frame = to_frame({**keys.columns, **columns})
-        groups = library.ColumnSelector(subgroups=[library.ColumnSelector(names)])
-        library.Workflow(groups >> op).fit(library.Dataset(frame, schema=schema(frame)))
-        (path,) = op.categories.values()
-    found = pq.read_table(path)
-    return pa.table(
-        {name: found.column(name) for name in names}
-        | {name: found.column(f"{'_'.join(names)}_{name}") for name in outputs}
-    )
+        op = nvtabular().ops.JoinGroupby(cont_cols=list(columns), stats=list(stats), out_path=str(folder))
+    return grouped(op, "categories", keys, columns, {name: name for name in outputs})
 
 
 def _in_order(keys: Keys, first: pa.Table, second: pa.Table) -> dict[str, pa.Array]:
-    """Return the statistics of the second table in the group order of the first; the order of groups is undefined."""
+    """Return the second statistics in the group order of the first."""
     ordered = Keys(keys.types, keys.names, {name: first.column(name).combine_chunks() for name in keys.columns})
     statistics = {name: second.column(name) for name in second.column_names if name not in keys.columns}
     return join_by_key(ordered, pa.table({**keys.restore(second), **statistics}), list(statistics))

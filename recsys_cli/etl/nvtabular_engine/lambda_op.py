@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, to_arrow, to_frame
-from recsys_cli.etl.nvtabular_engine.plain import elements, plain
+from recsys_cli.etl.nvtabular_engine.plain import elements, plain, set_column
 from recsys_cli.features.expression import (
     FIRST_SECOND,
     LAST_SECOND,
@@ -48,9 +48,7 @@ class _Operand:
     """Values and null mask, (N,) each, or scalars for a literal.
 
     Attributes:
-        kind: Kind of the values.
         values: int64, float64, bool or string; arbitrary under the mask.
-        nulls: The null mask.
     """
 
     kind: Kind
@@ -69,18 +67,12 @@ class _Operand:
 
 
 def apply(op: LambdaOp, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files
-    """Add the op's column, by a workflow of one LambdaOp.
-
-    Raises:
-        ConfigError: The expression mixes text and numbers.
-    """
+    """Add the op's column, by a workflow of one LambdaOp."""
     expression = parse(op.expression)
     kinds = {name: kind_of_type(rows.schema.field(name).type, name) for name in sorted(columns(expression))}
     check(expression, kinds)
     values = _run(op, expression, rows, kinds) if rows.num_rows else pa.array([], op.dtype)
-    if op.output in rows.column_names:
-        return rows.set_column(rows.column_names.index(op.output), op.output, values)
-    return rows.append_column(op.output, values)
+    return set_column(rows, op.output, values)
 
 
 def _run(op: LambdaOp, expression: Expression, table: pa.Table, kinds: Mapping[str, Kind]) -> pa.Array:
@@ -125,7 +117,6 @@ def _seconds(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _wide(values: pa.Array, kind: Kind) -> pa.Array:
-    """Cast values to the type of the calculation."""
     if kind == "text":
         return values
     if kind == "truth":
@@ -154,7 +145,7 @@ def _evaluate(expression: Expression, operands: Mapping[str, _Operand]) -> _Oper
 
 
 def _logic(symbol: str, left: _Operand, right: _Operand) -> _Operand:
-    """Combine booleans in three-valued logic (SQL): null unless one side determines the result."""
+    """Combine booleans in three-valued logic (SQL)."""
     if symbol == "and":
         decided = (~left.nulls & ~left.truths) | (~right.nulls & ~right.truths)
         return _Operand("truth", ~decided & left.truths & right.truths, (left.nulls | right.nulls) & ~decided)
@@ -169,10 +160,6 @@ def _calculate(symbol: str, left: _Operand, right: _Operand) -> _Operand:
         # Comparing two literal strings gives a Python bool, without `astype` and with an integer `~`.
         return _Operand("truth", np.bool_(values) if isinstance(values, bool) else values, nulls)
     return _Operand("number", values, nulls | (values != values))  # noqa: PLR0124 - that is, NaN
-
-
-def _is_null(operand: _Operand) -> _Operand:
-    return _Operand("truth", operand.nulls, np.False_)
 
 
 def _either(condition: _Operand, then: _Operand, otherwise: _Operand) -> _Operand:
@@ -193,17 +180,9 @@ def _smaller(one: _Operand, other: _Operand) -> _Operand:
     return _Operand("number", values, one.nulls | other.nulls)
 
 
-def _clip(number: _Operand, low: _Operand, high: _Operand) -> _Operand:
-    return _smaller(_greater(number, low), high)
-
-
 def _log(number: _Operand) -> _Operand:
     values = np.log(number.numbers.astype("float64"))
     return _Operand("number", values, number.nulls | (values != values))  # noqa: PLR0124 - that is, NaN
-
-
-def _round(number: _Operand) -> _Operand:
-    return _Operand("number", number.numbers.round(), number.nulls)
 
 
 def _length(text: _Operand) -> _Operand:
@@ -232,7 +211,7 @@ def _part(of_time: Callable[[Any], Any]) -> Callable[[_Operand], _Operand]:
 
 
 def _date(seconds: Any) -> tuple[Any, Any, Any]:
-    """Return year, month and day of seconds since 1970 by integer arithmetic, because pandas timestamps end in 2262.
+    """Return year, month and day of seconds since 1970 as integers, because pandas timestamps end in 2262.
 
     Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": years start in March, in eras of 400 years.
     """
@@ -248,13 +227,13 @@ def _date(seconds: Any) -> tuple[Any, Any, Any]:
 
 
 _FUNCTIONS: dict[str, Callable[..., _Operand]] = {
-    "is_null": _is_null,
+    "is_null": lambda operand: _Operand("truth", operand.nulls, np.False_),
     "if": _either,
     "log": _log,
-    "round": _round,
+    "round": lambda number: _Operand("number", number.numbers.round(), number.nulls),
     "min": _smaller,
     "max": _greater,
-    "clip": _clip,
+    "clip": lambda number, low, high: _smaller(_greater(number, low), high),
     "year": _part(lambda seconds: _date(seconds)[0]),
     "month": _part(lambda seconds: _date(seconds)[1]),
     "day": _part(lambda seconds: _date(seconds)[2]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,19 +47,14 @@ def _slices(op: ListSlice, *, longest: int) -> list[tuple[int, int | None]]:
 
 
 def _run(positions: pa.ListArray, first: int, last: int | None, *, padding: int | None) -> pa.ListArray:
-    """Slice lists of positions by a workflow of one ListSlice op; `padding` fills short lists at the end."""
+    """Slice lists of positions; `padding` fills short lists at the end."""
     library = nvtabular()
     with quiet():
         frame = to_frame({POSITIONS: positions})
         if padding is not None and library.dispatch.is_cpu_object(frame):
-            frame[POSITIONS] = _growing(frame[POSITIONS])
+            frame[POSITIONS] = frame[POSITIONS].map(list)  # NVTabular 23.08 pads a discarded copy of an array
         slicing = library.ops.ListSlice(first, last, pad=padding is not None, pad_value=padding or 0)
         workflow = library.Workflow([POSITIONS] >> slicing).fit_schema(schema(frame))
         cut = to_arrow(workflow.transform(frame)).column(POSITIONS)
     # The result has no element type if all lists are empty.
     return pa.concat_arrays(cut.cast(pa.list_(pa.int64())).chunks)
-
-
-def _growing(lists: Any) -> Any:
-    """Convert rows to Python lists: NVTabular 23.08 appends padding to a discarded copy of an array."""
-    return lists.map(list)

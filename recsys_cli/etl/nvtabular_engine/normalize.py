@@ -19,7 +19,7 @@ _MOMENTS = pa.schema({
 
 
 def learn(op: Normalize, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - no files
-    """Compute count, mean, sum of squared deviations (`squares`) and range per column, in one row; lists by element."""
+    """Compute the moments of each column; lists by element."""
     return {column: _moments(finite_values(rows.column(column), pa.float64())) for column in op.columns}
 
 

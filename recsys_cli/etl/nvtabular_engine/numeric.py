@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, schema, to_frame
-from recsys_cli.etl.nvtabular_engine.plain import element_type, elements
+from recsys_cli.etl.nvtabular_engine.frames import fit, quiet, run
+from recsys_cli.etl.nvtabular_engine.plain import element_type, elements, set_column
 from recsys_cli.features.ops.numeric import calculated_type
 
 VALUE = "value"
@@ -71,12 +71,8 @@ def change(
 ) -> pa.Table:
     """Transform columns by a workflow of one op; nulls stay null.
 
-    Args:
-        rows: Rows with the columns.
-        types: Type of the calculation by column.
-        make: Creates the op from column name in the workflow → column name in the rows.
-        prepare: Changes values before the workflow, around defects of NVTabular 23.08.
-        to: Types of the results; default: `types`.
+    `types` are those of the calculation, `to` (default: `types`) of the results. `make` creates the op from column name
+    in the workflow → in the rows. `prepare` changes values before the workflow, around defects of NVTabular 23.08.
     """
     columns = {name: numbers(rows.column(name), kind) for name, kind in types.items()}
     for group in groups(columns):
@@ -93,7 +89,7 @@ def change(
 
 
 def groups(columns: Mapping[str, Numbers]) -> Iterator[list[str]]:
-    """Yield columns of equal length: all scalar columns in one group, each list column in its own."""
+    """Yield columns of equal length: the scalar ones, then each list column."""
     scalar = [name for name, numbers in columns.items() if numbers.offsets is None]
     yield from [scalar] * bool(scalar)
     yield from ([name] for name in columns if name not in scalar)
@@ -113,15 +109,6 @@ def run_op(make: Callable[[Mapping[str, str]], Any], values: Mapping[str, pa.Arr
 
 def fitted(op: Any, values: pa.Array) -> Any:
     """Fit an op on at least one value, as the column VALUE."""
-    library = nvtabular()
     with quiet():
-        frame = to_frame({VALUE: values})
-        library.Workflow([VALUE] >> op).fit(library.Dataset(frame, schema=schema(frame)))
+        fit([VALUE] >> op, {VALUE: values})
     return op
-
-
-def set_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    """Replace or add a column."""
-    if name in rows.column_names:
-        return rows.set_column(rows.column_names.index(name), name, values)
-    return rows.append_column(name, values)

@@ -1,4 +1,4 @@
-"""Releases compatible with NVTabular 23.08, checked by package metadata: incompatible ones fail at import."""
+"""Releases compatible with NVTabular 23.08, checked by package metadata without imports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CUDF_NAMES = ("cudf", "cudf-cu12", "cudf-cu11")
 
 
 def problem(device: str = "cpu") -> MissingExtraError | None:
-    """Return the error for missing or incompatible packages, with the install command, or None; without imports."""
+    """Return the error for missing or incompatible packages, or None."""
     if device == "gpu":
         return _problem(
             needed(device), "etl.engine=nvtabular with etl.device=gpu", "see scripts/nvtabular-gpu.Dockerfile"

@@ -1,4 +1,4 @@
-"""Raw columns for NVTabular: flat, of a type lossless in pandas, with nulls in a separate mask.
+"""Raw columns for NVTabular: flat, of a type lossless in pandas, with a null mask.
 
 pandas converts integers with nulls to floats. NVTabular fails on null lists and all-null columns, and encodes a null in
 a list as unseen.
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from recsys_cli.errors import DataError
 from recsys_cli.etl.join_keys import canonical
+from recsys_cli.features.spec import is_list
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,6 @@ class Plain:
 def plain(values: pa.Array, column: str) -> Plain:
     """Convert scalar values to their plain type; NaN becomes null.
 
-    Args:
-        values: Raw values.
-        column: Column name for errors.
-
     Raises:
         DataError: The type is unsupported, or a string has a NUL character.
     """
@@ -65,11 +62,7 @@ def plain(values: pa.Array, column: str) -> Plain:
 
 
 def plain_type(kind: pa.DataType, column: str) -> pa.DataType:
-    """Return the type for a scalar type inside NVTabular.
-
-    Raises:
-        DataError: The type is unsupported.
-    """
+    """Return the type for a scalar type inside NVTabular."""
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -95,7 +88,7 @@ def zero(kind: pa.DataType) -> pa.Scalar:
 
 
 def raw_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of vocabulary values: the raw type, with `string` for every kind of string."""
+    """Return the raw type, with `string` for every kind of string."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return pa.string() if pa.types.is_large_string(kind) else kind
@@ -109,20 +102,22 @@ def raw(values: pa.Array, kind: pa.DataType, column: str) -> pa.Array:
     return values.cast(plain_type(kind, column)).cast(raw_type(kind))
 
 
-def is_list(kind: pa.DataType) -> bool:
-    """Whether a type is a list type."""
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
-
-
 def element_type(kind: pa.DataType) -> pa.DataType:
     """Return the element type of lists; other types unchanged."""
     return kind.value_type if is_list(kind) else kind
 
 
 def elements(values: pa.ChunkedArray) -> tuple[pa.Array, npt.NDArray[np.int32] | None]:
-    """Return the flat values of a column, and the list offsets (N + 1); None for scalars. Null lists become empty."""
+    """Return the flat values, and the list offsets (N + 1) or None. Null lists become empty."""
     array = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
     if not is_list(array.type):
         return array, None
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     return array.flatten(), np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+
+
+def set_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    """Replace or add a column."""
+    if name in rows.column_names:
+        return rows.set_column(rows.column_names.index(name), name, values)
+    return rows.append_column(name, values)

@@ -11,15 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
-from recsys_cli.etl.nvtabular_engine.numeric import (
-    VALUE,
-    calculated,
-    change,
-    finite_values,
-    fitted,
-    numbers,
-    set_column,
-)
+from recsys_cli.etl.nvtabular_engine.numeric import VALUE, calculated, change, finite_values, fitted, numbers
+from recsys_cli.etl.nvtabular_engine.plain import set_column
 from recsys_cli.features.ops import ReduceDtypeSize
 from recsys_cli.features.ops.reduce_dtype_size import reduced
 
@@ -27,7 +20,7 @@ _LARGEST = 2**63 - 1
 
 
 def learn(op: ReduceDtypeSize, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - no files
-    """Compute the range of each integer column, in one row; lists by element. Null for float columns."""
+    """Compute the range of integer columns, null for float columns; lists by element."""
     types = calculated(rows, op.columns)
     return {column: _range(rows.column(column), kind) for column, kind in types.items()}
 
@@ -62,7 +55,6 @@ def _range(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Table:
 
 
 def _clipped(values: pa.Array, dtype: str) -> pa.Array:
-    """Clip integers to the range of a type, as int64."""
     if pa.types.is_uint64(values.type):
         values = pc.min_element_wise(values, pa.scalar(_LARGEST, pa.uint64())).cast(pa.int64())
     low, high = (pa.scalar(int(end), pa.int64()) for end in (np.iinfo(dtype).min, np.iinfo(dtype).max))

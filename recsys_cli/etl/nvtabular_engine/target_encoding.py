@@ -1,7 +1,7 @@
 """TargetEncoding on NVTabular: sums of targets by group and fold, joined to the rows by JoinExternal.
 
-NVTabular's own transform samples new folds by row position in a partition, and applies them to held-out rows as well.
-So the fold is part of the group key here, and the encodings follow from the sums, as in the other engines.
+NVTabular's own transform samples new folds by row position in a partition, for held-out rows as well. So the fold is
+part of the group key, and the encodings follow from the sums, as in the other engines.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, schema, to_frame
-from recsys_cli.etl.nvtabular_engine.grouping import Keys, join_by_key, replaced
+from recsys_cli.etl.aggregators.target_encoding import FOLD
+from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet
+from recsys_cli.etl.nvtabular_engine.grouping import Keys, grouped, join_by_key, replaced
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain
 from recsys_cli.features.columns import TRAIN_ROW
 from recsys_cli.features.ops import TargetEncoding
 from recsys_cli.features.ops.grouping import Group, members, name_of
 from recsys_cli.features.ops.target_encoding import FOLDS, MEANS
-
-FOLD = "fold"
 
 
 def learn(op: TargetEncoding, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:
@@ -60,24 +58,12 @@ def apply(op: TargetEncoding, state: Mapping[str, pa.Table], rows: pa.Table, fol
 
 
 def _keys(op: TargetEncoding, group: Group, rows: pa.Table) -> Keys:
-    """Return the keys with the fold as the last key column."""
     parts = {name: elements(rows.column(name))[0] for name in members(group)}
     folds = op.folds(rows.column(TRAIN_ROW).to_numpy())
     return Keys.from_parts({**parts, TRAIN_ROW: pa.array(folds)})
 
 
 def _sums(keys: Keys, columns: Mapping[str, pa.Array], folder: Path) -> pa.Table:
-    """Fit a TargetEncoding op without folds; return the sums of the columns under their names."""
-    names = list(keys.columns)
-    if len(keys.columns[names[0]]) == 0:
-        return pa.table({**keys.columns, **columns})
-    library = nvtabular()
     with quiet():
-        op = library.ops.TargetEncoding(list(columns), kfold=1, out_path=str(folder))
-        frame = to_frame({**keys.columns, **columns})
-        groups = library.ColumnSelector(subgroups=[library.ColumnSelector(names)])
-        library.Workflow(groups >> op).fit(library.Dataset(frame, schema=schema(frame)))
-        (path,) = op.stats.values()
-    table = pq.read_table(path)
-    sums = {name: table.column(f"{'_'.join(names)}_{name}_sum") for name in columns}
-    return pa.table({name: table.column(name) for name in names} | sums)
+        op = nvtabular().ops.TargetEncoding(list(columns), kfold=1, out_path=str(folder))
+    return grouped(op, "stats", keys, columns, {name: f"{name}_sum" for name in columns})

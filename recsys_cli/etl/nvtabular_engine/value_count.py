@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, schema, to_frame
+from recsys_cli.etl.nvtabular_engine.frames import fit, nvtabular, quiet
 from recsys_cli.etl.nvtabular_engine.plain import elements
 from recsys_cli.features.ops import ValueCount
 from recsys_cli.features.ops.value_count import LONGEST, SHORTEST
@@ -23,7 +23,7 @@ def learn(op: ValueCount, rows: pa.Table, folder: Path) -> dict[str, pa.Table]: 
 def _lengths(lists: pa.ChunkedArray) -> pa.Table:
     """Fit a ValueCount op on lists of zeros, because only the lengths matter.
 
-    Each list gets one extra element, because NVTabular 23.08 fails if all lists are empty.
+    Each list has one extra element, because NVTabular 23.08 fails if all lists are empty.
     """
     lengths: dict[str, int | None] = {"min": None, "max": None}
     if len(lists):
@@ -31,10 +31,8 @@ def _lengths(lists: pa.ChunkedArray) -> pa.Table:
         assert offsets is not None
         longer = offsets + np.arange(len(offsets), dtype=np.int32)
         zeros = pa.ListArray.from_arrays(pa.array(longer), pa.array(np.zeros(longer[-1], dtype=np.int64)))
-        library = nvtabular()
         with quiet():
-            op = library.ops.ValueCount()
-            frame = to_frame({LISTS: zeros})
-            library.Workflow([LISTS] >> op).fit(library.Dataset(frame, schema=schema(frame)))
+            op = nvtabular().ops.ValueCount()
+            fit([LISTS] >> op, {LISTS: zeros})
         lengths = {name: length - 1 for name, length in op.stats[LISTS]["value_count"].items()}
     return pa.table({SHORTEST: pa.array([lengths["min"]], pa.int64()), LONGEST: pa.array([lengths["max"]], pa.int64())})

@@ -17,7 +17,7 @@ from recsys_cli.features.ops import Categorify
 
 
 def learn(op: Categorify, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
-    """Count each distinct value of each column, null included, as `value` and `count`; lists by element."""
+    """Count each distinct value, null included, as `value` and `count`; lists by element."""
     unweighted = not weight.meta.root_names()
     queries = {}
     for column in op.learns:
@@ -45,7 +45,7 @@ def apply(op: Categorify, state: Mapping[str, pa.Table], frame: pl.LazyFrame) ->
 
 
 def encode_column(column: str, frame: pl.LazyFrame, to_ids: Callable[[pa.Array], Ids]) -> pl.Expr:
-    """Encode a column as int32 ids; lists by element, with an empty list for a null list."""
+    """Encode a column by `encode`."""
     is_list = isinstance(frame.select(column).collect_schema()[column], pl.List)
     kind = pl.List(pl.Int32()) if is_list else pl.Int32()
     return pl.col(column).map_batches(partial(_encoded, to_ids), return_dtype=kind)

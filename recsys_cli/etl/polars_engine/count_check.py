@@ -15,10 +15,7 @@ from recsys_cli.features.columns import ROW_WEIGHT
 def totals(columns: Sequence[str], frame: pl.LazyFrame, rows: pa.Table) -> dict[str, int]:
     """Return the number of values of each column, nulls included, without a group-by; lists by element.
 
-    Args:
-        columns: Column names.
-        frame: Rows with these columns.
-        rows: Source rows of the frame, with ROW_WEIGHT for dimension tables.
+    `rows` is the source of the frame, with ROW_WEIGHT for dimension tables.
     """
     number = rows.num_rows if ROW_WEIGHT not in rows.column_names else int(pc.sum(rows.column(ROW_WEIGHT)).as_py() or 0)
     types = frame.select(columns).collect_schema()
@@ -32,11 +29,7 @@ def totals(columns: Sequence[str], frame: pl.LazyFrame, rows: pa.Table) -> dict[
 
 
 def check(column: str, counts: pa.Table, total: int) -> None:
-    """Check that the counts of a column add up to its number of values.
-
-    Raises:
-        DataError: The sum differs.
-    """
+    """Refuse counts of a column that do not add up to its number of values."""
     counted = pc.sum(counts.column("count")).as_py() or 0
     if counted != total:
         raise DataError(f"counting {column} gave {counted} values instead of {total}", hint="use etl.device=cpu")

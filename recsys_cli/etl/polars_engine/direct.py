@@ -31,7 +31,6 @@ class Direct:
 
     Attributes:
         rows: The rows, with the encoded columns as ids.
-        learnt: Counts by op and column.
         rest: Steps that need a query over the rows, in order.
     """
 

@@ -1,4 +1,4 @@
-"""Encoding by a vocabulary of up to millions of values: one encoder per process, for all shards."""
+"""Encoding by a vocabulary of up to millions of values."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def encoder_of(vocabulary: pa.Table) -> Encoder:
 class Encoder:
     """Encodes values with one vocabulary.
 
-    Integers in a narrow range use a lookup array, all other values a hash index. The hash of numbers and of strings up
-    to 8 bytes is injective; longer strings are compared with their match.
+    Integers in a narrow range use a lookup array, others a hash index. The hash of numbers and of strings up to 8 bytes
+    is injective; longer strings are compared with their match.
     """
 
     def __init__(self, vocabulary: pa.Table) -> None:
@@ -52,7 +52,7 @@ class Encoder:
         self._index = self._index_of() if self._lookup is None else None
 
     def __call__(self, values: pa.Array, *, num_buckets: int = 0) -> Ids:
-        """Return int32 ids: NULL for nulls, and UNSEEN or a hash bucket behind the vocabulary for other values.
+        """Return int32 ids: NULL for nulls, UNSEEN or a hash bucket behind the vocabulary for other values.
 
         Raises:
             DataError: Values and vocabulary differ in kind (string, integer, float).
@@ -64,7 +64,7 @@ class Encoder:
             return dictionary_ids[values.indices.fill_null(len(dictionary_ids) - 1).to_numpy(zero_copy_only=False)]
         values = _comparable(values)
         self._check(values.type)
-        short = self._as_numbers(values)
+        short = pack(values) if self._is_short and is_text(values.type) else None
         if short is not None:
             ids = self._encode_short(*short)
         else:
@@ -77,10 +77,6 @@ class Encoder:
             ids[unseen] = below(hashes, num_buckets).astype(np.int32) + np.int32(FIRST + len(self.values))
         return ids
 
-    def _as_numbers(self, values: pa.Array) -> tuple[Hashes, npt.NDArray[np.bool_]] | None:
-        """Pack strings into numbers; None for other types or a vocabulary with long strings."""
-        return pack(values) if self._is_short and is_text(values.type) else None
-
     def _look_up(self, values: pa.Array) -> Ids:
         # The lookup array has an UNSEEN entry at each end, for values clipped to its range.
         assert self._lookup is not None
@@ -90,7 +86,7 @@ class Encoder:
         return np.take(self._lookup, keys.astype(np.int64, copy=False) - (self._low - 1), mode="clip")
 
     def _encode_short(self, numbers: Hashes, refused: npt.NDArray[np.bool_]) -> Ids:
-        """Return the ids of packed strings; ids of nulls are arbitrary."""
+        """Return the ids of packed strings, arbitrary for nulls."""
         assert self._index is not None
         ids = self._index.find(hash_counters(numbers, 0))
         ids[refused] = UNSEEN
@@ -110,7 +106,7 @@ class Encoder:
         return ids
 
     def _index_of(self) -> Index | None:
-        """Return the hash index of the values; None on a hash collision of two strings, a rare case."""
+        """Return the hash index; None on a hash collision of two strings, a rare case."""
         if is_text(self.values.type):
             numbers, refused = pack(self.values)
             if not refused.any():
@@ -154,7 +150,7 @@ def _hashes_of_short(
 
 
 def _comparable(values: pa.Array) -> pa.Array:
-    """Return values in canonical form; decimals as strings, because they exceed 64 bits."""
+    """Return canonical values; decimals as strings, because they exceed 64 bits."""
     return values.cast(pa.string()) if pa.types.is_decimal(values.type) else canonical(values)
 
 

@@ -1,4 +1,4 @@
-"""The Polars engine: one lazy query applies the steps to a shard, further queries compute its partial aggregates."""
+"""The Polars engine: a lazy query applies the steps to a shard, others compute its partial aggregates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.etl.engine import Aggregates, PassSteps
+from recsys_cli.etl.engine import Aggregates, PassSteps, state_of
 from recsys_cli.etl.engines import OWN
 from recsys_cli.etl.implementations import refusal
 from recsys_cli.etl.polars_engine import count_check, gpu, join_external, joined_categorify
@@ -30,10 +30,7 @@ from recsys_cli.features.program import PlanStep
 
 
 class PolarsEngine:
-    """Polars on the CPU, or on a GPU by cudf-polars.
-
-    Ops without GPU support run on the CPU, with a warning to `emit`.
-    """
+    """Polars on the CPU, or on a GPU by cudf-polars, with the CPU for ops without GPU support."""
 
     def __init__(self, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> None:
         self.scratch = scratch
@@ -43,19 +40,15 @@ class PolarsEngine:
 
     @classmethod
     def missing(cls, device: str = "cpu") -> MissingExtraError | None:
-        """Return the error for a package that is missing or of an unsupported release, or None."""
+        """See `Engine.missing`."""
         return OWN["polars"].missing(device)
 
     def refuses(self, op: Op) -> str | None:
-        """Return the reason against computing an op; None for supported ops."""
+        """See `Engine.refuses`."""
         return refusal(op, "polars", MODULES)
 
     def learn(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Aggregates:
-        """Apply and fit the steps of `walk` on a shard of train; return its partial aggregates.
-
-        Raises:
-            DataError: The counts of a Categorify do not add up.
-        """
+        """See `Engine.learn`."""
         direct = self._direct(walk, fitted, rows)
         frame = pl.LazyFrame(direct.query_input)
         weight = pl.col(ROW_WEIGHT) if ROW_WEIGHT in rows.column_names else pl.lit(1, pl.Int64)
@@ -76,7 +69,7 @@ class PolarsEngine:
         return direct.learnt | {(step.index, name): table for (step, name), table in tables.items()}
 
     def apply(self, steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
-        """Apply steps to rows, in order."""
+        """See `Engine.apply`."""
         direct = self._direct([(step, "apply") for step in steps], fitted, rows)
         if not direct.rest:
             return direct.rows
@@ -91,7 +84,7 @@ class PolarsEngine:
         if self._gpu is not None:
             return self._applied_on_gpu(self._gpu, steps, fitted, frame)
         for step in steps:
-            frame = computing(step.op).apply(step.op, _state(step, fitted), frame)
+            frame = computing(step.op).apply(step.op, state_of(step, fitted), frame)
         return frame
 
     @staticmethod
@@ -100,7 +93,7 @@ class PolarsEngine:
         for is_foreign, part in groupby(steps, key=lambda step: isinstance(computing(step.op), ForeignComputing)):
             if is_foreign:
                 for step in part:
-                    frame = computing(step.op).apply(step.op, _state(step, fitted), frame)
+                    frame = computing(step.op).apply(step.op, state_of(step, fitted), frame)
             else:
                 frame = gpu.apply(list(_units(list(part), fitted, frame)), frame.collect()).lazy()
         return frame
@@ -121,20 +114,15 @@ class PolarsEngine:
         return {at: table.to_arrow() for at, table in zip(queries, tables, strict=True)}
 
     def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
-        """Return the joined columns of a table by encoded key."""
+        """See `Engine.join`."""
         return join_external.by_id(op, table, keys)
 
 
 def _units(steps: Sequence[PlanStep], fitted: FittedPlan, frame: pl.LazyFrame) -> Iterator[gpu.Unit]:
-    """Yield the parts of the query, each with or without GPU support."""
     for step in steps:
-        apply, state = computing(step.op).apply, _state(step, fitted)
+        apply, state = computing(step.op).apply, state_of(step, fitted)
         if step.op.encodes:
             yield from joined_categorify.units(cast("Categorify", step.op), state, frame.collect_schema())
         else:
             yield gpu.Unit(type(step.op).__name__, partial(apply, step.op, state))
         frame = apply(step.op, state, frame)
-
-
-def _state(step: PlanStep, fitted: FittedPlan) -> dict[str, pa.Table]:
-    return {name: fitted.state[step.index, name] for name in step.op.states}

@@ -1,7 +1,4 @@
-"""GPU execution of the Polars engine: queries go to cudf-polars, unsupported parts to the CPU, with one warning each.
-
-cudf-polars is imported by the first query; earlier checks read package metadata.
-"""
+"""GPU execution of the Polars engine by cudf-polars, imported by the first query."""
 
 from __future__ import annotations
 
@@ -20,12 +17,7 @@ Apply = Callable[[pl.LazyFrame], pl.LazyFrame]
 
 @dataclass(frozen=True)
 class Unit:
-    """A part of a query that may run on the GPU or on the CPU.
-
-    Attributes:
-        name: Name in messages.
-        apply: Adds the part to a query.
-    """
+    """A part of a query for the GPU or the CPU, with its name in messages."""
 
     name: str
     apply: Apply
@@ -33,11 +25,7 @@ class Unit:
 
 @dataclass
 class Gpu:
-    """Runs queries on the GPU, with the CPU as fallback.
-
-    Attributes:
-        emit: Receives a warning for each part on the CPU.
-    """
+    """Runs queries on the GPU, with the CPU as fallback and a warning for each part on the CPU."""
 
     emit: Emit = ignore
     _refused: set[str] = field(default_factory=set)
@@ -52,7 +40,7 @@ class Gpu:
         return query.collect(engine="in-memory") if result is None else result
 
     def apply(self, units: Sequence[Unit], frame: pl.DataFrame) -> pl.DataFrame:
-        """Apply the parts of a query to rows, in order; number and order of rows stay."""
+        """Apply parts of a query to rows; number and order of rows stay."""
         frame = frame.with_columns(pl.Series(POSITION, np.arange(frame.height, dtype=np.int64)))
         run: list[Unit] = []
         for unit in units:

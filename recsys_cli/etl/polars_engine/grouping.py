@@ -12,27 +12,24 @@ from recsys_cli.features.ops.grouping import Group, members
 
 
 def keys_of(group: Group, frame: pl.LazyFrame) -> list[pl.Expr]:
-    """Return the key columns `key0`, `key1`, …: null for NaN, 0.0 for -0.0, strings for categoricals."""
-    types = frame.select(members(group)).collect_schema()
-    return [_canonical(pl.col(column), types[column]).alias(f"key{at}") for at, column in enumerate(members(group))]
+    """Return the key columns `key0`, `key1`, … in canonical form."""
+    return [canonical(column, frame).alias(f"key{at}") for at, column in enumerate(members(group))]
 
 
-def _canonical(values: pl.Expr, kind: pl.DataType) -> pl.Expr:
-    if kind.is_float():
-        return values.fill_nan(None) + pl.lit(0.0, dtype=kind)
-    return values.cast(pl.String) if kind in {pl.Categorical, pl.Enum} else values
+def canonical(column: str, frame: pl.LazyFrame) -> pl.Expr:
+    """Return the canonical values of a column: null for NaN, 0.0 for -0.0, strings for categoricals."""
+    kind = frame.select(column).collect_schema()[column]
+    if isinstance(kind, pl.Categorical | pl.Enum):
+        return pl.col(column).cast(pl.String)
+    return pl.col(column).fill_nan(None) + pl.lit(0.0, dtype=kind) if kind.is_float() else pl.col(column)
 
 
 def join_by_key(
     frame: pl.LazyFrame, keys: Sequence[pl.Expr], statistics: pa.Table, names: Mapping[str, str]
 ) -> pl.LazyFrame:
-    """Left join of statistics by group key; null is a key like any other.
+    """Left join of statistics by group key, one row per key; null is a key like any other.
 
-    Args:
-        frame: Rows; their number and order stay.
-        keys: Key columns of the rows, named as in the table.
-        statistics: One row per key.
-        names: Column of the table → column of the result; existing columns are replaced.
+    `names`: column of the statistics → column of the result, possibly an existing one. Number and order of rows stay.
     """
     parts = [key.meta.output_name() for key in keys]
     hidden = {part: PREFIX + part for part in parts}

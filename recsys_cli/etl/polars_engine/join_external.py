@@ -11,7 +11,7 @@ from recsys_cli.features.schema import FIRST
 
 
 def by_id(op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
-    """Return the joined columns by encoded key: row i belongs to id i; the first three rows have no match."""
+    """See `Engine.join`."""
     key_type = keys.schema.field("value").type
     ids = pl.DataFrame(pl.from_arrow(keys.select(["value"]))).rename({"value": op.on})
     nothing = pl.DataFrame({op.on: [None] * FIRST}, schema=ids.schema)

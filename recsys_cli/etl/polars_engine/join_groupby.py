@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
+from recsys_cli.etl.aggregators.join_groupby import corrected
 from recsys_cli.etl.polars_engine.grouping import join_by_key, keys_of
 from recsys_cli.features.ops import JoinGroupby
 from recsys_cli.features.ops.grouping import name_of
@@ -48,33 +49,13 @@ def _moments(rows: pl.LazyFrame, keys: Sequence[str], positions: Sequence[int]) 
     if not positions:
         return first
     differences = [pl.col(f"x{at}") - pl.col(f"mean{at}") for at in positions]
-    deviations = rows.join(
-        first.select(*keys, *(f"mean{at}" for at in positions)),
-        on=keys,
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
-    ).select(
+    of_group = first.select(*keys, *(f"mean{at}" for at in positions))
+    deviations = rows.join(of_group, on=keys, how="left", nulls_equal=True, maintain_order="left").select(
         *keys,
         *((difference * pl.col(f"w{at}")).alias(f"rest{at}") for at, difference in enumerate(differences)),
         *((difference**2 * pl.col(f"w{at}")).alias(f"square{at}") for at, difference in enumerate(differences)),
     )
-    second = deviations.group_by(keys, maintain_order=True).agg(pl.exclude(keys).sum())
-    both = first.join(second, on=keys, how="left", nulls_equal=True, maintain_order="left")
-    return both.select(*keys, "rows", *(column for at in positions for column in _corrected(at)))
-
-
-def _corrected(at: int) -> list[pl.Expr]:
-    """Return the moments of a column, corrected by the rounding error of the mean (`rest`)."""
-    constant = pl.col(f"min{at}") == pl.col(f"max{at}")
-    mean, rest = pl.col(f"mean{at}"), pl.col(f"rest{at}") / pl.col(f"num{at}")
-    square = pl.max_horizontal(pl.col(f"square{at}") - rest * pl.col(f"rest{at}"), 0.0)
-    return [
-        pl.col(f"num{at}"), pl.col(f"sum{at}"), pl.col(f"min{at}"), pl.col(f"max{at}"),
-        pl.when(constant).then(pl.col(f"min{at}")).when(rest.is_finite()).then(mean + rest).otherwise(mean)
-        .fill_nan(None).alias(f"mean{at}"),
-        pl.when(constant | (pl.col(f"num{at}") == 0)).then(0.0).otherwise(square).alias(f"square{at}"),
-    ]  # fmt: skip
+    return corrected(first, deviations, keys, positions)
 
 
 def apply(op: JoinGroupby, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:

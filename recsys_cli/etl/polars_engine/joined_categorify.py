@@ -1,4 +1,4 @@
-"""Categorify as group-bys and joins, for GPUs without Python functions; lists and hash buckets stay on the CPU."""
+"""Categorify as group-bys and joins, for GPUs; lists and hash buckets stay on the CPU."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import pyarrow as pa
 from recsys_cli.etl.polars_engine.categorify import encode_column
 from recsys_cli.etl.polars_engine.encoder import encoder_of
 from recsys_cli.etl.polars_engine.gpu import Unit
+from recsys_cli.etl.polars_engine.grouping import canonical
 from recsys_cli.features.columns import CODE, VALUE
 from recsys_cli.features.ops import Categorify
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 
 
 def learn(op: Categorify, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
-    """Count each distinct value of each column, null included, as `value` and `count`; lists by element."""
+    """Count like `categorify.learn`."""
     queries = {}
     for column in op.learns:
-        values = frame.select(_plain(frame, column).alias("value"), weight.cast(pl.Int64).alias("count"))
+        values = frame.select(canonical(column, frame).alias("value"), weight.cast(pl.Int64).alias("count"))
         if isinstance(values.collect_schema()["value"], pl.List):
             values = values.filter(pl.col("value").list.len() > 0).explode("value")
         queries[column] = values.group_by("value", maintain_order=True).agg(pl.col("count").sum())
@@ -29,7 +30,7 @@ def learn(op: Categorify, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.
 
 
 def units(op: Categorify, state: Mapping[str, pa.Table], types: pl.Schema) -> Iterator[Unit]:
-    """Yield a unit for the GPU, and one for the CPU: list columns, and columns with hash buckets."""
+    """Yield a unit for the GPU, and one for the CPU: lists, and columns with hash buckets."""
     simple = [name for name in op.learns if not isinstance(types[name], pl.List) and not op.num_buckets]
     others = [name for name in op.learns if name not in simple]
     if simple:
@@ -44,29 +45,14 @@ def units(op: Categorify, state: Mapping[str, pa.Table], types: pl.Schema) -> It
 
 
 def _joined(vocabularies: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Replace values of scalar columns by ids, with one join per column."""
     order = frame.collect_schema().names()
     for name, vocabulary in vocabularies.items():
         ids = np.arange(FIRST, FIRST + vocabulary.num_rows, dtype=np.int32)
-        value = _plain(frame, name)
+        value = canonical(name, frame)
         table = pl.LazyFrame({VALUE: pl.Series(pl.from_arrow(vocabulary.column("value"))), CODE: ids})
         kind = frame.select(value).collect_schema()[name]
         rows = frame.with_columns(value.alias(VALUE)).drop(name)
-        joined = rows.join(
-            table.cast({VALUE: kind}),
-            on=VALUE,
-            how="left",
-            maintain_order="left",
-            nulls_equal=False,
-        )
+        joined = rows.join(table.cast({VALUE: kind}), on=VALUE, how="left", maintain_order="left", nulls_equal=False)
         encoded = pl.when(pl.col(VALUE).is_null()).then(NULL).otherwise(pl.col(CODE).fill_null(UNSEEN)).cast(pl.Int32)
         frame = joined.with_columns(encoded.alias(name)).drop(VALUE, CODE)
     return frame.select(order)
-
-
-def _plain(frame: pl.LazyFrame, name: str) -> pl.Expr:
-    """Return the canonical values of a column: strings for categoricals, null for NaN, 0.0 for -0.0."""
-    kind = frame.select(name).collect_schema()[name]
-    if isinstance(kind, pl.Categorical | pl.Enum):
-        return pl.col(name).cast(pl.String)
-    return pl.col(name).fill_nan(None) + pl.lit(0.0, dtype=kind) if kind.is_float() else pl.col(name)

@@ -41,11 +41,7 @@ _DAY = 86_400
 
 
 def apply(op: LambdaOp, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op
-    """Add the op's column.
-
-    Raises:
-        ConfigError: The expression mixes text and numbers.
-    """
+    """Add the op's column."""
     expression = parse(op.expression)
     values = compiled(expression, frame)
     missing = float("nan") if op.dtype.startswith("float") else 0
@@ -53,11 +49,7 @@ def apply(op: LambdaOp, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> p
 
 
 def compiled(expression: Expression, frame: pl.LazyFrame) -> pl.Expr:
-    """Compile an expression over a frame's columns: int64 or float64, null for missing values.
-
-    Raises:
-        ConfigError: The expression mixes text and numbers.
-    """
+    """Compile an expression: int64 or float64, null for missing values."""
     read = frame.select(sorted(columns(expression))).collect_schema()
     raw = pl.DataFrame(schema=read).to_arrow().schema
     compiler = _Compiler(read, {field.name: kind_of_type(field.type, field.name) for field in raw})
@@ -66,7 +58,7 @@ def compiled(expression: Expression, frame: pl.LazyFrame) -> pl.Expr:
 
 
 class _Compiler:
-    """Compiles a syntax tree to an expression over int64, float64, booleans and strings; NaN becomes null."""
+    """Compiles a syntax tree over int64, float64, booleans and strings; NaN becomes null."""
 
     def __init__(self, types: Mapping[str, pl.DataType], kinds: Mapping[str, Kind]) -> None:
         self.types = types
@@ -141,10 +133,6 @@ def _lower(texts: pl.Series) -> pl.Series:
     return pl.Series(texts.name, pl.from_arrow(pc.utf8_lower(arrow.cast(pa.large_string()))))
 
 
-def _log(number: pl.Expr) -> pl.Expr:
-    return number.cast(pl.Float64).log().fill_nan(None)
-
-
 def _greater(one: pl.Expr, other: pl.Expr) -> pl.Expr:
     return pl.when(one >= other).then(one).when(one < other).then(other)
 
@@ -153,23 +141,19 @@ def _smaller(one: pl.Expr, other: pl.Expr) -> pl.Expr:
     return pl.when(one <= other).then(one).when(one > other).then(other)
 
 
-def _clip(number: pl.Expr, low: pl.Expr, high: pl.Expr) -> pl.Expr:
-    return _smaller(_greater(number, low), high)
-
-
 def _time(number: pl.Expr) -> pl.Expr:
-    """Return seconds since 1970 as datetimes; null outside the supported dates."""
+    """Convert seconds since 1970 to datetimes; null outside the supported dates."""
     seconds = number.cast(pl.Float64).floor()
     valid = pl.when(seconds.is_between(FIRST_SECOND, LAST_SECOND)).then(seconds).cast(pl.Int64)
     return (valid * _PER_SECOND["us"]).cast(pl.Datetime("us"))
 
 
 _FUNCTIONS: dict[str, Callable[..., pl.Expr]] = {
-    "log": _log,
+    "log": lambda number: number.cast(pl.Float64).log().fill_nan(None),
     "round": lambda number: number.round(mode="half_to_even"),
     "min": _smaller,
     "max": _greater,
-    "clip": _clip,
+    "clip": lambda number, low, high: _smaller(_greater(number, low), high),
     "year": lambda seconds: _time(seconds).dt.year().cast(pl.Int64),
     "month": lambda seconds: _time(seconds).dt.month().cast(pl.Int64),
     "day": lambda seconds: _time(seconds).dt.day().cast(pl.Int64),

@@ -31,7 +31,6 @@ def _sliced(op: ListSlice, column: str, element: pl.DataType) -> pl.Expr:
 
 
 def _clamped(position: int, length: pl.Expr) -> pl.Expr:
-    """Return a list position from the start, clamped to the list."""
     if position < 0:
         return (length + position).clip(0)
     return pl.min_horizontal(length, pl.lit(position, pl.Int64))

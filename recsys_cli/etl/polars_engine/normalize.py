@@ -15,12 +15,12 @@ _DEVIATION, _MEAN = "deviation", "mean"
 
 
 def learn(op: Normalize, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
-    """Compute count, mean, sum of squared deviations (`squares`) and range per column, in one row; lists by element."""
+    """Compute count, mean, sum of squared deviations (`squares`) and range per column; lists by element."""
     return {column: _moments(finite_values(frame, column, weight)) for column in op.columns}
 
 
 def _moments(values: pl.LazyFrame) -> pl.LazyFrame:
-    """Compute weighted moments, in the same steps as `aggregators.normalize.moments`."""
+    """Compute weighted moments, in the steps of `aggregators.normalize.moments`."""
     value = pl.col(VALUE)
     low, high = value.min(), value.max()
     count = pl.col(WEIGHT).cast(pl.Int64).sum()
@@ -36,7 +36,6 @@ def _moments(values: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _total(shares: pl.Expr) -> pl.Expr:
-    """Return the order-independent sum of numbers in [-1, 1]; NaN counts as 0."""
     scaled = shares.fill_nan(0.0) * BASE
     first = scaled.floor()
     second = ((scaled - first) * BASE).floor()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
+from recsys_cli.features.ops.filling import FILLED
 from recsys_cli.features.ops.numeric import calculated_type
 
 TYPES: dict[pa.DataType, pl.DataType] = {
@@ -37,13 +38,9 @@ def change(
     *,
     suffix: str = "",
 ) -> list[pl.Expr]:
-    """Return expressions for transformed columns.
+    """Return expressions for transformed columns, by element for lists.
 
-    Args:
-        frame: Rows with the columns.
-        types: Type of the calculation by column.
-        function: New values from the values and the column's name; float values may include NaN.
-        suffix: Suffix for the names of the results.
+    `types` are those of the calculation; `function` gets values (floats may include NaN) and the column's name.
     """
     kinds = frame.select(list(types)).collect_schema()
     changed = []
@@ -58,13 +55,21 @@ def change(
     return changed
 
 
-def missing(values: pl.Expr, kind: pa.DataType) -> pl.Expr:
-    """Return a mask of null and NaN."""
+def filled(
+    frame: pl.LazyFrame, types: Mapping[str, pa.DataType], constants: Mapping[str, float], *, indicators: bool
+) -> pl.LazyFrame:
+    """Replace null and NaN by a constant per column; `indicators` adds flags of the filled values."""
+    columns = change(frame, types, lambda values, name: _fill(values, types[name], constants[name]))
+    if indicators:
+        columns += change(frame, types, lambda values, name: _missing(values, types[name]).cast(pl.Int8), suffix=FILLED)
+    return frame.with_columns(columns)
+
+
+def _missing(values: pl.Expr, kind: pa.DataType) -> pl.Expr:
     return values.is_null() | values.is_nan() if pa.types.is_floating(kind) else values.is_null()
 
 
-def fill(values: pl.Expr, kind: pa.DataType, constant: float) -> pl.Expr:
-    """Replace null and NaN by a constant."""
+def _fill(values: pl.Expr, kind: pa.DataType, constant: float) -> pl.Expr:
     if not pa.types.is_floating(kind):
         return values.fill_null(int(constant))
     # `otherwise` covers null as well, because is_not_nan() of null is null.
@@ -78,13 +83,9 @@ def finite_values(
     *,
     kind: pa.DataType = pa.float64(),  # noqa: B008 - types do not change
 ) -> pl.LazyFrame:
-    """Return the finite, non-null values of a column as VALUE, with their WEIGHT.
+    """Return the finite values of a column, or of its list elements, as VALUE with a positive WEIGHT.
 
-    Args:
-        frame: Rows with the column.
-        column: Numbers, or lists of numbers.
-        weight: Train interactions per row; rows with weight 0 are dropped.
-        kind: Type of the calculation.
+    `kind` is the type of the calculation.
     """
     is_list = isinstance(frame.select(column).collect_schema()[column], pl.List | pl.Array)
     dtype = pl.List(TYPES[kind]) if is_list else TYPES[kind]

@@ -16,7 +16,7 @@ _LARGEST = 2**63 - 1
 
 
 def learn(op: ReduceDtypeSize, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
-    """Compute the range of each integer column, in one row; lists by element. Null for float columns."""
+    """Compute the range of integer columns, null for float columns; lists by element."""
     ends = {"low": pl.col(VALUE).min(), "high": pl.col(VALUE).max()}
     within = [end.clip(upper_bound=_LARGEST).cast(pl.Int64).alias(name) for name, end in ends.items()]
     nothing = [pl.lit(None, pl.Int64).alias(name) for name in ends]

@@ -20,7 +20,7 @@ CURRENT = ("26.10", "<1.45,>=1.35")
 
 
 def problem(device: str) -> MissingExtraError | None:
-    """Return the error for a missing or unsupported package on a device, or None; the core install covers the CPU."""
+    """Return the error for a missing or unsupported package on a device, or None."""
     if device != "gpu":
         return None
     found = facts()
@@ -36,7 +36,7 @@ def problem(device: str) -> MissingExtraError | None:
 
 
 def facts() -> Mapping[str, Any]:
-    """Return the installed cudf-polars, its required releases of Polars, and the installed one."""
+    """Return the installed cudf-polars, and its required and the installed Polars."""
     package = next((name for name in PACKAGES if installed(name)), None)
     needs = _needed(requires(package) or []) if package else ""
     have = version("polars")
@@ -47,7 +47,7 @@ def facts() -> Mapping[str, Any]:
 
 
 def satisfies(release: str, requirement: str) -> bool:
-    """Whether a release satisfies a requirement such as `>=1.35,<1.45`."""
+    """Whether a release fits a requirement such as `>=1.35,<1.45`."""
     return SpecifierSet(requirement).contains(Version(release).base_version)
 
 

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 import polars as pl
 import pyarrow as pa
 
+from recsys_cli.etl.aggregators.target_encoding import FOLD
 from recsys_cli.etl.polars_engine.grouping import join_by_key, keys_of
 from recsys_cli.features.columns import TRAIN_ROW
 from recsys_cli.features.ops import TargetEncoding
 from recsys_cli.features.ops.grouping import name_of
 from recsys_cli.features.ops.target_encoding import FOLDS, MEANS
-
-FOLD = "fold"
 
 
 def learn(op: TargetEncoding, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:  # noqa: ARG001 - rows of train have weight 1
@@ -24,10 +23,8 @@ def learn(op: TargetEncoding, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str,
     queries = {}
     for group in op.columns:
         keys = [*keys_of(group, frame), _fold(op)]
-        rows = frame.select([*keys, *targets])
-        queries[name_of(group)] = rows.group_by([key.meta.output_name() for key in keys], maintain_order=True).agg(
-            totals
-        )
+        by = [key.meta.output_name() for key in keys]
+        queries[name_of(group)] = frame.select([*keys, *targets]).group_by(by, maintain_order=True).agg(totals)
     return queries
 
 

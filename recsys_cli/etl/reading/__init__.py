@@ -1,1 +1,1 @@
-"""Readers of raw tables (CSV and Parquet, local or remote) as Arrow batches in bounded memory."""
+"""Readers of raw tables as Arrow batches in bounded memory."""

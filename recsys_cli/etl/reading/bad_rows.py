@@ -1,6 +1,6 @@
-"""Location of bad rows in a text, with reasons; the slow path after a failure of the fast reader.
+"""Location of bad rows in a text, with reasons, after a failure of the fast reader.
 
-Arrow's rules for rows, fields and values apply here too, so a row is valid or bad independently of its neighbors.
+Arrow's rules for rows, fields and values apply, so a row is valid or bad independently of its neighbors.
 """
 
 from __future__ import annotations
@@ -29,11 +29,8 @@ class BadRow:
     """An unreadable row, skipped or raised as an error.
 
     Attributes:
-        file: The file.
         line: First line of the row, from 1.
         column: First bad column; None for a wrong number of fields.
-        reason: The reason.
-        text: The raw row.
     """
 
     file: RawFile
@@ -43,7 +40,6 @@ class BadRow:
     text: str
 
     def __str__(self) -> str:
-        """Format as one line of a message."""
         column = f" column {self.column}:" if self.column else ""
         return f"{self.file}:{self.line}:{column} {self.reason}"
 
@@ -53,12 +49,8 @@ def sift(
 ) -> tuple[pa.Table, list[BadRow]]:
     """Separate the good and the bad rows of a text.
 
-    Args:
-        text: Lines of the file without header, in UTF-8, with a separator of one character.
-        table: The dialect, with resolved columns.
-        types: Types of the required fields; other fields are not checked.
-        first_line: Line number of the first row.
-        file: File for the bad rows.
+    The text has whole lines from `first_line` on, in UTF-8, with a separator of one character. `types` are those of the
+    required fields; others are not checked.
 
     Returns:
         The good rows with the required columns in raw form (lists as strings), and the bad rows.
@@ -94,7 +86,7 @@ def whole_rows(text: bytes | bytearray, table: RawTable) -> bytes:
 def _values(
     text: bytes | bytearray, table: RawTable, types: Mapping[str, pa.DataType], rows: Sequence[slice]
 ) -> tuple[pa.Table, dict[int, tuple[str, str]]]:
-    """Return the rows with valid required fields, and the column and reason of each bad row by row number."""
+    """Return the rows with valid required fields; column and reason of each bad row by number."""
     if not rows:
         return pa.schema(list(types.items())).empty_table(), {}
     whole = b"\n".join(bytes(text[row]) for row in rows)
@@ -115,7 +107,7 @@ def _values(
 def _converted(
     raw: pa.Array, column: RawColumn, kind: pa.DataType, table: RawTable
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """Return the values of a column, null for bad fields, and a mask of the bad ones."""
+    """Return the values, null for bad fields, and a mask of the bad ones."""
     fields = raw.dictionary_encode()
     distinct = fields.dictionary
     values, failed = _bisected(distinct, column.name, kind, table)
@@ -141,7 +133,7 @@ def _bisected(
 
 
 def _cast(fields: pa.Array, name: str, kind: pa.DataType, table: RawTable) -> pa.Array:
-    """Convert fields by the CSV reader, all quoted so that empty strings stay strings."""
+    """Convert fields by the CSV reader, all quoted so that empty strings stay."""
     if pa.types.is_string(kind):
         texts = fields.cast(kind)
         how = next(column.time for column in table.columns if column.name == name)
@@ -178,7 +170,7 @@ def _expected(column: RawColumn, kind: pa.DataType) -> str:
 
 
 def printable(text: bytes | bytearray, table: RawTable | None = None) -> str:
-    """Decode text for messages, with the table's own separators and invalid bytes in hexadecimal."""
+    """Decode text for messages, with the table's separators and invalid bytes in hexadecimal."""
     if table is not None and plain_separator(table) != table.separator:
         text = text.replace(plain_separator(table).encode(), table.separator.encode())
     return text.decode(errors="backslashreplace")

@@ -30,11 +30,7 @@ _IDENTIFIER = {"int64": r"^[+-]?0\d", "float64": r"^[+-]?\d{16,}$"}
 def resolve(table: RawTable, times: Mapping[str, str] = NOTHING) -> tuple[RawTable, bool]:
     """Return the table with the typed columns of its first file with rows, and whether such a file exists.
 
-    Undeclared types and time formats are inferred from the first 4 MiB of text, for all files.
-
-    Args:
-        table: The table.
-        times: Formats of time columns without a format in the dataset.
+    Undeclared types and time formats (`times`) are inferred from the first 4 MiB of text, for all files.
 
     Raises:
         DataError: A file is unreadable or empty, a header lacks a declared column or has a duplicate, or a time column
@@ -57,16 +53,7 @@ def resolve(table: RawTable, times: Mapping[str, str] = NOTHING) -> tuple[RawTab
 
 
 def in_file(table: RawTable, text: bytes | bytearray, file: RawFile) -> tuple[RawTable, int]:
-    """Return a resolved table with its columns in the order of a file, and the length of the header.
-
-    Args:
-        table: The resolved table.
-        text: Start of the file.
-        file: The file, for errors.
-
-    Raises:
-        DataError: The header is missing or has a duplicate column.
-    """
+    """Return a resolved table with its columns in the order of a file, from its start, and the length of the header."""
     if not table.header:
         return table, 0
     names, length = _header(text, table, file)
@@ -130,7 +117,7 @@ def _with_times(table: RawTable, text: bytes, file: RawFile) -> RawTable:
 
 
 def _typed(table: RawTable, text: bytes) -> tuple[RawColumn, ...]:
-    """Return the columns with types; missing types, and time zones, are inferred from the text."""
+    """Return the columns; missing types, and time zones, are inferred from the text."""
     untyped = [column.name for column in table.columns if column.dtype in {None, "timestamp"}]
     rows = to_plain(text, table)
     parsed, texts = (_sample(rows, table, untyped, kind) for kind in (None, pa.binary())) if untyped else ({}, {})
@@ -146,7 +133,7 @@ def _typed(table: RawTable, text: bytes) -> tuple[RawColumn, ...]:
 def _sample(
     rows: bytes | bytearray, table: RawTable, columns: list[str], kind: pa.DataType | None
 ) -> dict[str, pa.ChunkedArray]:
-    """Read sample rows, only well-formed ones if necessary; without `kind`, Arrow infers the types."""
+    """Read sample rows, only well-formed ones if necessary; without `kind`, types are inferred."""
     types = dict.fromkeys(columns, kind) if kind is not None else None
     for whole in (False, True):
         try:

@@ -1,8 +1,7 @@
-"""Text files as chunks of whole rows, parsed by threads and yielded in order."""
+"""Text files as chunks of whole rows, parsed in order."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -14,6 +13,7 @@ from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import Stream, compression, fill, opened, size_of
 from recsys_cli.errors import DataError
+from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.reading.columns import in_file
 from recsys_cli.etl.reading.row_ends import BOM, count_lines, end_of_rows, open_quote
 
@@ -24,7 +24,7 @@ _COUNTED, _FIRST = 1 << 20, 1 << 20
 
 
 class Lines:
-    """Line numbers of a file, computed on demand because counting scans every byte."""
+    """Line numbers of a file, computed on demand."""
 
     def __init__(self, file: RawFile) -> None:
         self._file = file
@@ -33,7 +33,7 @@ class Lines:
         self._is_counting = False
 
     def at(self, offset: int) -> int:
-        """Return the line number, from 1, at a byte offset of a line start."""
+        """Return the line number, from 1, at the byte offset of a line start."""
         with self._lock:
             self._is_counting = True
             if offset not in self._before:
@@ -42,7 +42,7 @@ class Lines:
             return self._before[offset] + 1
 
     def record(self, offset: int, text: bytearray) -> None:
-        """Count the lines of text just read, if a line number was requested before; avoids a second read."""
+        """Count the lines of text just read if line numbers are in use; avoids a second read."""
         if self._is_counting:
             before = self.at(offset) - 1
             self._before[offset + len(text)] = before + count_lines(text)
@@ -65,11 +65,8 @@ class Chunk:
     """Whole rows of a file, without its header.
 
     Attributes:
-        file: The file.
         table: The dialect, with columns in file order.
         offset: Offset of the rows in the file's text, in bytes.
-        text: The raw rows.
-        lines: Line numbers of the file.
     """
 
     file: RawFile
@@ -98,19 +95,8 @@ def parse_in_order(chunks: Iterable[Chunk], parse: Callable[[Chunk], Result], *,
 
     Memory holds at most `threads` + 1 chunks, as text or parsed, and one more during its read.
     """
-    with ThreadPoolExecutor(threads, thread_name_prefix="parse") as pool, closing(read_ahead(chunks)) as prefetched:
-        pending: deque[Future[Result]] = deque()
-        try:
-            for chunk in prefetched:
-                pending.append(pool.submit(parse, chunk))
-                del chunk  # frees the text after parsing, as the future does
-                if len(pending) > threads:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
+    with closing(read_ahead(chunks)) as prefetched:
+        yield from Threads(threads).map(parse, prefetched)
 
 
 def empty_chunk(table: RawTable) -> Chunk:
@@ -119,12 +105,9 @@ def empty_chunk(table: RawTable) -> Chunk:
 
 
 def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Sequence[str]], None]) -> Iterator[Chunk]:
-    """Split the files of a table into chunks of whole rows.
+    """Split the files of a table into chunks of whole rows, of about `chunk_bytes`.
 
-    Args:
-        table: The resolved table.
-        chunk_bytes: Approximate size of a chunk's text; a longer row is one chunk.
-        check: Called with each file and its column names, before its rows.
+    `check` gets each file and its column names, before its rows.
 
     Raises:
         DataError: A file is unreadable or truncated, or has a row longer than 64 MiB.
@@ -154,7 +137,7 @@ def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Seque
 
 
 def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int, lines: Lines) -> Iterator[bytearray]:
-    """Yield the text in blocks of whole rows, copying only the bytes of a partial last row."""
+    """Yield blocks of whole rows, copying only the bytes of a partial last row."""
     rest, at_end, offset = b"", False, 0
     limit = max(chunk_bytes, _LONGEST_ROW)
     size = min(chunk_bytes, _FIRST)  # starts small: zeroing a large buffer is slow for thousands of small files
@@ -182,7 +165,7 @@ def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int
 
 
 def _refuse_open_quote(text: bytearray, table: RawTable, file: RawFile, lines: Lines, offset: int) -> None:
-    """Raise an error for an unclosed quote: all rows after it would be one field."""
+    """Refuse an unclosed quote: all rows after it would be one field."""
     opening = open_quote(text, table)
     if opening is not None:
         line = lines.at(offset) + count_lines(text[:opening])

@@ -1,4 +1,4 @@
-"""Parser of a text chunk: all rows at once, or row by row after a failure, to locate every bad row."""
+"""Parser of a text chunk: all rows at once, or row by row after a failure, to locate bad rows."""
 
 from __future__ import annotations
 
@@ -21,12 +21,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Parsed:
-    """A parsed chunk.
-
-    Attributes:
-        rows: The good rows.
-        bad: The bad rows.
-    """
+    """The good and bad rows of a chunk."""
 
     rows: pa.Table
     bad: Sequence[BadRow] = ()
@@ -40,14 +35,10 @@ def parse(
     every_row: bool = False,
     times: Collection[str] = (),
 ) -> Parsed:
-    """Parse a chunk.
+    """Parse some columns of a chunk, in order, or all.
 
-    Args:
-        chunk: The text.
-        columns: Names to keep, in order; None for all.
-        skip_bad: Return bad rows instead of raising an error.
-        every_row: All rows are required and types are fixed, so the hint proposes neither skipping nor other types.
-        times: Time columns, for the hint.
+    `every_row` (no row may be skipped, types are fixed) and `times` (the time columns) only change the hint of the
+    error.
 
     Raises:
         DataError: A row is bad and `skip_bad` is false.
@@ -72,7 +63,6 @@ def parse(
 
 
 def _fast(text: bytes | bytearray, table: RawTable, types: Mapping[str, pa.DataType]) -> pa.Table | None:
-    """Parse a plain text; None if a row is bad."""
     try:
         rows = _with_times(read_text(text, table, types), table)
     except pa.ArrowInvalid:
@@ -82,11 +72,6 @@ def _fast(text: bytes | bytearray, table: RawTable, types: Mapping[str, pa.DataT
 
 
 def _with_times(rows: pa.Table, table: RawTable) -> pa.Table:
-    """Convert the time columns.
-
-    Raises:
-        NotATimeError: A string is not a time.
-    """
     for column in table.columns:
         if column.time is not None and column.name in rows.column_names:
             index = rows.column_names.index(column.name)
@@ -95,7 +80,6 @@ def _with_times(rows: pa.Table, table: RawTable) -> pa.Table:
 
 
 def _fields(columns: Sequence[str], table: RawTable) -> list[str]:
-    """Return the required fields of the file: columns, and the flags of flag lists."""
     names = {column.name for column in table.columns}
     flags = [flag for name in columns for flag in table.flags.get(name, ())]
     return [name for name in columns if name in names] + flags
@@ -121,7 +105,6 @@ def _error(bad: Sequence[BadRow], table: RawTable, times: Collection[str], *, ev
 
 
 def _finished(rows: pa.Table, table: RawTable, columns: Sequence[str] | None) -> pa.Table:
-    """Split list columns, collect flags into lists, and select the columns in order."""
     for position, name in enumerate(rows.column_names):
         column = next(column for column in table.columns if column.name == name)
         values = with_separators(rows.column(name), table)
@@ -135,11 +118,7 @@ def _finished(rows: pa.Table, table: RawTable, columns: Sequence[str] | None) ->
 
 
 def split(texts: pa.ChunkedArray, column: RawColumn) -> pa.ChunkedArray:
-    """Split strings into lists.
-
-    Raises:
-        DataError: An element does not have the declared type.
-    """
+    """Split strings into lists."""
     lists = pc.split_pattern(texts.cast(pa.string()), str(column.separator))
     empty = pc.fill_null(pc.equal(texts, column.empty or ""), False)
     lists = pc.if_else(empty, pa.scalar([], type=lists.type), lists)

@@ -33,7 +33,7 @@ def plain_separator(table: RawTable) -> str:
 
 
 def to_plain(text: bytes | bytearray, table: RawTable) -> bytes | bytearray:
-    """Convert text to UTF-8 and a separator of one byte, as the parser requires."""
+    """Convert text to UTF-8 and a separator of one byte, for the parser."""
     if table.encoding != "utf-8":
         text = text.decode(table.encoding).encode()
     if plain_separator(table) != table.separator:
@@ -42,7 +42,7 @@ def to_plain(text: bytes | bytearray, table: RawTable) -> bytes | bytearray:
 
 
 def with_separators(texts: pa.ChunkedArray, table: RawTable) -> pa.ChunkedArray:
-    """Restore the table's own separators in strings; `to_plain` also replaces them within quotes."""
+    """Restore the table's separators in strings; `to_plain` also replaces them within quotes."""
     if plain_separator(table) == table.separator or not pa.types.is_string(texts.type):
         return texts
     return pc.replace_substring(texts, plain_separator(table), table.separator)
@@ -67,14 +67,9 @@ def read_text(
     columns: Sequence[str] | None = None,
     in_one: bool = False,
 ) -> pa.Table:
-    """Parse a plain text; empty fields are null, including strings of nullable columns.
+    """Parse whole rows, in UTF-8 and with a separator of one byte; empty fields of nullable columns are null.
 
-    Args:
-        text: Whole rows, in UTF-8 and with a separator of one byte.
-        table: The dialect, with resolved columns.
-        types: Column → type; None to infer types.
-        columns: The columns to read if `types` is None.
-        in_one: Parse as one block, for rows of any length.
+    Without `types`, those of `columns` are inferred; `in_one` parses a single block, for rows of any length.
 
     Raises:
         pyarrow.ArrowInvalid: There are no rows, or a row is bad.

@@ -1,4 +1,4 @@
-"""Parquet files in batches of similar size and of plain types, independent of row groups."""
+"""Parquet files in batches of similar size and of plain types."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ _COUNTED_FILES = 256
 def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file.
 
-    Args:
-        file: The file.
-        buffer_bytes: Read buffer per column, in bytes; Arrow's default is a whole column chunk.
+    `buffer_bytes` is the read buffer per column; Arrow's default is a whole column chunk.
 
     Raises:
         DataError: The file is missing or not Parquet, or its server does not support range requests.
@@ -60,11 +58,7 @@ def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[
 
 
 def table_schema(table: RawTable) -> pa.Schema:
-    """Return names and plain types of a table's columns, from its first file and the dataset's declarations.
-
-    Raises:
-        DataError: The file is unreadable, has a duplicate column, or lacks a declared one.
-    """
+    """Return names and plain types of a table's columns, by its first file and the dataset."""
     first, *others = table.files
     stored = _schema(first)
     declared = {column.name: column for column in table.columns}
@@ -95,15 +89,7 @@ def _stored_as(kind: pa.DataType) -> dict[bytes, bytes] | None:
 
 
 def with_time_formats(table: RawTable, times: Mapping[str, str]) -> RawTable:
-    """Return the table with the formats of its time columns, detected in the first rows.
-
-    Args:
-        table: The table.
-        times: Formats of time columns without a format in the dataset.
-
-    Raises:
-        DataError: A file is unreadable, or strings of a time column are not times.
-    """
+    """Return the table with the formats of its time columns, declared or detected in the first rows."""
     stored = _schema(table.files[0])
     columns = {column.name: column for column in table.columns}
     for name in dict.fromkeys((*(name for name, one in columns.items() if one.time is not None), *times)):
@@ -117,7 +103,6 @@ def with_time_formats(table: RawTable, times: Mapping[str, str]) -> RawTable:
 
 
 def _sample(table: RawTable, name: str) -> pa.ChunkedArray:
-    """Return the first values of a column, from the first file with rows."""
     values = None
     for file in table.files:
         with open_parquet(file) as opened:
@@ -144,7 +129,6 @@ def _schema(file: RawFile) -> pa.Schema:
 
 
 def _declared_type(column: RawColumn | None, kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column declared in the dataset, for lists and other types, or its stored type."""
     if column is None:
         return kind
     declared = kind if column.dtype is None else plain_type(ARROW_TYPES[column.dtype])
@@ -155,16 +139,9 @@ def _declared_type(column: RawColumn | None, kind: pa.DataType) -> pa.DataType:
 def parquet_rows(
     table: RawTable, schema: pa.Schema, *, chunk_bytes: int, check: Callable[[RawFile, Sequence[str]], None]
 ) -> Iterator[pa.Table]:
-    """Yield the rows of a table's files in order.
+    """Yield the rows of a table's files in order, in the columns and types of a schema.
 
-    Args:
-        table: The files and their declared columns.
-        schema: Columns to read, with the result types.
-        chunk_bytes: See `parquet_batches`.
-        check: Called with each file and its column names, before its rows.
-
-    Raises:
-        DataError: A file is unreadable, or a value does not fit its type.
+    `check` gets each file and its column names, before its rows.
     """
     lists = {column.name: column for column in table.columns if column.separator is not None}
     times = {column.name: column.time for column in table.columns if column.time is not None}
@@ -193,11 +170,8 @@ def parquet_batches(
 ) -> Iterator[pa.Table]:
     """Yield a file's rows in order, in stored types.
 
-    A batch has about a quarter of `chunk_bytes`, because row sizes vary. Batches span row groups; memory holds one
-    batch and one buffer per column, even for huge row groups.
-
-    Raises:
-        DataError: The file is unreadable.
+    A batch has about a quarter of `chunk_bytes`, because row sizes vary, and spans row groups; memory holds one batch
+    and one buffer per column.
     """
     buffer = min(_MAX_BUFFER, max(_MIN_BUFFER, chunk_bytes // (4 * max(1, len(columns)))))
     with open_parquet(file, buffer_bytes=buffer) as opened:
@@ -208,7 +182,7 @@ def parquet_batches(
 
 
 def _rows_at_a_time(file: pq.ParquetFile, columns: Sequence[str], num_bytes: int) -> int:
-    """Return the number of rows per `num_bytes` in memory, by a probe: stored sizes are too small (dictionaries)."""
+    """Return the rows per `num_bytes` in memory, by a probe: stored sizes are too small (dictionaries)."""
     rows = file.metadata.num_rows
     stored = sum(file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups))
     few = max(1, min(_PROBED, num_bytes * rows // max(1, stored)))

@@ -47,11 +47,7 @@ _PLAIN = (
 
 
 def refuse_nested(schema: pa.Schema, *, where: str) -> None:
-    """Check that no column is nested beyond lists of values.
-
-    Raises:
-        DataError: Names and types of nested columns.
-    """
+    """Refuse columns nested beyond lists of values."""
     nested = [field for field in schema if _is_nested(field.type)]
     if nested:
         named = ", ".join(f"{field.name} ({field.type})" for field in nested)
@@ -67,17 +63,7 @@ def _is_nested(kind: pa.DataType) -> bool:
 
 
 def to_plain_type(values: pa.ChunkedArray, kind: pa.DataType, *, name: str, where: str) -> pa.ChunkedArray:
-    """Cast a column to its type.
-
-    Args:
-        values: The stored column.
-        kind: Plain type of the column in the first file.
-        name: Column name, for the error.
-        where: File, for the error.
-
-    Raises:
-        DataError: A value does not fit.
-    """
+    """Cast a column to its plain type in the first file; `where` is the file, for the error."""
     if values.type == kind:
         return values
     try:

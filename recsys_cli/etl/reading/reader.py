@@ -1,4 +1,4 @@
-"""Reader of raw tables as Arrow batches, in file order and bounded memory, with the location of every bad row."""
+"""Reader of raw tables as Arrow batches, in file order and bounded memory."""
 
 from __future__ import annotations
 
@@ -26,14 +26,10 @@ _SHARE = 6
 
 
 def chunk_bytes(memory: int, threads: int) -> int:
-    """Return the bytes of text per chunk for a memory budget.
+    """Return the bytes of text per chunk for a memory budget in MiB.
 
     A sixth of the budget is for text: one chunk per thread, one waiting and one being read. Parsed text takes the same
     memory again, and three times as much for many short numbers.
-
-    Args:
-        memory: The budget `etl.memory_mib`, in MiB.
-        threads: Number of parser threads.
     """
     return min(_MAX_CHUNK, max(_MIN_CHUNK, (memory << 20) // _SHARE // (threads + 2)))
 
@@ -43,11 +39,9 @@ class Reader:
     """Reads a raw table; memory holds about `threads` + 2 chunks, as text or parsed, and one batch.
 
     Attributes:
-        table: The table.
         columns: Names to keep, in order; None for all.
         skip_bad: Skip and collect bad rows instead of raising an error.
         every_row: All rows are required and types are fixed; see `parse`.
-        threads: Number of parser threads.
         chunk_bytes: Bytes of text per chunk, and approximate size of the batches.
         times: Formats of time columns without a format in the dataset; see `RawColumn`.
         rejected: The skipped rows so far.
@@ -71,17 +65,13 @@ class Reader:
         return self._full_schema if self.columns is None else self._selected(self._full_schema)
 
     def is_empty(self) -> bool:
-        """Whether all files of the table have no rows.
-
-        Raises:
-            DataError: See `schema`.
-        """
+        """Whether all files of the table have no rows; raises like `schema`."""
         if self.table.format == "parquet":
             return not estimated_parquet_rows(self.table.files)
         return not self._resolved[1]
 
     def batches(self) -> Iterator[pa.Table]:
-        """Yield the rows in order; small files and row groups are combined into larger batches.
+        """Yield the rows in order; small files and row groups are combined.
 
         Raises:
             DataError: A row is bad and `skip_bad` is false, or a file is unreadable.
@@ -105,7 +95,7 @@ class Reader:
     def estimated_rows(self) -> int:
         """Estimate the number of rows from file sizes and the start of a file.
 
-        Deterministic for the same files, but different for compressed, text and Parquet versions of the same data.
+        Deterministic, but different for compressed, text and Parquet versions of the same data.
         """
         if self.table.format == "parquet":
             return estimated_parquet_rows(self.table.files)
@@ -131,7 +121,7 @@ class Reader:
 
     @property
     def known_times(self) -> dict[str, str]:
-        """Formats of the time columns, declared or detected in the first rows; other files are read by them."""
+        """Formats of the time columns, declared or detected in the first rows."""
         table = self._stored if self.table.format == "parquet" else self._resolved[0]
         return {column.name: column.time for column in table.columns if column.time is not None}
 
@@ -163,7 +153,6 @@ class Reader:
 
 
 def _combined(tables: Iterable[pa.Table], num_bytes: int) -> Iterator[pa.Table]:
-    """Concatenate small tables up to a size in bytes."""
     pending: list[pa.Table] = []
     size = 0
     for table in tables:
@@ -178,7 +167,7 @@ def _combined(tables: Iterable[pa.Table], num_bytes: int) -> Iterator[pa.Table]:
 
 
 def _density(file: RawFile) -> tuple[int, int]:
-    """Return the number of lines in a sample from the start of a file, and its stored (compressed) bytes."""
+    """Return the lines in a sample from the start of a file, and its stored (compressed) bytes."""
     buffer = bytearray(_SAMPLE_BYTES if compression(file.name) is None else _PACKED_SAMPLE_BYTES)
     with opened(file) as (stream, stored):
         count = fill(stream, memoryview(buffer))

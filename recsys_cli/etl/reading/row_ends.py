@@ -26,8 +26,6 @@ class _Block:
     """A block of text with its quotes.
 
     Attributes:
-        start: Position of the first byte.
-        stop: Position after the last byte.
         inside: Whether the block starts in a quoted field.
         quotes: Positions of opening and closing quotes; a doubled quote closes and opens.
     """
@@ -38,7 +36,7 @@ class _Block:
     quotes: Positions
 
     def opening(self, position: int) -> int | None:
-        """Return the opening quote (or the block's start) before a quoted position; None for other positions."""
+        """Return the opening quote (or the block's start) before a quoted position, else None."""
         before = int(np.searchsorted(self.quotes, position))
         if (before % 2 == 1) == self.inside:
             return None
@@ -60,7 +58,7 @@ def end_of_rows(text: Text, table: RawTable) -> int:
 
 
 def end_of_first_row(text: Text, table: RawTable) -> int:
-    """Return the end of the first row, or of the text without a line end outside of quotes."""
+    """Return the end of the first row, or of the text."""
     for block in _blocks(text, table):
         ends = _line_ends(text, block)
         if len(ends):
@@ -109,7 +107,6 @@ def _line_ends(text: Text, block: _Block) -> Positions:
 
 
 def _outside(block: _Block, positions: Positions) -> Positions:
-    """Return the positions of a block outside of quotes."""
     inside = (np.searchsorted(block.quotes, positions) % 2 == 1) != block.inside
     return positions[~inside]
 
@@ -123,7 +120,6 @@ def _marked(text: Text, table: RawTable) -> tuple[Text, int]:
 
 
 def _blocks(text: Text, table: RawTable) -> Iterator[_Block]:
-    """Yield the text in blocks, with their opening and closing quotes."""
     quote = table.quote.encode() if table.quote else None
     if quote is None or text.find(quote) < 0:
         yield _Block(0, len(text), inside=False, quotes=np.zeros(0, np.int64))
@@ -146,13 +142,10 @@ def _blocks(text: Text, table: RawTable) -> Iterator[_Block]:
 
 
 def _delimiting(quotes: Positions, at_start: npt.NDArray[np.bool_], inside: bool, closed: int) -> Positions:
-    """Return the opening and closing quotes.
+    """Return the opening and closing quotes of a block among all its quotes.
 
-    Args:
-        quotes: Positions of all quotes of a block.
-        at_start: Mask of the quotes at the start of a field.
-        inside: Whether the block starts in a quoted field.
-        closed: Position of the last closing quote before the block.
+    `at_start` marks quotes at the start of a field, `inside` a block that starts in a quoted field; `closed` is the
+    last closing quote before the block.
     """
     doubled = np.diff(quotes, prepend=closed) == 1
     openings = slice(int(inside), None, 2)  # if every quote delimits a field

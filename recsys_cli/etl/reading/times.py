@@ -6,7 +6,6 @@ The format is detected once, in the first rows of the first file, independent of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -40,7 +39,10 @@ _DATES = {
     **{f"%Y{s}%m{s}%d": rf"\d{{4}}[{s}]\d{{1,2}}[{s}]\d{{1,2}}" for s in "/."},
     "%d %b %Y": r"\d{1,2} [A-Za-z]{3} \d{4}", "%d-%b-%Y": r"\d{1,2}-[A-Za-z]{3}-\d{4}", "%b %d, %Y": r"[A-Za-z]{3} \d{1,2}, \d{4}",
 }  # fmt: skip
-_FORMATS = {
+_SHAPES = {
+    "int64": _WHOLE,
+    "float64": _REAL,
+    _ISO: _ISO_SHAPE,
     **{day + clock: f"^{days}{clocks}$" for day, days in _DATES.items() for clock, clocks in _CLOCKS.items()},
     "%m %d, %Y": r"^\d{1,2} \d{1,2}, \d{4}$",
     "%a %b %d %H:%M:%S %z %Y": r"^[A-Za-z]{3} [A-Za-z]{3} \d{1,2} \d{2}:\d{2}:\d{2} [+-]\d{4} \d{4}$",
@@ -54,16 +56,7 @@ class NotATimeError(pa.ArrowInvalid):
 
 
 def typed_column(column: RawColumn, sample: pa.ChunkedArray, where: str) -> RawColumn:
-    """Return a time column of a text file with its type and format.
-
-    Args:
-        column: The column with its inferred type; `time` is a format, or DETECT.
-        sample: First values, as strings.
-        where: File, for errors.
-
-    Raises:
-        DataError: The strings are not times, or are ambiguous.
-    """
+    """Return a time column of a text file with its type and format, from its first values as strings."""
     texts = _non_empty(sample)
     if column.separator is not None:
         return replace(column, time=None)
@@ -85,7 +78,6 @@ def typed_column(column: RawColumn, sample: pa.ChunkedArray, where: str) -> RawC
 
 
 def _number_type(texts: pa.ChunkedArray) -> Literal["int64", "float64"]:
-    """Return the type of most strings, all numbers."""
     return "int64" if 2 * _matches(texts, _WHOLE) >= len(texts) else "float64"
 
 
@@ -94,22 +86,22 @@ def _as_numbers(texts: pa.ChunkedArray) -> np.ndarray:
 
 
 def unit_of(numbers: np.ndarray) -> str | None:
-    """Return the unit of numbers since 1970 if ms, µs or ns; None for seconds and other numbers."""
+    """Return the unit of numbers since 1970 if ms, µs or ns, else None."""
     sizes = np.abs(numbers[np.isfinite(numbers) & (numbers != 0)])
     middle = float(np.median(sizes)) if len(sizes) else 0.0
     return next((unit for unit, (low, high) in _RANGES.items() if low <= middle < high), None)
 
 
 def text_format(texts: pa.ChunkedArray, where: str, name: str) -> str | None:
-    """Return the format of most strings: `iso`, `iso ns`, `int64`, `float64` or a strptime format; None for no strings.
+    """Return the format of most strings: `iso`, `iso ns`, `int64`, `float64` or strptime; None for no strings.
 
     Raises:
-        DataError: No supported format matches, or the order of day and month is ambiguous.
+        DataError: No format matches, or the order of day and month is ambiguous.
     """
     sample = texts.slice(0, _FORMAT_SAMPLE)
     if not len(sample):
         return None
-    matches = {how: _matches(sample, shape) for how, shape in _shapes()}
+    matches = {how: _matches(sample, shape) for how, shape in _SHAPES.items()}
     best = max(matches, key=lambda how: matches[how])
     if 2 * matches[best] < len(sample):
         raise DataError(
@@ -122,13 +114,8 @@ def text_format(texts: pa.ChunkedArray, where: str, name: str) -> str | None:
     return _day_or_month(texts, best, where, name) if re.match("%m[/.-]%d", best) else best
 
 
-def _shapes() -> Iterator[tuple[str, str]]:
-    yield from (("int64", _WHOLE), ("float64", _REAL), (_ISO, _ISO_SHAPE))
-    yield from _FORMATS.items()
-
-
 def _day_or_month(texts: pa.ChunkedArray, how: str, where: str, name: str) -> str:
-    """Return the format with the right order of day and month, by numbers above 12."""
+    """Return the format with the order of day and month by numbers above 12."""
     other = how.replace("%m", "%x").replace("%d", "%m").replace("%x", "%d")
     day, month = r"(1[3-9]|2\d|3[01])", r"(0?[1-9]|1[0-2])"
     day_first, month_first = (_matches(texts, rf"^{one}\D{two}\D") for one, two in ((day, month), (month, day)))
@@ -155,17 +142,7 @@ def _matches(texts: pa.ChunkedArray, shape: str) -> int:
 
 
 def stored_type(values: pa.ChunkedArray, how: str, where: str, name: str) -> tuple[str | None, pa.DataType]:
-    """Return the time format of a Parquet column, and the type of its times.
-
-    Args:
-        values: First values, of a plain type.
-        how: A format, or DETECT.
-        where: File, for errors.
-        name: Column name, for errors.
-
-    Raises:
-        DataError: The strings are not times, or are ambiguous.
-    """
+    """Return the time format of a Parquet column, and the type of its times, from its first values, of a plain type."""
     kind = values.type
     if pa.types.is_string(kind):
         texts = _non_empty(values)
@@ -182,18 +159,7 @@ def stored_type(values: pa.ChunkedArray, how: str, where: str, name: str) -> tup
 
 
 def read_times(values: pa.ChunkedArray, how: str, *, file: str, name: str, first: int) -> pa.ChunkedArray:
-    """Convert a Parquet column to times.
-
-    Args:
-        values: Rows of the column.
-        how: The time format.
-        file: File, for errors.
-        name: Column name, for errors.
-        first: Row number of the first value in the file, from 0.
-
-    Raises:
-        DataError: A string is not a time, or a number is out of range.
-    """
+    """Convert a Parquet column to times; `first` is the row number of its first value in the file."""
     try:
         return to_times(values, how)
     except NotATimeError:
@@ -208,11 +174,9 @@ def read_times(values: pa.ChunkedArray, how: str, *, file: str, name: str, first
 
 
 def to_times(values: pa.ChunkedArray, how: str) -> pa.ChunkedArray:
-    """Convert a column to timestamps in UTC without a zone; numbers of seconds stay numbers.
+    """Convert strings or numbers to timestamps in UTC without a zone; numbers of seconds stay numbers.
 
-    Args:
-        values: Strings or numbers.
-        how: A time format of `RawColumn.time`, not DETECT.
+    `how` is a time format of `RawColumn.time`, not DETECT.
 
     Raises:
         NotATimeError: A string has another format.

@@ -1,4 +1,4 @@
-"""The data report: facts about prepared data as report.json, and their page as report.html."""
+"""The data report: facts as report.json, and their page as report.html."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ __all__ = ["EtlCounts", "Facts", "write_failure", "write_report"]
 
 
 def write_report(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
-    """Write the report of prepared data, with one pass over its rows.
-
-    Args:
-        folder: The prepared data, complete except for the report.
-        fitted: The fitted plan.
-        counted: The counts of the preparation.
-    """
+    """Write the report of prepared data, with one pass over its rows."""
     facts = gather_facts(folder, fitted, counted)
     facts = facts.model_copy(update={"findings": conclude(facts)})
     (folder / "report.json").write_text(facts.model_dump_json(indent=1) + "\n", encoding="utf-8")
@@ -31,12 +25,7 @@ def write_report(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
 
 
 def write_failure(folder: Path, reason: str) -> None:
-    """Write a placeholder report after an error of `write_report`.
-
-    Args:
-        folder: The prepared data, itself complete.
-        reason: The error.
-    """
+    """Write a placeholder report after an error of `write_report`; the prepared data itself is complete."""
     finding = Finding(level="warning", text=f"the data is prepared, but its report failed: {reason}")
     (folder / "report.json").write_text(json.dumps({"findings": [finding.model_dump()]}) + "\n", encoding="utf-8")
     page = f"<!doctype html>\n<meta charset='utf-8'>\n<title>data report</title>\n<p>{html.escape(finding.text)}</p>\n"

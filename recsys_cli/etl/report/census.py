@@ -1,4 +1,4 @@
-"""One pass over the prepared rows of a split, by row group: counts of ids, labels, times and pairs."""
+"""One pass over the prepared rows: counts of ids, labels, times and pairs."""
 
 from __future__ import annotations
 
@@ -32,9 +32,6 @@ class CensusSpec:
     Attributes:
         ids: The columns with counts by id.
         sample: The (user, item) pairs to compare; None for none.
-        label: The label column.
-        timestamp: The time column; None for none.
-        clock: Time ranges of the splits; None without times.
         sampled: The flag column of sampled negatives, skipped except for the label; None without sampled negatives.
         table_rows: Number of rows of each table with cold keys: its key column is counted by table row instead of id.
     """
@@ -57,12 +54,7 @@ class CensusSpec:
 
 
 class Census:
-    """Counts of the rows of one split; thread-safe over shards.
-
-    Args:
-        spec: The columns and pairs.
-        split: Name of the split.
-    """
+    """Counts of the rows of one split; thread-safe over shards."""
 
     def __init__(self, spec: CensusSpec, split: str) -> None:
         self._spec = spec
@@ -143,12 +135,7 @@ class Census:
 
 
 def take_census(spec: CensusSpec, shards: Mapping[str, Sequence[Path]]) -> dict[str, Census]:
-    """Count the prepared rows of all splits.
-
-    Args:
-        spec: The columns and pairs.
-        shards: The files of each split.
-    """
+    """Count the prepared rows of all splits, given their files."""
     census = {split: Census(spec, split) for split in shards}
     tasks = [partial(census[split].count, path) for split, paths in shards.items() for path in paths]
     for _ in Threads().map(lambda task: task(), tasks):
@@ -157,8 +144,6 @@ def take_census(spec: CensusSpec, shards: Mapping[str, Sequence[Path]]) -> dict[
 
 
 class _Labels:
-    """Running statistics of labels."""
-
     def __init__(self) -> None:
         self._null = self._rows = self._zero_or_one = 0
         self._sum = 0.0
@@ -180,7 +165,7 @@ class _Labels:
 
 
 def _values(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return the values of a column (elements of a list column) without nulls."""
+    """Return the values (elements of lists) without nulls."""
     if pa.types.is_list(column.type):
         column = pc.list_flatten(column)
     if column.null_count:

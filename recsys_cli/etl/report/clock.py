@@ -18,7 +18,7 @@ Time = int | float
 
 @dataclass(frozen=True)
 class Clock:
-    """The time range of the splits, divided into bins. Integer bins have a power of 2 as width: the bin is a bit shift.
+    """The time range of the splits, in bins. Integer bins have a power of 2 as width: the bin is a bit shift.
 
     Attributes:
         ends: First and last time of each split with times: all int or all float.
@@ -75,13 +75,9 @@ class Clock:
 
 
 def read_clock(column: str, shards: Mapping[str, Sequence[Path]], *, every: int, ticks: int) -> Clock | None:
-    """Read the time range of each split; None if no row has a time.
+    """Read the time range of each split, given the files in the order of splits; None if no row has a time.
 
-    Args:
-        column: The time column.
-        shards: The files of each split, in order of the splits.
-        every: See `Clock`.
-        ticks: See `Clock`.
+    `every` and `ticks`: see `Clock`.
     """
     ends: dict[str, tuple[Time, Time]] = {}
     for split, paths in shards.items():

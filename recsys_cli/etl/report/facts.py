@@ -1,4 +1,4 @@
-"""The data model of the data report, shared by the counts, report.json, the page and the terminal."""
+"""The data model of the data report."""
 
 from __future__ import annotations
 
@@ -19,22 +19,18 @@ class OpRows(_Frozen):
     """The numbers of rows before and after an op."""
 
     op: str
-    """Title of the op."""
     columns: tuple[str, ...]
-    """Its input columns."""
     rows_in: int
-    """Rows before the op."""
     rows_out: int
-    """Rows after the op."""
 
 
 class Distinct(_Frozen):
     """Users or items of a split."""
 
     distinct: int
-    """Number of distinct values, without null."""
+    """Without null."""
     cold: int
-    """Number of cold-start ones, absent from the vocabulary of train."""
+    """Absent from the vocabulary of train."""
 
 
 class LabelFacts(_Frozen):
@@ -43,85 +39,67 @@ class LabelFacts(_Frozen):
     mean: float | None
     """Mean; the share of ones for binary labels."""
     low: float | None
-    """Minimum."""
     high: float | None
-    """Maximum."""
     null: int
     """Rows without a label."""
     zeroed: int = 0
     """Rows without a label, written as 0 because an integer type has no null."""
     binary: bool
-    """Whether all labels are 0 or 1."""
 
 
 class SplitFacts(_Frozen):
-    """Statistics of a split."""
+    """Statistics of a split; users or items are None if ops compute their column."""
 
     rows: int
-    """Number of rows."""
     drawn: int
-    """Number of sampled negatives among them; they count only for the label and for missing values."""
+    """Sampled negatives among them; they count only for the label and for missing values."""
     users: Distinct | None
-    """Users of the split; None if ops compute the user column."""
     items: Distinct | None
-    """Items of the split; None if ops compute the item column."""
     label: LabelFacts
-    """The label to predict."""
     first: int | float | None
     """First time, in seconds if the unit is known; None without times."""
     last: int | float | None
-    """Last time."""
 
 
 class MissingValues(_Frozen):
     """Missing values of a column in a split; rows of a dimension table count once per interaction."""
 
     null: int
-    """Number of null values."""
     unseen: int
-    """Number of values without an id of their own; 0 for numeric columns."""
+    """Values without an id of their own; 0 for numeric columns."""
     values: int
-    """Number of all values (elements of a list column)."""
+    """All values (elements of a list column)."""
     infinite: int = 0
-    """Number of infinite values; NaN counts as null."""
+    """NaN counts as null."""
 
 
 class Growth(_Frozen):
-    """Growth of a vocabulary: the expected number of distinct values in a random part of the rows of train."""
+    """Growth of a vocabulary: expected distinct values in a random part of the rows of train."""
 
     rows: tuple[int, ...]
-    """Numbers of rows."""
     values: tuple[float, ...]
-    """Expected numbers of distinct values."""
     last_tenth: float
-    """Expected share of the values found only in the last tenth of the rows: the incompleteness of the vocabulary."""
+    """Expected share of the values found only in the last tenth of the rows."""
 
 
 class Frequency(_Frozen):
     """Distribution of the number of train rows per user or item."""
 
     distinct: int
-    """Number of users or items."""
     rows: int
     """Number of their rows (elements of a list column), without null and values without an id of their own."""
     least: int
-    """Minimum number of rows."""
     median: float
-    """Median number of rows."""
     most: int
-    """Maximum number of rows."""
     once: int
-    """Number of users or items with one row."""
     head: dict[str, float]
     """Share of the rows of the most frequent 1 % and 10 %, by `0.01` and `0.1`."""
     ranks: tuple[int, ...]
     """Ranks by frequency, from 1, with logarithmic spacing."""
     counts: tuple[int, ...]
-    """Number of rows at each rank."""
     edges: tuple[int, ...]
     """Bin edges of the histogram of numbers of rows; half-open bins."""
     heights: tuple[int, ...]
-    """Number of users or items per bin."""
 
 
 class RepeatedPairs(_Frozen):
@@ -132,26 +110,23 @@ class RepeatedPairs(_Frozen):
     by: str
     """The sampled column; all rows of a sampled value are compared."""
     rows: dict[str, int]
-    """Number of compared rows, by split."""
     repeated: dict[str, int]
-    """Number of rows with a pair of an earlier row of the same split, by split."""
+    """Rows with a pair of an earlier row, by split."""
     seen: dict[str, dict[str, int]]
-    """Number of held-out rows with a pair of an earlier split, by split and earlier split."""
+    """Held-out rows with a pair of an earlier split, by both."""
 
 
 class SplitBoundary(_Frozen):
     """Overlap in time of two splits."""
 
     earlier: str
-    """The earlier split."""
     later: str
-    """The later split."""
     first: int | float
     """Time of the first row of the later split, in seconds if the unit is known."""
     after: int
-    """Number of rows of the earlier split after this time."""
+    """Rows of the earlier split after this time."""
     tied: int
-    """Number of rows of the earlier split at exactly this time."""
+    """Rows of the earlier split at exactly this time."""
 
 
 class Timeline(_Frozen):
@@ -162,39 +137,32 @@ class Timeline(_Frozen):
     every: int
     """Sampling rate: one in `every` rows; 1 for all."""
     rows: dict[str, tuple[int, ...]]
-    """Number of rows per bin, by split; extrapolated from a sample."""
+    """Rows per bin, by split; extrapolated from a sample."""
 
 
 class Finding(_Frozen):
-    """An important conclusion from the facts."""
+    """A conclusion from the facts."""
 
     level: Literal["note", "warning"]
     """`warning` for wrong or too optimistic metrics; `note` for an explanation of metrics."""
     text: str
-    """One sentence."""
 
 
 class Facts(_Frozen):
     """All facts about prepared data."""
 
     dataset: str
-    """Name of the dataset."""
     method: str
-    """Split method."""
     task: Task = "binary"
-    """Task of the label."""
     rejected: int
-    """Number of skipped bad rows."""
     ops: tuple[OpRows, ...]
-    """The ops, in order."""
     splits: dict[str, SplitFacts]
     """By name, empty splits included."""
     missing: dict[str, dict[str, MissingValues]]
     """By column and split."""
     continuous: tuple[str, ...] = ()
-    """Numeric input columns of models: null and infinite values are invalid in them."""
+    """Numeric inputs of models, without null and infinite values if valid."""
     growth: dict[str, Growth]
-    """By column."""
     items: Frequency | None
     """Popularity of items; None if train has no item with an id of its own."""
     users: Frequency | None
@@ -202,15 +170,12 @@ class Facts(_Frozen):
     pairs: RepeatedPairs | None
     """Repeated pairs; None for lists of users or items."""
     timeline: Timeline | None
-    """None without times."""
     borders: tuple[SplitBoundary, ...]
-    """Pairs of splits with times."""
     train_only: dict[str, bool]
-    """Whether the fitted counts equal those of the prepared rows of train, for users, items and keys of tables."""
+    """Whether the fitted counts of users, items and keys equal those of the prepared rows of train."""
     rows_first: tuple[str, ...]
     """Ops before the split, with access to later held-out rows."""
     findings: tuple[Finding, ...] = ()
-    """Conclusions, warnings first."""
 
     @classmethod
     def read(cls, path: Path) -> Facts:

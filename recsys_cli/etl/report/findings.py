@@ -1,4 +1,4 @@
-"""Findings: leaks and defects that make metrics wrong, and explanations of metrics, one sentence each."""
+"""Findings: leaks and defects that make metrics wrong, and explanations of metrics."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ def _repeated(facts: Facts) -> Iterator[Finding]:
 
 
 def _left_out(facts: Facts, pairs: RepeatedPairs, split: str) -> str:
-    """Return a remark about rows excluded from the comparison."""
     complete = pairs.share == 1 and pairs.rows[split] == facts.splits[split].rows
     return "" if complete else "; rows without ids of their own are not compared"
 
@@ -64,7 +63,7 @@ def _times(facts: Facts) -> Iterator[Finding]:
 
 
 def _known_to_overlap(facts: Facts) -> Iterator[Finding]:
-    """Yield the largest overlap in time of a split by another method; the overlap itself is expected."""
+    """Yield the largest overlap in time of a split by another method, expected there."""
     borders = [border for border in facts.borders if border.earlier == _TRAIN and border.after]
     if borders:
         yield Finding(level="note", text=_after(facts, max(borders, key=lambda border: border.after)))
@@ -116,7 +115,7 @@ def _constant(facts: Facts) -> Iterator[Finding]:
 
 
 def _not_binary(facts: Facts) -> Iterator[Finding]:
-    """Yield a warning about labels outside [0, 1], refused later by training."""
+    """Yield a warning about labels outside [0, 1], refused by training."""
     outside = [
         (name, low, high)
         for name, split in facts.splits.items()
@@ -134,17 +133,13 @@ def _not_binary(facts: Facts) -> Iterator[Finding]:
 def _not_finite(facts: Facts) -> Iterator[Finding]:
     """Yield warnings about null and infinite numeric inputs, each with the op to add."""
     for column in facts.continuous:
-        first = next((op.op for op in facts.ops if column in op.columns), None)
+        first = next((rows.op for rows in facts.ops if column in rows.columns), None)
         before = f" before {first}" if first else " in features.ops"
         for split, missing in facts.missing.get(column, {}).items():
-            if missing.null:
-                count = _of(missing.null, missing.values)
-                text = f"{column}: {count} values of {split} are null; add FillMissing{before}"
-                yield Finding(level="warning", text=text)
-            if missing.infinite:
-                count = _of(missing.infinite, missing.values)
-                text = f"{column}: {count} values of {split} are infinite; add Clip{before}"
-                yield Finding(level="warning", text=text)
+            for count, kind, op in ((missing.null, "null", "FillMissing"), (missing.infinite, "infinite", "Clip")):
+                if count:
+                    text = f"{column}: {_of(count, missing.values)} values of {split} are {kind}; add {op}{before}"
+                    yield Finding(level="warning", text=text)
 
 
 def _cold(facts: Facts) -> Iterator[Finding]:

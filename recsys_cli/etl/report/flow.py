@@ -13,13 +13,7 @@ RowCounts = Mapping[str, Sequence[RowCount]]
 
 
 def flow(fitted: FittedPlan, chosen: RowCounts, splits: Mapping[str, SplitFacts]) -> tuple[OpRows, ...]:
-    """Return the numbers of rows before and after each op: only filters and negative sampling change them.
-
-    Args:
-        fitted: The fitted plan.
-        chosen: Row counts of the filters before the split.
-        splits: Statistics of the prepared splits.
-    """
+    """Return the numbers of rows before and after each op: only filters and negative sampling change them."""
     interactions = {name: split.rows - split.drawn for name, split in splits.items()}
     rows = {source: _first(source, counts, interactions) for source, counts in chosen.items()} or interactions
     ops = []
@@ -35,5 +29,5 @@ def flow(fitted: FittedPlan, chosen: RowCounts, splits: Mapping[str, SplitFacts]
 
 
 def _first(source: str, counts: Sequence[RowCount], interactions: Mapping[str, int]) -> int:
-    """Return the number of raw rows of a source; without filters, the rows of its split."""
+    """Return the raw rows of a source; without filters, the rows of its split."""
     return counts[0].rows_in if counts else interactions.get(source, sum(interactions.values()))

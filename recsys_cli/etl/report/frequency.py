@@ -15,11 +15,7 @@ _GROWTH_POINTS = 30
 
 
 def frequency(counts: Counts) -> Frequency | None:
-    """Return the distribution of value counts; None without values.
-
-    Args:
-        counts: Number of rows of each value; zeros are ignored.
-    """
+    """Return the distribution of value counts, zeros ignored; None without values."""
     ordered = np.sort(counts[counts > 0])[::-1]
     if not len(ordered):
         return None
@@ -43,14 +39,10 @@ def frequency(counts: Counts) -> Frequency | None:
 
 
 def growth(counts: Counts, rows: int) -> Growth | None:
-    """Return the expected number of distinct values in a random part of the rows; None without values.
+    """Return the expected distinct values in a random part of the rows, from value counts; None without values.
 
     In a sample of rows with probability p, a value with count c occurs with probability 1 - (1 - p)^c: the rarefaction
     curve of ecology (Heck, van Belle and Simberloff, 1975). It needs only the counts, not the rows.
-
-    Args:
-        counts: Number of rows of each value; zeros are ignored.
-        rows: Number of all rows.
     """
     sizes, multiplicities = np.unique(counts[counts > 0], return_counts=True)
     if not len(sizes):

@@ -1,4 +1,4 @@
-"""Collection of the facts, from the counts of the preparation and one pass over the prepared rows."""
+"""Collection of the facts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from recsys_cli.etl.report.facts import (
     Distinct,
     Facts,
     MissingValues,
-    RepeatedPairs,
     SplitBoundary,
     SplitFacts,
     Timeline,
 )
 from recsys_cli.etl.report.flow import RowCounts, flow
 from recsys_cli.etl.report.frequency import frequency, growth
-from recsys_cli.etl.report.sample import Sample, own_ids_end, repetitions
+from recsys_cli.etl.report.sample import Sample, repetitions
 from recsys_cli.etl.report.tables import in_tables
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import FIRST, Column, Role
@@ -37,12 +36,8 @@ class EtlCounts:
     """The counts of the preparation.
 
     Attributes:
-        dataset: Name of the dataset.
-        method: Split method.
-        rows: Number of rows of each split.
         missing: Counts of `null`, `unseen` and all `values`, by split and column.
         cold: Counts of `distinct` and `cold` users and items, by held-out split and role (`users`, `items`).
-        rejected: Number of skipped bad rows.
         chosen: Row counts of the filters before the split, by source.
     """
 
@@ -56,13 +51,7 @@ class EtlCounts:
 
 
 def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
-    """Return all facts except the findings.
-
-    Args:
-        folder: The prepared data, complete except for the report.
-        fitted: The fitted plan.
-        counted: The counts of the preparation.
-    """
+    """Return all facts except the findings."""
     shards = {split: sorted((folder / split).glob("*.parquet")) for split in SPLITS}
     spec = _census_spec(fitted, shards, counted)
     census = take_census(spec, shards)
@@ -82,7 +71,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
         growth={name: curve for name, curve in grown.items() if curve is not None},
         items=frequency(counts[fitted.plan.item]),
         users=frequency(counts[fitted.plan.user]),
-        pairs=_pairs(spec.sample, census),
+        pairs=repetitions(spec.sample, {split: one.keys() for split, one in census.items()}) if spec.sample else None,
         timeline=_timeline(spec.clock, census, splits),
         borders=_borders(spec.clock, census),
         train_only={
@@ -96,7 +85,6 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
 
 
 def _census_spec(fitted: FittedPlan, shards: Mapping[str, Sequence[Path]], counted: EtlCounts) -> CensusSpec:
-    """Return the spec of the census: ids of users, items and keys of tables among the columns of the interactions."""
     schema, plan = fitted.schema("star"), fitted.plan
     columns = {column.name: column for column in schema.in_table(None)}
     user, item = columns.get(plan.user), columns.get(plan.item)
@@ -120,7 +108,6 @@ def _census_spec(fitted: FittedPlan, shards: Mapping[str, Sequence[Path]], count
 
 
 def _counts(fitted: FittedPlan, column: str) -> npt.NDArray[np.int64]:
-    """Return the fitted counts of a vocabulary."""
     counts: npt.NDArray[np.int64] = fitted.vocabulary_of(column).column("count").to_numpy()
     return counts
 
@@ -156,7 +143,6 @@ def _split(
 def _missing(
     folder: Path, fitted: FittedPlan, counted: EtlCounts, census: Mapping[str, Census]
 ) -> dict[str, dict[str, MissingValues]]:
-    """Return the missing values by column and split; rows of tables count once per interaction."""
     by_column: dict[str, dict[str, MissingValues]] = {}
     for split, columns in counted.missing.items():
         for name, values in columns.items():
@@ -167,12 +153,6 @@ def _missing(
             if counted.rows[split]:
                 by_column.setdefault(column, {}).setdefault(split, missing)
     return {name: by_column[name] for name in star.names if name in by_column}
-
-
-def _pairs(pair_sample: Sample | None, census: Mapping[str, Census]) -> RepeatedPairs | None:
-    if pair_sample is None:
-        return None
-    return repetitions(pair_sample, {split: split_census.keys() for split, split_census in census.items()})
 
 
 def _timeline(clock: Clock | None, census: Mapping[str, Census], splits: Mapping[str, SplitFacts]) -> Timeline | None:
@@ -204,7 +184,7 @@ def _borders(clock: Clock | None, census: Mapping[str, Census]) -> tuple[SplitBo
 
 
 def _is_encoded_last(column: str, fitted: FittedPlan) -> bool:
-    """Whether Categorify is the last op on a column, so that prepared and fitted counts must be equal."""
+    """Whether Categorify is the last op on a column: prepared and fitted counts must be equal."""
     writers = [step.op for step in fitted.program.steps if column in step.writes]
     return bool(writers) and column in writers[-1].encodes
 
@@ -212,5 +192,4 @@ def _is_encoded_last(column: str, fitted: FittedPlan) -> bool:
 def _equals_train_counts(
     column: Column, census: Mapping[str, Census], counts: Mapping[str, npt.NDArray[np.int64]]
 ) -> bool:
-    """Whether the fitted counts equal those of the prepared rows of train."""
-    return bool(np.array_equal(census[_TRAIN].ids[column.name][FIRST : own_ids_end(column)], counts[column.name]))
+    return bool(np.array_equal(census[_TRAIN].ids[column.name][FIRST : column.own_ids.stop], counts[column.name]))

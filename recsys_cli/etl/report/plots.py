@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from markupsafe import Markup
 
-from recsys_cli.etl.report.facts import Facts, Frequency, Growth, MissingValues
+from recsys_cli.etl.report.facts import Facts, Frequency, MissingValues
 from recsys_cli.page import Axis, BarGroup, Histogram, LineSeries, bars, chart, is_date
 
 _MOST_BARS = 24
@@ -35,12 +35,9 @@ def rows(facts: Facts) -> Markup:
 
 def growth(facts: Facts, names: list[str]) -> Markup:
     """Draw the expected share of each vocabulary by number of rows."""
-    marks = [_growth_line(name, facts.growth[name]) for name in names]
+    curves = {name: facts.growth[name] for name in names}
+    marks = [LineSeries(c.rows, [value / c.values[-1] for value in c.values], name=name) for name, c in curves.items()]
     return chart("Vocabulary growth", marks, x=Axis("rows of train read", low=0), y=Axis("values seen", "share", 0, 1))
-
-
-def _growth_line(name: str, curve: Growth) -> LineSeries:
-    return LineSeries(curve.rows, [value / curve.values[-1] for value in curve.values], name=name)
 
 
 def popularity(items: Frequency) -> Markup:

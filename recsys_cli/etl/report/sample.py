@@ -1,4 +1,4 @@
-"""Repeated (user, item) pairs, counted on integer keys of all rows or of a sample."""
+"""Repeated (user, item) pairs, of all rows or of a sample."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ Keys = npt.NDArray[np.uint64]
 class Sample:
     """The sample of compared rows: all rows of users (or items, if there are more of them) selected by hash.
 
-    Attributes:
-        user: The user column.
-        item: The item column.
-        rows: Number of rows in all splits.
+    `rows` is the number of rows in all splits.
     """
 
     user: Column
@@ -43,22 +40,21 @@ class Sample:
     @property
     def by_user(self) -> bool:
         """Whether users are sampled, not items."""
-        return own_ids_end(self.user) >= own_ids_end(self.item)
+        return self.user.own_ids.stop >= self.item.own_ids.stop
 
     def keys(self, user: Ids, item: Ids) -> Keys:
         """Return the keys of the sampled pairs, for users and items with ids of their own."""
         user, item = _pick(self._selected.take(user if self.by_user else item), user, item)
         user, item = _pick(self._is_own(item, self.item) if self.by_user else self._is_own(user, self.user), user, item)
         keys = user.astype(np.uint64)
-        keys *= np.uint64(own_ids_end(self.item))
+        keys *= np.uint64(self.item.own_ids.stop)
         keys += item.view(np.uint32)
         return keys
 
     @staticmethod
     def _is_own(ids: Ids, column: Column) -> npt.NDArray[np.bool_]:
-        """Return a mask of the ids with a value of their own."""
         mask = ids >= FIRST
-        return mask & (ids < own_ids_end(column)) if column.buckets else mask
+        return mask & (ids < column.own_ids.stop) if column.buckets else mask
 
     @cached_property
     def _selected(self) -> npt.NDArray[np.bool_]:
@@ -72,23 +68,13 @@ class Sample:
 
 
 def _pick(mask: npt.NDArray[np.bool_], *columns: Ids) -> list[Ids]:
-    """Return the rows of a mask, by positions: twice as fast as by the mask itself."""
+    """Return the rows of a mask by positions, twice as fast as by the mask."""
     positions = np.flatnonzero(mask)
     return [column.take(positions) if len(positions) < len(column) else column for column in columns]
 
 
-def own_ids_end(column: Column) -> int:
-    """Return the end of the ids with a value of their own; hash buckets follow."""
-    return (column.cardinality or FIRST) - column.buckets
-
-
 def repetitions(sample: Sample, keys: Mapping[str, Keys]) -> RepeatedPairs:
-    """Count the repeated pairs within and across splits.
-
-    Args:
-        sample: The sample of the keys.
-        keys: Keys of each split, in order of the splits; sorted in place.
-    """
+    """Count the repeated pairs within and across splits, by keys in order of the splits; sorts the keys in place."""
     distinct: dict[str, Keys] = {}
     repeated: dict[str, int] = {}
     seen: dict[str, dict[str, int]] = {}
@@ -110,7 +96,7 @@ def repetitions(sample: Sample, keys: Mapping[str, Keys]) -> RepeatedPairs:
 
 
 def _count_in(keys: Keys, other: Keys) -> int:
-    """Count the keys that are in another array; both are sorted."""
+    """Count the keys in another array; both are sorted."""
     if not len(other):
         return 0
     positions = np.searchsorted(other, keys)

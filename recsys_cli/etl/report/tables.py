@@ -1,4 +1,4 @@
-"""Missing values in the columns of tables by id, with rows weighted by their number of interactions."""
+"""Missing values in the tables by id, weighted by the number of interactions."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ Counts = npt.NDArray[np.int64]
 def in_tables(folder: Path, schema: Schema, ids: Mapping[str, Counts]) -> Iterator[tuple[str, MissingValues]]:
     """Yield each table column with its missing values, counted as in the flat layout.
 
-    Args:
-        folder: The prepared data.
-        schema: The schema of the star layout.
-        ids: Number of interactions by id of each key, or by table row for tables with cold keys.
+    `ids` has the number of interactions by id of each key, or by table row for tables with cold keys.
     """
     for key in schema.tables:
         table = pq.read_table(folder / "tables" / file_of(key))

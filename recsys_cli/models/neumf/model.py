@@ -34,7 +34,7 @@ class Model(RankingModel):
                     f"neumf needs categorical user and item columns, and {column.name} is none",
                     hint="add it to a Categorify op in features.ops",
                 )
-        self.user, self.item = (column.name for column in pair)
+        self.user, self.item = pair
         self.by_content = config.content
         if not config.content:
             self.numeric = ()
@@ -49,6 +49,6 @@ class Model(RankingModel):
         """Return the logits, shape (B, T), and all lookups."""
         vectors = self.vectors.lookups(batch)
         embeddings = self.embeddings.lookups(batch, like=vectors)
-        products = self.products(vectors[self.user].spread() * vectors[self.item].spread())
+        products = self.products(vectors[self.user.name].spread() * vectors[self.item.name].spread())
         deep = self.tower([*embeddings.values()], numbers(batch, self.numeric))
         return products + deep, [*vectors.values(), *embeddings.values()]

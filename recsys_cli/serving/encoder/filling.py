@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from recsys_cli.features.ops.filling import FILLED, Filling
+from recsys_cli.features.ops.filling import FILLED, FillingOp
 from recsys_cli.features.spec import is_list
 from recsys_cli.serving.encoder.ids import null_mask
 from recsys_cli.serving.encoder.values import Apply, Columns, Types, Values, caster, retype
 
 
-def filled(op: Filling, constants: Mapping[str, float], kinds: Mapping[str, pa.DataType], types: Types) -> Apply:
+def filled(op: FillingOp, constants: Mapping[str, float], kinds: Mapping[str, pa.DataType], types: Types) -> Apply:
     """Fill nulls and NaN with a constant by column; `add_binary_cols` adds flags of the filled values.
 
     Args:

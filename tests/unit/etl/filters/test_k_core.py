@@ -41,6 +41,7 @@ def test_single_column_converges_in_one_round_and_drops_nulls() -> None:
     assert send(table, KCore(columns={"user": 2})).numbers == [0, 2]
     assert send(table, KCore(columns={"user": 1})).numbers == [0, 2, 4]
     assert send(table.slice(0, 0), KCore(columns={"user": 1})).numbers == []
+    assert send(table.set_column(0, "user", pa.nulls(5)), KCore(columns={"user": 1})).numbers == []
 
 
 def test_list_column_is_refused() -> None:
