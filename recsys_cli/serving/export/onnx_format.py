@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.serving.export.check import BATCH_SIZES, eager_outputs, largest_difference, plain_inputs
+from recsys_cli.serving.export.check import BATCH_SIZES, eager_outputs, largest_difference
+from recsys_cli.serving.export.feeding import feed
 from recsys_cli.serving.export.inputs import Input, signature
 from recsys_cli.serving.export.programs import Export, programs_of
-from recsys_cli.serving.export.raw_samples import RawSample, RawSampler
+from recsys_cli.serving.export.raw_samples import RawSampler
 from recsys_cli.serving.export.torch_format import traced
 from recsys_cli.serving.export.written import Written, total_bytes
 from recsys_cli.serving.served import ServedModel
@@ -126,44 +125,10 @@ def _check(
     differences = {}
     for size in BATCH_SIZES:
         sample = sampler.sample(size, seed=size)
-        outputs = session.run(None, feed(inputs, sample, served))[0]
+        outputs = session.run(None, feed(inputs, sample.columns, sample.batch.features))[0]
         eager = eager_outputs(export.eager, sample.batch)
         differences[size] = largest_difference(eager, outputs, what=path.name)
     return (None if outputs.ndim == 1 else outputs.shape[1]), differences
-
-
-def feed(inputs: tuple[Input, ...], sample: RawSample, served: ServedModel) -> dict[str, npt.NDArray[Any]]:
-    """Return the inputs of an ONNX file for raw rows."""
-    from recsys_cli.serving.export.row_graph import ENCODED
-
-    weights = {column.weights: column.name for column in served.schema.features if column.weights is not None}
-    fed: dict[str, npt.NDArray[Any]] = {}
-    for one in inputs:
-        if one.why_encoded is not None:
-            name = one.name.removesuffix(ENCODED)
-            fed[one.name] = plain_inputs(sample.batch, sample.rows, [name], weights)[name].numpy()
-        elif one.mask_of is not None:
-            fed[one.name] = _rectangle([[True] * len(row) for row in sample.columns[one.mask_of]], one, fill=False)
-        else:
-            fed[one.name] = _values(sample.columns[one.name], one)
-    return fed
-
-
-_DTYPES: Mapping[str, Any] = {"int64": np.int64, "float64": np.float64, "bool": np.bool_, "string": object}
-
-
-def _values(values: Any, one: Input) -> npt.NDArray[Any]:
-    """Return raw values as an array, with the declared value for null."""
-    if len(one.shape) == 1:
-        return np.array([one.null if value is None else value for value in values], dtype=_DTYPES[one.dtype])
-    return _rectangle([[one.null if v is None else v for v in row] for row in values], one, fill=one.null)
-
-
-def _rectangle(rows: list[list[Any]], one: Input, *, fill: Any) -> npt.NDArray[Any]:
-    padded = np.full((len(rows), max(1, *map(len, rows))), fill, dtype=_DTYPES[one.dtype])
-    for row, values in enumerate(rows):
-        padded[row, : len(values)] = values
-    return padded
 
 
 def _read(export: Export, served: ServedModel) -> frozenset[str]:

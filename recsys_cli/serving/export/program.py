@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from recsys_cli.batch import Batch, Feature, Padded, Ragged
 from recsys_cli.features.schema import UNSEEN, Column, Kind, Schema
 from recsys_cli.loader import DimensionTables
-from recsys_cli.serving.export.inputs import Input
+from recsys_cli.serving.export.inputs import Input, length_of
 
 Score = Callable[[Batch], Tensor]
 
@@ -165,16 +165,16 @@ def _inputs(schema: Schema, keys: list[Column], sizes: list[int], rest: list[Col
     found = [
         Input(
             column.name, "int64", ("batch",), cardinality=int(column.cardinality or 0),
-            rows=size if size > int(column.cardinality or 0) else None,
+            rows=size if size > int(column.cardinality or 0) else None, of=column.name,
         )
         for column, size in zip(keys, sizes, strict=True)
     ]  # fmt: skip
     for column in rest:
         if column.kind is Kind.NUMERIC:
-            found.append(Input(column.name, "float32", ("batch",)))
+            found.append(Input(column.name, "float32", ("batch",), of=column.name))
             continue
-        shape = ("batch", f"length of {column.name}") if column.ragged else ("batch",)
-        found.append(Input(column.name, "int64", shape, cardinality=column.cardinality))
+        shape = ("batch", length_of(column.name)) if column.ragged else ("batch",)
+        found.append(Input(column.name, "int64", shape, cardinality=column.cardinality, of=column.name))
         if column.weights is not None:
-            found.append(Input(schema[column.weights].name, "float32", shape))
+            found.append(Input(column.weights, "float32", shape, of=column.weights))
     return tuple(found)

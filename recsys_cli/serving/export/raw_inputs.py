@@ -11,7 +11,7 @@ from recsys_cli.features.columns import PREFIX
 from recsys_cli.features.spec import is_list
 from recsys_cli.serving.encoder.values import element
 from recsys_cli.serving.export.graph import Graph, Kind, Outside, Value
-from recsys_cli.serving.export.inputs import Input
+from recsys_cli.serving.export.inputs import Input, length_of
 
 NULL_INTEGER = int(np.iinfo(np.int64).min)
 NULL_TEXT = f"{PREFIX}null"
@@ -45,7 +45,7 @@ def raw_value(graph: Graph, name: str, kind: pa.DataType) -> Value:
     of = kind_of(kind)
     shape, mask = ("batch",), None
     if is_list(kind):
-        shape = ("batch", f"length of {name}")
+        shape = ("batch", length_of(name))
         mask = graph.require(Input(name + MASK, "bool", shape, mask_of=name))
     data = graph.require(Input(name, of, shape, null=NULLS[of]))
     if of == "float64":

@@ -27,13 +27,11 @@ class RawSample:
 
     Attributes:
         columns: Raw values by column, None for null.
-        batch: Encoded features with those of the dimension tables.
-        rows: Ids or table rows by key column.
+        batch: Encoded features, those of the dimension tables, and the table rows of keys.
     """
 
     columns: Mapping[str, Sequence[Any]]
     batch: Batch
-    rows: Mapping[str, torch.Tensor]
 
 
 class RawSampler:
@@ -100,4 +98,4 @@ class RawSampler:
             assert isinstance(row, torch.Tensor)
             rows[key] = row
         joined: dict[str, Feature] = {**features, **served.tables.join(rows)}
-        return RawSample(columns, Batch(joined, {}), rows)
+        return RawSample(columns, Batch(joined | {row_column(key): row for key, row in rows.items()}, {}))

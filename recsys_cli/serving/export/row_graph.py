@@ -9,12 +9,9 @@ from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import Schema
 from recsys_cli.serving.encoder.slicing import slice_plan
 from recsys_cli.serving.export.graph import Graph, Outside, Value
-from recsys_cli.serving.export.inputs import Input
+from recsys_cli.serving.export.inputs import ENCODED, Input
 from recsys_cli.serving.export.onnx_ops import Columns, emit
 from recsys_cli.serving.export.raw_inputs import raw_value
-
-ENCODED = ".encoded"
-"""Suffix of inputs that stay encoded, because the raw column may be an input as well."""
 
 
 def encode_rows(

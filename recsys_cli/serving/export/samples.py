@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from recsys_cli.batch import Batch, Feature, Ragged
+from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import NULL, Column, Kind
 from recsys_cli.serving.served import ServedModel
 
@@ -14,20 +15,14 @@ _LONGEST = 5
 
 
 def encoded_sample(served: ServedModel, num_rows: int, *, seed: int = 0) -> Batch:
-    """Return rows with random ids, null and unseen among them, and joined features."""
+    """Return rows with random ids, null and unseen among them, joined features, and the table rows of keys."""
     rng = np.random.default_rng(seed)
     keys = {column.name: _rows(served, column, num_rows, rng) for column in _keys(served)}
     features: dict[str, Feature] = served.tables.join(keys)
     for column in served.schema.features:
         if column.name not in features:
             features[column.name] = _feature(column, num_rows, rng)
-    return Batch(features, {})
-
-
-def table_rows(served: ServedModel, num_rows: int, *, seed: int = 0) -> dict[str, torch.Tensor]:
-    """Return the table rows of the keys of `encoded_sample`."""
-    rng = np.random.default_rng(seed)
-    return {column.name: _rows(served, column, num_rows, rng) for column in _keys(served)}
+    return Batch(features | {row_column(key): rows for key, rows in keys.items()}, {})
 
 
 def _keys(served: ServedModel) -> list[Column]:

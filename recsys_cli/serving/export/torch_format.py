@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from recsys_cli.serving.export.check import BATCH_SIZES, eager_outputs, largest_difference, plain_inputs
+from recsys_cli.serving.export.check import BATCH_SIZES, eager_outputs, largest_difference
+from recsys_cli.serving.export.feeding import feed
 from recsys_cli.serving.export.inputs import signature
 from recsys_cli.serving.export.programs import Export, programs_of
-from recsys_cli.serving.export.samples import encoded_sample, table_rows
+from recsys_cli.serving.export.samples import encoded_sample
 from recsys_cli.serving.export.written import Written, total_bytes
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.workspace import write_json
@@ -58,6 +59,5 @@ def traced(export: Export, served: ServedModel) -> torch.export.ExportedProgram:
 
 def encoded_inputs(export: Export, served: ServedModel, size: int) -> dict[str, torch.Tensor]:
     """Return the inputs of a program for random rows."""
-    weights = {column.weights: column.name for column in served.schema.features if column.weights is not None}
-    names = [one.name for one in export.program.inputs]
-    return plain_inputs(encoded_sample(served, size, seed=size), table_rows(served, size, seed=size), names, weights)
+    features = encoded_sample(served, size, seed=size).features
+    return {name: torch.from_numpy(array) for name, array in feed(export.program.inputs, {}, features).items()}
