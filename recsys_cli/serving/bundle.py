@@ -84,6 +84,8 @@ def checked_manifest(bundle: Bundle, *, verify: bool) -> Mapping[str, Any]:
     if kind != "Bundle":
         raise DataError(f"{bundle.folder} is a {kind}, not a bundle", hint="recsys export RUN")
     manifest = bundle.manifest
+    if (other := manifest.get("export", "bundle")) != "bundle":
+        raise DataError(f"{bundle.folder} is an export in the format {other}, not a bundle", hint="recsys export RUN")
     check_sizes(bundle.folder, manifest["files"], hint=bundle.remake)
     names = [name for name, (size, _) in manifest["files"].items() if verify or size <= _MAPPED]
     bundle.verify(*(bundle.folder / name for name in names))

@@ -36,6 +36,8 @@ class Format:
 
 FORMATS: Mapping[str, Format] = {
     "bundle": Format("recsys_cli.serving.bundle_writer:write_bundle", "recsys_cli.serving.bundle_writer:load_rows"),
+    "onnx": Format("recsys_cli.serving.export.artifact:write_onnx", "recsys_cli.serving.export.artifact:load_onnx"),
+    "torch": Format("recsys_cli.serving.export.artifact:write_torch", "recsys_cli.serving.export.artifact:load_torch"),
 }
 """The export formats by name; one line each."""
 

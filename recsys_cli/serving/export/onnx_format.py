@@ -25,6 +25,7 @@ from recsys_cli.workspace import write_json
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from onnxruntime import InferenceSession
 
 _PROGRAM = "model/"
 _LARGEST = 1_900_000_000
@@ -116,11 +117,7 @@ def _check(
     path: Path, export: Export, inputs: tuple[Input, ...], served: ServedModel
 ) -> tuple[int | None, dict[int, float]]:
     """Compare raw rows by ONNX Runtime with the row encoder and the model; return the width of the output."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    session = session_of(path)
     sampler = RawSampler(served, _read(export, served))
     differences = {}
     for size in BATCH_SIZES:
@@ -131,6 +128,20 @@ def _check(
     return (None if outputs.ndim == 1 else outputs.shape[1]), differences
 
 
+def session_of(path: Path) -> InferenceSession:
+    """Return a session of ONNX Runtime on the CPU.
+
+    Raises:
+        MissingExtraError: The extra `onnx` is not installed.
+    """
+    _require()
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
 def _read(export: Export, served: ServedModel) -> frozenset[str]:
     """Return the interaction columns that a program reads."""
     weights = {column.weights for column in served.schema.features}
@@ -139,13 +150,15 @@ def _read(export: Export, served: ServedModel) -> frozenset[str]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Silence the notes of the exporter on packages that are not installed."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Silence the exporter's notes on packages that are not installed, and on its optimization."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -46,7 +46,7 @@ def export_torch(served: ServedModel, folder: Path) -> Written:
         width = None if outputs.ndim == 1 else outputs.shape[1]
         signatures.append(signature(export.program.inputs, output=export.output, width=width, program=path.name))
     write_json(folder / "signature.json", {"format": "torch.export", "call": "module(inputs: dict)", "programs": signatures})
-    return Written(folder, differences, total_bytes(folder))
+    return Written(folder, differences, total_bytes(folder), {"all inputs": "the program takes encoded values"})
 
 
 def traced(export: Export, served: ServedModel) -> torch.export.ExportedProgram:

@@ -21,7 +21,7 @@ class Written:
     folder: Path
     differences: Mapping[int, float]
     num_bytes: int
-    encoded: Mapping[str, str] | None = None
+    encoded: Mapping[str, str]
 
 
 def total_bytes(folder: Path) -> int:

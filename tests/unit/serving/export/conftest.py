@@ -57,7 +57,7 @@ OPS = [
     {"op": "FillMissing", "columns": ["age"], "fill_val": 30, "add_binary_cols": True},
     {"op": "Clip", "columns": ["age"], "min_value": 18, "max_value": 60},
     {"op": "NormalizeMinMax", "columns": ["age"]},
-    {"op": "FillMedian", "columns": ["price", "height"]},
+    {"op": "FillMedian", "columns": ["price", "height", "length"]},
     {"op": "Clip", "columns": ["price"], "min_value": 0},
     {"op": "LogOp", "columns": ["price"]},
     {"op": "Normalize", "columns": ["price", "length"]},
