@@ -56,6 +56,7 @@ def write_bundle(
             "options": dict(served.source.options),
             "placement": served.source.placement,
             "batch_size": served.source.batch_size,
+            "tables": served.source.tables,
             "scoring": served.model.scoring,
             "folds_in": served.model.folds_in,
             "by_content": served.model.by_content,

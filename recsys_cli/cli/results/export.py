@@ -21,13 +21,25 @@ def result(made: Exported) -> dict[str, Any]:
         "bytes": made.num_bytes,
         "verified_rows": made.verified,
         "manifest": {name: value for name, value in made.manifest.items() if name not in {"files", "checksum"}},
-        "next": f"recsys recommend {made.folder} --user ID",
+        "next": _next(made),
     }
+
+
+def _next(made: Exported) -> str:
+    if made.manifest.get("export", "bundle") == "bundle":
+        return f"recsys recommend {made.folder} --user ID"
+    return f"load the programs in {made.folder} as signature.json describes"
 
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
     """Draw the folder, its size, and the next command."""
     if result["verified_rows"]:
         line(to, f"{result['verified_rows']:,} raw rows have equal scores by the run and by the export")
+    if tables := result["manifest"].get("tables"):
+        line(to, f"tables as {tables['type']}: {size(tables['bytes'])} instead of {size(tables['fp32_bytes'])}")
+        for name, metric in tables["metrics"].items():
+            if {"fp32", "quantized"} <= set(metric):
+                change = metric["quantized"] - metric["fp32"]
+                line(to, f"  {name} on {tables['split']}: {metric['quantized']:.4f}, {change:+.5f} to fp32")
     line(to, f"{size(result['bytes'])} written to {result['folder']}")
     line(to, f"next: {result['next']}", style="dim")
