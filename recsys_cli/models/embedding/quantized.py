@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -59,7 +60,9 @@ class QuantizedTable(nn.Module):
             rows = rows * self.scale.index_select(0, place).unsqueeze(1)
         return rows.to(ids.device)
 
+    @cached_property
     def dequantized(self) -> Tensor:
-        """Return the whole table, float32."""
-        rows = self.weight.float()
-        return rows if self.scale is None else rows * self.scale.unsqueeze(1)
+        """The whole table, float32; kept in memory, for models that read all rows at once."""
+        with torch.inference_mode(False), torch.no_grad():
+            rows = self.weight.float()
+            return rows if self.scale is None else rows * self.scale.unsqueeze(1)

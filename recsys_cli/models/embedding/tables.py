@@ -87,7 +87,7 @@ class Embeddings(nn.Module):
     def table(self, name: str) -> Tensor:
         """Return a column's table, shape (cardinality, D)."""
         table = self.tables[key_of(name)]
-        return table.dequantized() if isinstance(table, QuantizedTable) else table.get_parameter("weight")
+        return table.dequantized if isinstance(table, QuantizedTable) else table.get_parameter("weight")
 
     @torch.no_grad()
     def write_rows(self, name: str, ids: Tensor, rows: Tensor) -> None:
