@@ -50,7 +50,14 @@ def export(
         from recsys_cli.stages.export import export
 
         made = export(
-            trained, session.workspace, kind=kind, out=out, histories=histories, tables=tables, verify=verify,
-            force=force, emit=emit,
+            trained,
+            session.workspace,
+            kind=kind,
+            out=out,
+            histories=histories,
+            tables=tables,
+            verify=verify,
+            force=force,
+            emit=emit,
         )
     session.report(shown.result(made), shown.draw)

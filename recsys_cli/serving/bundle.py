@@ -51,7 +51,9 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
     """Read a bundle; see `load_bundle`."""
     manifest = checked_manifest(bundle, verify=verify)
     described = read_json(bundle.model, hint=bundle.remake, expected={"name": str, "options": dict})
-    source = ModelSource(described["name"], described["options"], described["placement"], described["batch_size"], described["tables"])
+    source = ModelSource(
+        described["name"], described["options"], described["placement"], described["batch_size"], described["tables"]
+    )
     data, schema = bundle.data, bundle.data.schema
     try:
         users, items = (_index(bundle, schema, role, manifest) for role in (Role.USER, Role.ITEM))

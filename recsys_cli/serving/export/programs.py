@@ -45,6 +45,7 @@ def programs_of(served: ServedModel) -> list[Export]:
     model = served.model
     _set_context(served)
     if isinstance(model, TwoTower):
+
         def users(batch: Batch) -> Tensor:
             return model.users(batch.features) / model.config.temperature
 

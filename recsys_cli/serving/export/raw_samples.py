@@ -67,7 +67,9 @@ class RawSampler:
 
     def _draw(self, num_rows: int, rng: np.random.Generator, *, nulls: float) -> dict[str, list[Any]]:
         drawn = {}
-        lengths = rng.integers(0, _LONGEST + 1, num_rows)  # one length per row: elements and their weights belong together
+        lengths = rng.integers(
+            0, _LONGEST + 1, num_rows
+        )  # one length per row: elements and their weights belong together
         for name, kind in self._encoder.inputs.items():
             if is_list(kind):
                 drawn[name] = [[self._one(name, kind, rng, nulls) for _ in range(size)] for size in lengths]

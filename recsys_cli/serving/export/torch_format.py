@@ -45,14 +45,18 @@ def export_torch(served: ServedModel, folder: Path) -> Written:
             differences[size] = max(differences[size], difference)
         width = None if outputs.ndim == 1 else outputs.shape[1]
         signatures.append(signature(export.program.inputs, output=export.output, width=width, program=path.name))
-    write_json(folder / "signature.json", {"format": "torch.export", "call": "module(inputs: dict)", "programs": signatures})
+    write_json(
+        folder / "signature.json", {"format": "torch.export", "call": "module(inputs: dict)", "programs": signatures}
+    )
     return Written(folder, differences, total_bytes(folder), {"all inputs": "the program takes encoded values"})
 
 
 def traced(export: Export, served: ServedModel) -> torch.export.ExportedProgram:
     """Return the program as a graph with a dynamic batch and dynamic list lengths."""
     inputs = encoded_inputs(export, served, _EXAMPLE)
-    dynamic = {one.name: {axis: torch.export.Dim.DYNAMIC for axis in range(len(one.shape))} for one in export.program.inputs}
+    dynamic = {
+        one.name: {axis: torch.export.Dim.DYNAMIC for axis in range(len(one.shape))} for one in export.program.inputs
+    }
     with torch.no_grad():
         return torch.export.export(export.program, (inputs,), dynamic_shapes=(dynamic,), strict=False)
 

@@ -106,9 +106,7 @@ def test_torch_program_loads_without_this_package(served: MakeServed, tmp_path: 
         np.testing.assert_allclose(json.loads(done.stdout), one.program(inputs).numpy(), atol=1e-6)
 
 
-def test_a_program_with_other_scores_fails(
-    served: MakeServed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_with_other_scores_fails(served: MakeServed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def shifted(eager: Callable[[Batch], torch.Tensor], batch: Batch) -> torch.Tensor:
         scores = check.eager_outputs(eager, batch)
         return scores + 1e-4 * (torch.arange(len(scores)) == 1)

@@ -74,7 +74,10 @@ def test_onnx_has_quantized_tables(
     tensors = onnx.load(made.folder / "model.onnx").graph.initializer
     rows = 23  # of 20 users
     assert any(one.data_type == onnx.TensorProto.INT8 and one.dims[0] == rows for one in tensors)
-    assert not any(one.data_type == onnx.TensorProto.FLOAT and list(one.dims[:1]) == [rows] and len(one.dims) > 1 for one in tensors)
+    assert not any(
+        one.data_type == onnx.TensorProto.FLOAT and list(one.dims[:1]) == [rows] and len(one.dims) > 1
+        for one in tensors
+    )
 
 
 def test_model_without_tables_is_refused(
