@@ -61,6 +61,23 @@ def make_run(served_workspace: recsys.Workspace) -> MakeRun:
     return make
 
 
+def contextual_run(workspace: recsys.Workspace) -> recsys.TrainedRun:
+    """Train fm on ratings with a column of the interaction, the device, and with users of a joined table."""
+    rows = ratings().with_columns(
+        device=pl.when(pl.col("userId") % 3 == 0).then(pl.lit("tv")).otherwise(pl.lit("phone"))
+    )
+    people = pl.DataFrame({"userId": range(1, 71), "age": [number % 5 for number in range(1, 71)]})
+    train = {"epochs": 2, "batch_size": 256, "device": "cpu"}
+    values = recsys.config_from_frame(ratings(), workspace, **COLUMNS, model="fm", train=train).model_dump()
+    values["dataset"] = recsys.dataset_from_frames(workspace, rows, people=people)
+    join = {"op": "JoinExternal", "table": "people", "on": "userId", "columns": ["age"]}
+    ids = {"op": "Categorify", "columns": ["userId", "movieId", "age", "device"]}
+    values["features"]["ops"] = [join, ids, *values["features"]["ops"][1:]]
+    config = recsys.load_config(values)
+    recsys.etl(config, workspace, progress=False)
+    return recsys.train(config, workspace, progress=False)
+
+
 def config_of(model: str, workspace: recsys.Workspace) -> recsys.RunConfig:
     """Return the config of a model on the ratings, with the movies joined."""
     train = {"epochs": 2, "batch_size": 64 if model == "sasrec" else 256, "device": "cpu"}

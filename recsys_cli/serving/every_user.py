@@ -12,7 +12,6 @@ import torch
 from recsys_cli.evaluation.held_out import for_users
 from recsys_cli.evaluation.ranking import rank_blocks
 from recsys_cli.features.schema import FIRST
-from recsys_cli.interactions import Interactions
 from recsys_cli.serving.diversity import pool_size, rerank
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.scoring import MOST_USERS
@@ -63,14 +62,12 @@ def recommend_to_all(
     candidates = recommender.catalog.candidates if places is None else recommender.catalog.candidates[places]
     for start in range(0, len(users), size):
         chunk = users[start : start + size]
-        histories = [served.histories.of_user(int(user)) for user in chunk]
-        seen = served.histories.together(histories)
         if served.model.folds_in:
+            histories = [served.histories.of_user(int(user)) for user in chunk]
             scorer.fold(histories)
-            ids = np.arange(FIRST, FIRST + len(chunk))
+            ids, seen = np.arange(FIRST, FIRST + len(chunk)), served.histories.together(histories)
         else:
-            ids = chunk.astype(np.int64)
-            seen = Interactions(chunk[seen.user_idx - FIRST].astype(np.int32), seen.item_idx, seen.labels)
+            ids, seen = chunk.astype(np.int64), served.histories.interactions()
         order = np.argsort(ids)
         problem = for_users(
             ids[order], seen if exclude_seen else seen.chosen(np.empty(0, np.intp)), candidates=candidates

@@ -1,14 +1,13 @@
 """Filter expressions over item features, such as `genres contains Comedy and year > 1990`.
 
-The grammar is that of `features.expression` with one more function: `contains(feature, text)`, also written
-`feature contains text`. Comparisons with a missing value are not true.
+The grammar and the semantics are those of `features.expression`, with one more function: `contains(feature, text)`, also
+written `feature contains text`. A list contains an element, a text a part of it, in any case of letters.
 """
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.expression import FUNCTIONS, Binary, Call, Expression, LiteralValue, Name, Unary, parse
+from recsys_cli.features.expression import (
+    FUNCTIONS,
+    Binary,
+    Call,
+    Expression,
+    Kind,
+    LiteralValue,
+    Name,
+    Unary,
+    check,
+    columns,
+    kind_of_type,
+    parse,
+)  # fmt: skip
+from recsys_cli.features.expression.evaluate import Operand, numbers_of
 from recsys_cli.features.expression.functions import Function
 from recsys_cli.features.schema import FIRST
 from recsys_cli.registry import suggest
@@ -26,34 +39,22 @@ from recsys_cli.serving.served import ServedModel
 
 TITLE = "title"
 """Name of the titles in a filter."""
-_ALLOWED: Mapping[str, Function] = {
-    **{name: FUNCTIONS[name] for name in ("is_null", "lower", "length", "min", "max", "round")},
-    "contains": Function(("any", "text"), "truth"),
-}
+_ALLOWED: Mapping[str, Function] = {**FUNCTIONS, "contains": Function(("any", "text"), "truth")}
 _CONTAINS = re.compile(
     r"""(?P<quoted>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|"""
     r"""(?P<of>column\(\s*(?:"[^"]*"|'[^']*')\s*\)|[^\W\d]\w*)\s+contains\s+(?P<text>"[^"]*"|'[^']*'|[^\s()"']+)"""
 )
-_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
-}  # fmt: skip
-_CALCULATE: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-}  # fmt: skip
-_NUMERIC: Mapping[str, Callable[..., Any]] = {"min": np.minimum, "max": np.maximum, "round": np.round}
+_MOST_MASKS = 256
+"""Maximum cached filters."""
 
 
 @dataclass(frozen=True)
 class _Column:
-    """Values of R rows (or of one literal), and a mask of those that are not missing; `lists` of a list feature."""
+    """A column of the catalog: values and null mask, their type, and the lists of a list feature."""
 
-    values: npt.NDArray[Any]
-    valid: npt.NDArray[np.bool_]
+    operand: Operand
+    kind: Kind
     lists: Values | None = None
-
-    @property
-    def is_text(self) -> bool:
-        return self.values.dtype == object
 
 
 class ItemFilter:
@@ -83,98 +84,62 @@ class ItemFilter:
             ConfigError: The expression does not parse, names an unknown feature, or mixes text and numbers.
         """
         if text not in self._masks:
-            tree = parse(_CONTAINS.sub(_as_call, text), _ALLOWED)
-            column = self._truth(tree, text)
             if len(self._masks) >= _MOST_MASKS:
                 self._masks.clear()
-            self._masks[text] = np.broadcast_to(column.values & column.valid, self._rows.shape)
+            self._masks[text] = self._evaluated(text)
         return self._masks[text]
 
-    def _truth(self, tree: Expression, text: str) -> _Column:
-        column = self._evaluate(tree, text)
-        if column.is_text or column.lists is not None:
-            raise ConfigError(f"the filter {text!r} compares nothing", hint='such as "genres contains Comedy"')
-        return _Column(column.values != 0, column.valid)
-
-    def _evaluate(self, tree: Expression, text: str) -> _Column:
-        match tree:
-            case Name(name):
-                return self._column(name, text)
-            case LiteralValue(value):
-                values = np.array([value], object if isinstance(value, str) else np.float64)
-                return _Column(values, np.ones(1, bool))
-            case Unary("not", operand):
-                column = self._truth(operand, text)
-                return _Column(~column.values, column.valid)
-            case Unary(_, operand):
-                column = self._number(operand, text)
-                return _Column(-column.values, column.valid)
-            case Binary("and" | "or" as logic, left, right):
-                return _logic(logic, self._truth(left, text), self._truth(right, text))
-            case Binary(symbol, left, right):
-                return self._binary(symbol, left, right, text)
-        return self._call(tree, text)
-
-    def _binary(self, symbol: str, left: Expression, right: Expression, text: str) -> _Column:
-        if symbol in _CALCULATE:
-            one, other = self._number(left, text), self._number(right, text)
-            with np.errstate(all="ignore"):
-                return _Column(_CALCULATE[symbol](one.values, other.values), one.valid & other.valid)
-        one, other = (self._single(operand, text) for operand in (left, right))
-        if one.is_text != other.is_text:
+    def _evaluated(self, text: str) -> npt.NDArray[np.bool_]:
+        own: dict[str, _Column] = {}
+        tree = self._without_lists(parse(_CONTAINS.sub(_as_call, text), _ALLOWED), text, own)
+        named = own | {name: self._column(name, text) for name in columns(tree) - own.keys()}
+        if lists := [name for name, column in named.items() if column.lists is not None]:
             raise ConfigError(
-                f"the filter {text!r} compares text with a number", hint="put text in quotes, and no numbers"
+                f"the filter {text!r} compares a list, {lists[0]}", hint=f"use contains: {lists[0]} contains VALUE"
             )
-        valid = one.valid & other.valid
-        values = np.zeros(valid.shape, bool)
-        first, second = np.broadcast_to(one.values, valid.shape), np.broadcast_to(other.values, valid.shape)
-        values[valid] = _COMPARE[symbol](first[valid], second[valid])
-        return _Column(values, valid)
+        kinds = {name: column.kind for name, column in named.items()}
+        check(tree, kinds)
+        with np.errstate(all="ignore"):
+            values, nulls = numbers_of(tree, kinds)({name: column.operand for name, column in named.items()})
+        return np.broadcast_to((values != 0) & ~nulls, self._rows.shape)
 
-    def _call(self, tree: Expression, text: str) -> _Column:
-        assert isinstance(tree, Call), f"{tree} is no expression"
-        if tree.function == "contains":
-            return self._contains(*tree.arguments, text)
-        if tree.function == "is_null":
-            column = self._evaluate(tree.arguments[0], text)
-            return _Column(~column.valid, np.ones_like(column.valid))
-        if tree.function in {"lower", "length"}:
-            column = self._single(tree.arguments[0], text)
-            apply = str.lower if tree.function == "lower" else len
-            values = [apply(str(value)) if ok else "" for value, ok in zip(column.values, column.valid, strict=True)]
-            return _Column(np.array(values, object if tree.function == "lower" else np.float64), column.valid)
-        columns = [self._number(argument, text) for argument in tree.arguments]
-        valid = np.logical_and.reduce(np.broadcast_arrays(*(column.valid for column in columns)))
-        return _Column(_NUMERIC[tree.function](*(column.values for column in columns)), valid)
+    def _without_lists(self, tree: Expression, text: str, own: dict[str, _Column]) -> Expression:
+        """Replace calls of `contains`, and `is_null` of a list, by boolean columns, added to `own`."""
+        match tree:
+            case Unary(symbol, operand):
+                return Unary(symbol, self._without_lists(operand, text, own))
+            case Binary(symbol, left, right):
+                return Binary(symbol, self._without_lists(left, text, own), self._without_lists(right, text, own))
+            case Call("contains", (Name(name), LiteralValue(value))):
+                truth = self._contains(self._column(name, text), str(value).casefold())
+            case Call("contains"):
+                raise ConfigError(
+                    f"the filter {text!r} has contains without a feature and a text", hint="genres contains Comedy"
+                )
+            case Call("is_null", (Name(name),)) if self._column(name, text).lists is not None:
+                truth = self._column(name, text).operand[1]
+            case Call(function, arguments):
+                return Call(function, tuple(self._without_lists(argument, text, own) for argument in arguments))
+            case _:
+                return tree
+        replaced = f"contains {len(own)}"
+        own[replaced] = _Column((truth, np.zeros(1, bool)), "truth")
+        return Name(replaced)
 
-    def _contains(self, feature: Expression, wanted: Expression, text: str) -> _Column:
-        if not isinstance(wanted, LiteralValue):
-            raise ConfigError(f"the filter {text!r} has contains without a text", hint="genres contains Comedy")
-        part, column = str(wanted.value).casefold(), self._evaluate(feature, text)
+    def _contains(self, column: _Column, part: str) -> npt.NDArray[np.bool_]:
         if column.lists is not None:
             equal = np.array([value.casefold() == part for value in column.lists.texts], bool)
-            return _Column(column.lists.any_of(equal)[self._rows], np.ones_like(column.valid))
-        hits = [part in str(v).casefold() if ok else False for v, ok in zip(column.values, column.valid, strict=True)]
-        return _Column(np.array(hits, bool), column.valid)
-
-    def _single(self, tree: Expression, text: str) -> _Column:
-        column = self._evaluate(tree, text)
-        if column.lists is not None:
-            raise ConfigError(f"the filter {text!r} compares a list", hint="use contains: genres contains Comedy")
-        return column
-
-    def _number(self, tree: Expression, text: str) -> _Column:
-        column = self._single(tree, text)
-        if column.is_text:
-            raise ConfigError(f"the filter {text!r} calculates with text", hint="compare text only with text")
-        return column
+            return column.lists.any_of(equal)[self._rows]
+        values, nulls = column.operand
+        return np.fromiter((part in str(value).casefold() for value in values), bool, len(values)) & ~nulls
 
     def _column(self, name: str, text: str) -> _Column:
         if name not in self._columns:
             if name not in self.names:
-                hint = f"the features are {', '.join(self.names)}; put text in quotes"
-                raise ConfigError(f"the filter {text!r} names {name!r}, which is no item feature"
-                                  f"{suggest(name, self.names)}", hint=hint)  # fmt: skip
+                raise ConfigError(
+                    f"the filter {text!r} names {name!r}, which is no item feature{suggest(name, self.names)}",
+                    hint=f"the features are {', '.join(self.names)}; put text in quotes",
+                )
             self._columns[name] = self._read(name)
         return self._columns[name]
 
@@ -182,40 +147,35 @@ class ItemFilter:
         served = self._served
         positions = served.items.positions_of(self._rows)
         if name == served.item.name:
-            return _of_arrow(served.items.values.take(pa.array(positions)))
+            return _of_arrow(served.items.values.take(pa.array(positions)), name)
         if name == TITLE and served.titles is not None:
-            return _of_arrow(served.titles.take(pa.array(positions)))
+            return _of_arrow(served.titles.take(pa.array(positions)), name)
         if name not in served.features.names:
             numbers = served.features.numbers(name)[self._rows]
-            return _Column(numbers, ~np.isnan(numbers))
+            return _Column((numbers, np.isnan(numbers)), "number")
         found = served.features.values(name)
         if found.is_list:
             empty = np.diff(found.offsets)[self._rows] == 0
-            return _Column(np.zeros(len(self._rows)), ~empty, found)
+            return _Column((np.zeros(len(self._rows)), empty), "number", found)
         ids = found.ids[self._rows] - FIRST
-        valid = (ids >= 0) & (ids < len(found.values))
-        column = _of_arrow(found.values)
-        return _Column(column.values[np.where(valid, ids, 0)], valid & column.valid[np.where(valid, ids, 0)])
+        return _of_arrow(found.values.take(pa.array(ids, mask=(ids < 0) | (ids >= len(found.values)))), name)
 
 
-_MOST_MASKS = 256
-"""Maximum cached filters."""
-
-
-def _of_arrow(values: pa.Array) -> _Column:
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
-    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_boolean(values.type):
-        return _Column(values.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False), valid)
-    return _Column(np.array([str(value) for value in values.to_pylist()], object), valid)
-
-
-def _logic(logic: str, one: _Column, other: _Column) -> _Column:
-    """Return `and` or `or` of two columns; a missing value decides nothing."""
-    true = [column.values & column.valid for column in (one, other)]
-    false = [~column.values & column.valid for column in (one, other)]
-    is_true = true[0] & true[1] if logic == "and" else true[0] | true[1]
-    is_false = false[0] | false[1] if logic == "and" else false[0] & false[1]
-    return _Column(is_true, is_true | is_false)
+def _of_arrow(values: pa.Array, name: str) -> _Column:
+    """Return a column of raw values; types other than numbers are text."""
+    nulls = values.is_null().to_numpy(zero_copy_only=False)
+    try:
+        kind = kind_of_type(values.type, name)
+    except ConfigError:
+        kind = "text"
+    if kind == "text":
+        return _Column((np.array([str(value) for value in values.to_pylist()], object), nulls), "text")
+    if pa.types.is_temporal(values.type):
+        values = values.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
+    numbers: npt.NDArray[Any] = values.fill_null(False if pa.types.is_boolean(values.type) else 0).to_numpy(
+        zero_copy_only=False
+    )
+    return _Column((numbers, nulls), kind)
 
 
 def _as_call(match: re.Match[str]) -> str:

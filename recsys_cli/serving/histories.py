@@ -109,7 +109,10 @@ class Histories:
     @classmethod
     def read(cls, folder: Path, *, mean: float | None) -> Histories:
         """Memory-map the files of `write`."""
-        arrays = (
-            np.load(path, mmap_mode="r") if (path := folder / f"{name}.npy").is_file() else None for name in _FILES
-        )
-        return cls(*arrays, mean)  # type: ignore[arg-type] - only times may be missing
+
+        def mapped(name: str) -> npt.NDArray[Any]:
+            array: npt.NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            return array
+
+        times = mapped("times") if (folder / "times.npy").is_file() else None
+        return cls(mapped("offsets"), mapped("items"), mapped("labels"), times, mean)

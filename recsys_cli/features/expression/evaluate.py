@@ -105,8 +105,10 @@ def _called(call: Call, kinds: Mapping[str, Kind]) -> Evaluate:
             return _either(_truth(condition, kinds), of(then, kinds), of(otherwise, kinds))
         case Call("is_null", (operand,)):
             return _then(_any(operand, kinds), lambda _, nulls: (nulls, _PRESENT))
-        case Call("length" | "lower" as function, (operand,)):
-            return _then(_any(operand, kinds), _length if function == "length" else _lower)
+        case Call("length", (operand,)):
+            return _then(_any(operand, kinds), _length)
+        case Call("lower", (operand,)):
+            return _then(_any(operand, kinds), _lower)
     function = _FUNCTIONS[call.function]
     arguments = [numbers_of(argument, kinds) for argument in call.arguments]
     return lambda columns: function(*(argument(columns) for argument in arguments))

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from recsys_cli.features.ops import Clip
 from recsys_cli.features.ops.numeric import calculated_type
-from recsys_cli.serving.encoder.values import Apply, Types, Values, caster, element, mapped, retype
+from recsys_cli.serving.encoder.values import Apply, Types, Values, caster, element, mapped, numpy_type, retype
 
 
 def compiled(op: Clip, state: Mapping[str, pa.Table], types: Types) -> Apply:  # noqa: ARG001 - stateless op
@@ -23,7 +23,7 @@ def compiled(op: Clip, state: Mapping[str, pa.Table], types: Types) -> Apply:  #
 
 
 def _clipped(op: Clip, kind: pa.DataType) -> Callable[[Values], Values]:
-    cast, dtype = caster(kind), np.dtype(kind.to_pandas_dtype()).type
+    cast, dtype = caster(kind), numpy_type(kind).type
     low, high = (None if bound is None else dtype(bound) for bound in (op.min_value, op.max_value))
 
     def clipped(values: Values) -> Values:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from recsys_cli.features.ops.filling import FILLED, FillingOp
 from recsys_cli.features.spec import is_list
 from recsys_cli.serving.encoder.ids import null_mask
-from recsys_cli.serving.encoder.values import Apply, Columns, Types, Values, caster, retype
+from recsys_cli.serving.encoder.values import Apply, Columns, Types, Values, caster, numpy_type, retype
 
 
 def filled(op: FillingOp, constants: Mapping[str, float], kinds: Mapping[str, pa.DataType], types: Types) -> Apply:
@@ -38,7 +38,7 @@ def filled(op: FillingOp, constants: Mapping[str, float], kinds: Mapping[str, pa
 
 
 def _filler(constant: float, kind: pa.DataType) -> Callable[[Values], tuple[Values, Values]]:
-    cast, fill = caster(kind), np.dtype(kind.to_pandas_dtype()).type(constant)
+    cast, fill = caster(kind), numpy_type(kind).type(constant)
 
     def filler(values: Values) -> tuple[Values, Values]:
         values = cast(values)

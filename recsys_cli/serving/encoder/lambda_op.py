@@ -32,7 +32,9 @@ def compiled(op: LambdaOp, state: Mapping[str, pa.Table], types: Types) -> Apply
 
     def apply(rows_of: Columns, rows: int) -> None:
         values, nulls = evaluate({name: read(rows_of[name]) for name, read in reads.items()})
-        rows_of[op.output] = Values(finish(*(np.broadcast_to(part, (rows,)) for part in (values, nulls))))
+        if len(values) != rows or len(nulls) != rows:  # literals have one entry
+            values, nulls = np.broadcast_to(values, (rows,)), np.broadcast_to(nulls, (rows,))
+        rows_of[op.output] = Values(finish(values, nulls))
 
     return apply
 

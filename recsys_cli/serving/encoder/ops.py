@@ -6,7 +6,9 @@ Each module has `compiled(op, state, types)`: it returns the step as a function 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Any, Protocol, cast
 
 import pyarrow as pa
@@ -15,7 +17,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features import ops
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.steps import Gather, Locate, Lookup
-from recsys_cli.plugins import guarded
+from recsys_cli.plugins import FIX_PLUGIN, belongs, guard, guarded
 from recsys_cli.serving.encoder.values import Apply, Types
 
 ROLE = "encoder"
@@ -51,8 +53,10 @@ class Encoding(Protocol):
 
 def refusal(op: Op | Lookup) -> str | None:
     """Return the reason why an op has no values for single rows, or None."""
-    if type(op) in MODULES or ROLE in op.modules:
+    if type(op) in MODULES:
         return None
+    if ROLE in op.modules:
+        return _outside(op, op.modules[ROLE])
     if getattr(op, "drops_only", False):
         return f"{op.name} only drops rows, so single rows skip it"
     if op.phase == "rows":
@@ -77,5 +81,34 @@ def load(op: Op | Lookup) -> Encoding:
         return cast("Encoding", import_module(own))
     if (reason := refusal(op)) is not None:
         raise ConfigError(reason, hint="remove the op from features.ops, or the columns that depend on it")
-    with guarded(f"{op.name}: cannot load {op.modules[ROLE]!r}"):
-        return cast("Encoding", import_module(op.modules[ROLE]))
+    declared = op.modules[ROLE]
+    with guarded(f"{op.name}: cannot load {declared!r}"):
+        return ForeignEncoding(import_module(declared), f"the op {op.name} ({declared}) failed")
+
+
+@dataclass(frozen=True)
+class ForeignEncoding:
+    """The module of an op of another package; its exceptions become a ConfigError.
+
+    Attributes:
+        module: The module.
+        title: Start of the message.
+    """
+
+    module: ModuleType
+    title: str
+
+    def compiled(self, op: Any, state: Mapping[str, pa.Table], types: Types) -> Apply:
+        """Return the op as a function of columns."""
+        with guarded(self.title, hint=FIX_PLUGIN):
+            apply: Apply = guard(self.module.compiled(op, state, types), self.title)
+        return apply
+
+
+def _outside(op: Op | Lookup, declared: str) -> str | None:
+    package = type(op).__module__
+    if belongs(declared, package):
+        return None
+    return (
+        f"{op.name} names {declared!r} as its {ROLE}, outside its package {package.partition('.')[0]} and not trusted"
+    )

@@ -10,7 +10,7 @@ import pyarrow as pa
 from recsys_cli.features.ops import ReduceDtypeSize
 from recsys_cli.features.ops.numeric import calculated_type
 from recsys_cli.features.ops.reduce_dtype_size import reduced
-from recsys_cli.serving.encoder.values import Apply, Types, Values, caster, element, mapped, retype
+from recsys_cli.serving.encoder.values import Apply, Types, Values, caster, element, mapped, numpy_type, retype
 
 
 def compiled(op: ReduceDtypeSize, state: Mapping[str, pa.Table], types: Types) -> Apply:
@@ -29,7 +29,7 @@ def _single(values: Values) -> Values:
 
 
 def _smaller(kind: pa.DataType, dtype: str) -> Callable[[Values], Values]:
-    cast, wide = caster(kind), np.dtype(kind.to_pandas_dtype()).type
+    cast, wide = caster(kind), numpy_type(kind).type
     low, high = wide(0 if kind == pa.uint64() else np.iinfo(dtype).min), wide(np.iinfo(dtype).max)
 
     def smaller(values: Values) -> Values:

@@ -97,7 +97,7 @@ def _nodes(fitted: FittedPlan) -> Iterator[Node]:
             yield Node(Gather(key, tuple(names)), FLAT, dict.fromkeys(names))
 
 
-def _restricted(node: Node, hit: Collection[str]) -> Node:
+def _restricted(node: Node, hit: set[str]) -> Node:
     """Restrict an op to the columns whose outputs are needed."""
     op: Any = node.op
     if isinstance(op, Gather):

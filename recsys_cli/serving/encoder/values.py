@@ -51,13 +51,22 @@ def retype(types: Types, name: str, kind: pa.DataType) -> None:
     types[name] = pa.list_(kind) if is_list(types[name]) else kind
 
 
+_FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
+"""NumPy names of floating-point types by Arrow name; `pa.DataType.to_pandas_dtype` needs pandas."""
+
+
+def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
+    """Return the NumPy type of an Arrow type of numbers or booleans."""
+    return np.dtype(_FLOATS.get(str(kind), str(kind)))
+
+
 def stored(kind: pa.DataType) -> np.dtype[Any]:
     """Return the NumPy type of values or list elements."""
     types = pa.types
     if types.is_integer(kind) or types.is_boolean(kind):
-        return np.dtype(kind.to_pandas_dtype())
+        return numpy_type(kind)
     if types.is_floating(kind):
-        return np.dtype(np.float32 if types.is_float16(kind) else kind.to_pandas_dtype())
+        return np.dtype(np.float32 if types.is_float16(kind) else numpy_type(kind))
     if types.is_temporal(kind) or types.is_null(kind):
         return np.dtype(np.int64)
     return np.dtype(object)
@@ -99,7 +108,7 @@ def _integers(values: pa.Array, dtype: np.dtype[Any]) -> Array:
 
 def caster(kind: pa.DataType) -> Callable[[Values], Values]:
     """Return a cast of numbers to float64, int64 or uint64, the types of calculations."""
-    dtype = np.dtype(kind.to_pandas_dtype())
+    dtype = numpy_type(kind)
     if dtype.kind != "f":
         return lambda values: Values(values.data.astype(dtype, copy=False), values.nulls, values.offsets)
 

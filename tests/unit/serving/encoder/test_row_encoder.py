@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +30,7 @@ from recsys_cli.loader.tables import DimensionTables
 from recsys_cli.serving.encoder import Lists, RowEncoder, VocabularyIndex
 from recsys_cli.serving.encoder.ops import load as load_module
 from recsys_cli.serving.encoder.ops import refusal
+from recsys_cli.serving.encoder.values import Values, mapped
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
@@ -330,6 +333,34 @@ class Foreign(ForeignOp):
     """An op of another package."""
 
     columns: tuple[str, ...] = ()
+
+
+class Half(ForeignOp):
+    """An op of another package that works on single rows."""
+
+    modules: ClassVar[dict[str, str]] = {"encoder": f"{__name__}.half"}
+    columns: tuple[str, ...] = ("price",)
+
+
+class Stray(ForeignOp):
+    """An op with an implementation in a module of others."""
+
+    modules: ClassVar[dict[str, str]] = {"encoder": "os.path"}
+
+
+def test_an_op_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType(f"{__name__}.half")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    module.compiled = lambda op, state, types: mapped(  # type: ignore[attr-defined]
+        {name: lambda values: values.with_data(values.data / 2) for name in op.columns}
+    )
+    columns = {"price": Values(np.array([3.0]))}
+    load_module(Half(op="half")).compiled(Half(op="half"), {}, {})(columns, 1)
+    assert columns["price"].data.tolist() == [1.5]
+    with pytest.raises(ConfigError, match=r"the op Half \(.*half\) failed: KeyError: 'price'"):
+        load_module(Half(op="half")).compiled(Half(op="half"), {}, {})({}, 1)
+    with pytest.raises(ConfigError, match=r"Stray names 'os\.path' as its encoder, outside its package"):
+        load_module(Stray(op="stray"))
 
 
 @pytest.mark.parametrize(

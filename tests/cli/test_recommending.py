@@ -1,0 +1,127 @@
+"""`recsys recommend`, `score` and `export` as typed: tables, files, and what is wrong with a line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from conftest import Recsys
+
+CONFIG = """
+dataset: {name: files, interactions: ratings.csv, tables: {movies: movies.csv}}
+split: {method: random, valid: 0.1, test: 0.1, seed: 1}
+features:
+  user: userId
+  item: movieId
+  label: label
+  timestamp: timestamp
+  ops:
+    - {op: JoinExternal, table: movies, on: movieId, columns: [genre]}
+    - {op: Categorify, columns: [userId, movieId, genre]}
+    - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
+model: {name: ease}
+train: {device: cpu}
+"""
+
+
+@pytest.fixture
+def trained(recsys: Recsys, ratings: Path) -> Recsys:
+    """A trained run on ratings of 20 movies with titles and genres, in the current folder."""
+    movies = [f"{number},Film {number},{'comedy' if number % 2 else 'drama'}" for number in range(20)]
+    Path("movies.csv").write_text("\n".join(["movieId,title,genre", *movies]) + "\n")
+    rows = re.sub(r"\b[ui](\d+)", r"\1", ratings.read_text())
+    Path("ratings.csv").write_text(rows.replace("user_id", "userId").replace("item_id", "movieId"))
+    Path("c.yaml").write_text(CONFIG)
+    for line in (["etl", "c.yaml"], ["train"]):
+        done = recsys("--quiet", *line)
+        assert done.code == 0, done.err
+    return recsys
+
+
+def test_a_user_a_history_and_an_item(trained: Recsys) -> None:
+    shown = trained("recommend", "--user", "4", "--k", "3", "--where", "genre == 'comedy'")
+    assert shown.code == 0, shown.err
+    assert "for user 4, ease: by the model" in shown.out
+    assert "Film " in shown.out
+    found = trained("--json", "recommend", "ease", "--history", "1, 3,999", "--k", "3").json
+    assert (found["source"], found["num_seen"], len(found["items"])) == ("fold-in", 2, 3)
+    assert found["note"] == "1 of 3 ids of the history are unknown"
+    assert found["items"][0]["because"]
+    near = trained("--json", "recommend", "--similar-to", "film 7", "--k", "4").json
+    assert near["item"]["title"] == "Film 7"
+    assert len(near["items"]) == 4
+    unknown = trained("recommend", "--user", "nobody")
+    assert unknown.code == 0
+    assert "unknown user nobody has no history" in unknown.out
+
+
+def test_files_for_all_users_for_some_and_for_new_ones(trained: Recsys) -> None:
+    Path("allowed.txt").write_text("movieId\n1\n2\n3\n")
+    Path("users.csv").write_text("userId\n3\n1\n")
+    Path("new.csv").write_text("userId,movieId\nanna,1\nanna,3\nbob,2\n")
+    done = trained("--json", "recommend", "--all", "--k", "4", "--out", "all.parquet").json
+    every = pq.read_table("all.parquet")
+    assert done["rows"] == every.num_rows
+    assert every.schema.names == ["user", "item", "rank", "score"]
+    for user in (1, 5, 9):
+        one = trained("--json", "recommend", "--user", str(user), "--k", "4").json
+        rows = [row for row in every.to_pylist() if row["user"] == user]
+        assert [row["item"] for row in rows] == [item["item"] for item in one["items"]]
+        assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
+    few = ["--users", "users.csv", "--candidates", "allowed.txt", "--include-seen", "--out"]
+    assert trained("recommend", *few, "some.csv").code == 0
+    some = pa_csv.read_csv("some.csv").to_pydict()
+    assert some["user"] == [3, 3, 3, 1, 1, 1]
+    assert set(some["item"]) == {1, 2, 3}
+    assert trained("recommend", *few, "diverse.csv", "--diversity", "0.5").code == 0
+    assert trained("recommend", "--history", "new.csv", "--k", "2", "--out", "new.jsonl").code == 0
+    lines = [json.loads(line) for line in Path("new.jsonl").read_text().splitlines()]
+    assert [line["user"] for line in lines] == ["anna", "anna", "bob", "bob"]
+    assert {line["item"] for line in lines if line["user"] == "anna"}.isdisjoint({1, 3})
+    assert not list(Path().glob(".*.partial"))
+
+
+def test_a_bundle_answers_and_scores_as_the_run(trained: Recsys) -> None:
+    made = trained("--json", "export", "--out", "b").json
+    assert made["verified_rows"] > 100
+    by_run, by_bundle = (
+        trained("--json", "recommend", *source, "--user", "4", "--k", "5").json for source in ([], ["b"])
+    )
+    assert by_run["items"] == by_bundle["items"]
+    pq.write_table(pa.table({"userId": [1, 2, 99], "movieId": [3, 4, 5]}), "rows.parquet")
+    for source, out in (("ease", "run.parquet"), ("b", "bundle.parquet")):
+        assert trained("score", source, "rows.parquet", "--out", out).code == 0
+    assert pq.read_table("run.parquet").equals(pq.read_table("bundle.parquet"))
+    Path("b/weights.safetensors").write_bytes(b"")
+    damaged = trained("recommend", "b", "--user", "4")
+    assert damaged.code == 4
+    assert "weights.safetensors is damaged" in damaged.err
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        (["recommend"], 2, "nobody to recommend to"),
+        (["recommend", "--all"], 2, "--all and --users need --out"),
+        (["recommend", "--all", "--out", "recs.txt"], 2, "unknown format '.txt'"),
+        (["recommend", "--user", "1", "--out", "recs.csv"], 2, "--out is for many users"),
+        (["recommend", "--history", "1,2", "--out", "recs.csv"], 2, "is no file"),
+        (["recommend", "--user", "1", "--where", "genres contains x"], 2, "did you mean genre"),
+        (["recommend", "--similar-to", "Film"], 2, "several items match"),
+        (["recommend", "--similar-to", "nothing"], 2, "unknown item 'nothing'"),
+        (["recommend", "--user", "1", "--candidates", "none.parquet"], 4, "none.parquet: cannot read a table"),
+        (["recommend", "nowhere", "--user", "1"], 3, "no run 'nowhere'"),
+        (["score", "ease", "none.csv"], 4, "none.csv"),
+        (["export", "--format", "pickle"], 2, "unknown format 'pickle'"),
+        (["export", "--out", "ratings.csv"], 2, "ratings.csv is a file"),
+    ],
+)
+def test_a_wrong_line_says_what_is_wrong(line: list[str], code: int, message: str, trained: Recsys) -> None:
+    done = trained(*line)
+    assert (done.code, message in done.err) == (code, True), done.err
+    assert "hint: " in done.err
