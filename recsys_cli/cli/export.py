@@ -11,7 +11,7 @@ from recsys_cli.cli.params import Force
 from recsys_cli.cli.session import Session
 
 
-def export(
+def export(  # noqa: PLR0913, PLR0917 - one parameter per option
     ctx: typer.Context,
     run: Annotated[
         str | None,

@@ -67,7 +67,7 @@ class Graph:
     def text(self, value: str) -> str:
         """Add a constant text, and return its name."""
         name = self._name("text")
-        self.constants.append(helper.make_tensor(name, TensorProto.STRING, (), [value.encode()]))
+        self.constants.append(numpy_helper.from_array(np.array(value, dtype=object), name))
         return name
 
     def require(self, one: Input) -> str:

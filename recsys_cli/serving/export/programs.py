@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, ValuesView
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +109,10 @@ class _Recorded(Mapping[str, Feature]):
 
     def __len__(self) -> int:
         return len(self._features)
+
+    def values(self) -> ValuesView[Feature]:
+        """Return all features, without a record: batches look at any of them for their size and device."""
+        return self._features.values()
 
 
 def _read_by(score: Score, served: ServedModel) -> frozenset[str]:

@@ -43,7 +43,8 @@ def raw_value(graph: Graph, name: str, kind: pa.DataType) -> Value:
         Outside: ONNX has no such type.
     """
     of = kind_of(kind)
-    shape, mask = ("batch",), None
+    shape: tuple[str, ...] = ("batch",)
+    mask = None
     if is_list(kind):
         shape = ("batch", length_of(name))
         mask = graph.require(Input(name + MASK, "bool", shape, mask_of=name))

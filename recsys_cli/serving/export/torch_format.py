@@ -31,7 +31,7 @@ def export_torch(served: ServedModel, folder: Path) -> Written:
         ConfigError: The model has no exportable program.
         DataError: The outputs of a program differ from the model's.
     """
-    signatures, differences = [], {size: 0.0 for size in BATCH_SIZES}
+    signatures, differences = [], dict.fromkeys(BATCH_SIZES, 0.0)
     for export in programs_of(served):
         path = folder / f"{export.name}.pt2"
         torch.export.save(traced(export, served), path)
@@ -55,7 +55,7 @@ def traced(export: Export, served: ServedModel) -> torch.export.ExportedProgram:
     """Return the program as a graph with a dynamic batch and dynamic list lengths."""
     inputs = encoded_inputs(export, served, _EXAMPLE)
     dynamic = {
-        one.name: {axis: torch.export.Dim.DYNAMIC for axis in range(len(one.shape))} for one in export.program.inputs
+        one.name: dict.fromkeys(range(len(one.shape)), torch.export.Dim.DYNAMIC) for one in export.program.inputs
     }
     with torch.no_grad():
         return torch.export.export(export.program, (inputs,), dynamic_shapes=(dynamic,), strict=False)
