@@ -42,7 +42,7 @@ def measure_tables(
             quantize_tables(model, kind)
         measured, _ = measure(model, data, config.evaluate, compute=compute)
         split = measured.split
-        for name, value in _values(measured.pointwise) | _values(measured.ranking):
+        for name, value in (*_values(measured.pointwise), *_values(measured.ranking)):
             metrics.setdefault(name, {})[label] = value
     return {"type": kind, "bytes": table_bytes(model), "fp32_bytes": full, "split": split, "metrics": metrics}
 
@@ -53,6 +53,6 @@ def table_bytes(model: Model) -> int:
     return sum(tensor.nbytes for table in tables for tensor in table.state_dict().values())
 
 
-def _values(by_system: Mapping[str, Mapping[str, Any]]) -> set[tuple[str, float]]:
+def _values(by_system: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, float]]:
     """Return the model's metrics with a value."""
-    return {(name, one.value) for name, one in by_system.get(MODEL, {}).items() if one.value is not None}
+    return [(name, one.value) for name, one in by_system.get(MODEL, {}).items() if one.value is not None]
