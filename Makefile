@@ -11,7 +11,7 @@ READY_DEV := .venv/.ready-dev
 CODE := recsys_cli tests scripts
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-core test-gpu lint format type e2e soak bench clean
+.PHONY: help setup setup-dev demo serve test test-core test-gpu lint format type e2e soak bench clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -33,8 +33,18 @@ $(READY_DEV): $(READY)
 	else $(PIP) -e '.[dask,tune,dev]'; fi
 	@touch $@
 
-demo: $(READY) ## Download, prepare, train and evaluate on embedded synthetic data; under three minutes
+demo: $(READY) ## Download, prepare, train, evaluate and recommend on embedded synthetic data; under three minutes
 	$(BIN)/recsys run configs/demo.yaml
+	@echo; echo 'The same with ease, a model of which items users choose:'
+	$(BIN)/recsys run configs/demo.yaml model.name=ease --quiet
+	$(BIN)/recsys recommend ease --user 42 --k 5
+	@echo; echo 'Next: make serve, a page with these recommendations'
+
+serve: $(READY) ## Serve the demo on a page: http://127.0.0.1:8000
+	$(PIP) -e '.[serve]'
+	$(BIN)/recsys run configs/demo.yaml model.name=ease --quiet
+	$(BIN)/recsys export ease --out workspace/bundles/demo --force --quiet
+	$(BIN)/recsys serve workspace/bundles/demo
 
 test: $(READY_DEV) ## Run all tests that need no GPU
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from recsys_cli import __version__, cpu, plugins
-from recsys_cli.cli import bench, catalog, compare, export, inspect, new, recommend, run, shells, show, tune
+from recsys_cli.cli import bench, catalog, compare, export, inspect, new, recommend, run, serve, shells, show, tune
 from recsys_cli.cli.group import Command, Recsys
 from recsys_cli.cli.session import Session
 
@@ -118,6 +118,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "status": show.status,
     "report": show.report,
     "inspect": inspect.inspect,
+    "serve": serve.serve,
+    "feedback": serve.feedback,
     "ls": catalog.ls,
     "init": new.init,
     "validate": show.validate,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from recsys_cli.serving.query import CatalogItem
 from recsys_cli.serving.served import ServedModel
 
 Ints = npt.NDArray[np.int64]
+_MOST_KEPT = 1 << 14
 
 
 class Catalog:
@@ -38,6 +39,7 @@ class Catalog:
         self.candidates: Ints = np.concatenate([by_train_rows(served.counts), rows])
         self._place_of = np.full(max(cold.first + cold.number, len(served.counts)) + 1, -1, np.int64)
         self._place_of[self.candidates] = np.arange(len(self.candidates))
+        self._kept = lru_cache(_MOST_KEPT)(self._item)
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -59,7 +61,10 @@ class Catalog:
         return counts[self.candidates]
 
     def item(self, place: int) -> CatalogItem:
-        """Return the item at a place."""
+        """Return the item at a place; those of frequent answers are kept."""
+        return self._kept(place)
+
+    def _item(self, place: int) -> CatalogItem:
         encoded = int(self.candidates[place])
         position = int(self._served.items.positions_of(np.array(encoded)))
         return CatalogItem(

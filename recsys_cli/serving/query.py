@@ -14,12 +14,26 @@ Source = Literal["model", "fold-in", "popularity", "none"]
 
 
 @dataclass(frozen=True)
+class RecentInteraction:
+    """An interaction after training, such as feedback of a second ago.
+
+    Attributes:
+        item: Raw item id.
+        label: Value of the label; of a binary label, positive if above 0. None for a positive.
+    """
+
+    item: Any
+    label: float | None = None
+
+
+@dataclass(frozen=True)
 class Query:
     """A request for the top-k items of one user.
 
     Attributes:
         user: Raw user id; None for an anonymous user.
         history: Raw item ids, oldest first, in place of the stored history of the user; None for the stored one.
+        recent: Interactions that follow the stored history; without effect on a `history` of the request.
         features: Raw values of user and context features by column, for models with features.
         k: Cut-off.
         candidates: Raw ids of the only items to rank; None for the catalog.
@@ -32,6 +46,7 @@ class Query:
 
     user: Any = None
     history: Sequence[Any] | None = None
+    recent: Sequence[RecentInteraction] = ()
     features: Mapping[str, Any] = field(default_factory=dict)
     k: int = 10
     candidates: Sequence[Any] | None = None

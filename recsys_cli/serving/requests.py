@@ -16,6 +16,7 @@ from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.filters import ItemFilter
 from recsys_cli.serving.histories import History
 from recsys_cli.serving.query import Query, Source
+from recsys_cli.serving.recent import extended
 from recsys_cli.serving.served import ServedModel
 
 Scores = Literal["user", "history", "features", "popularity"]
@@ -78,10 +79,14 @@ class Resolver:
         for query in queries:
             _check(query)
         users = self._served.users.encode([None if query.user is None else query.user for query in queries])
-        lists = [part for query in queries for part in (query.history, query.candidates, query.exclude)]
+        lists = [
+            part
+            for query in queries
+            for part in (query.history, query.candidates, query.exclude, [one.item for one in query.recent])
+        ]
         encoded = self._encoded(lists)
         return [
-            self._request(query, int(users[row]), *encoded[3 * row : 3 * row + 3]) for row, query in enumerate(queries)
+            self._request(query, int(users[row]), *encoded[4 * row : 4 * row + 4]) for row, query in enumerate(queries)
         ]
 
     def _encoded(self, lists: Sequence[Sequence[Any] | None]) -> list[npt.NDArray[np.int64] | None]:
@@ -97,10 +102,13 @@ class Resolver:
         history: npt.NDArray[np.int64] | None,
         candidates: npt.NDArray[np.int64] | None,
         exclude: npt.NDArray[np.int64] | None,
+        recent: npt.NDArray[np.int64] | None,
     ) -> Request:
         notes: list[str] = []
         if history is None:
             own = self._served.histories.of_user(user if 0 <= user < self._served.users.cardinality else -1)
+            if recent is not None and len(recent):
+                own = extended(self._served.histories, own, query.recent, recent)
         else:
             own = self._served.histories.of_items(_known(history, "the history", notes))
         scores, source = self._origin(query, user, own, notes)
@@ -130,7 +138,7 @@ class Resolver:
         trained = FIRST <= user < served.users.cardinality
         if model.folds_in:
             if len(history):
-                return "history", "model" if trained and query.history is None else "fold-in"
+                return "history", "model" if trained and query.history is None and not query.recent else "fold-in"
             notes.append(f"{_who(query, user)} has no history")
             return "popularity", "popularity"
         if trained or (user >= served.users.cardinality and model.by_content):

@@ -29,16 +29,31 @@ class Format:
     Attributes:
         write: Writes a served model into an empty folder, with a manifest; see `serving.bundle_writer.write_bundle`.
         load: Loads the folder; the result scores raw columns by `score`, and may encode them by `features`.
+        use: Command to use the folder, `{}`.
     """
 
     write: str
     load: str
+    use: str = "recsys recommend {} --user ID"
 
 
 FORMATS: Mapping[str, Format] = {
     "bundle": Format("recsys_cli.serving.bundle_writer:write_bundle", "recsys_cli.serving.bundle_writer:load_rows"),
-    "onnx": Format("recsys_cli.serving.export.artifact:write_onnx", "recsys_cli.serving.export.artifact:load_onnx"),
-    "torch": Format("recsys_cli.serving.export.artifact:write_torch", "recsys_cli.serving.export.artifact:load_torch"),
+    "onnx": Format(
+        "recsys_cli.serving.export.artifact:write_onnx",
+        "recsys_cli.serving.export.artifact:load_onnx",
+        use="load the programs as {}/signature.json describes",
+    ),
+    "torch": Format(
+        "recsys_cli.serving.export.artifact:write_torch",
+        "recsys_cli.serving.export.artifact:load_torch",
+        use="load the programs as {}/signature.json describes",
+    ),
+    "triton": Format(
+        "recsys_cli.serving.export.triton.repository:write_repository",
+        "recsys_cli.serving.export.triton.repository:RepositoryRows",
+        use="python -m recsys_cli.serving.export.triton {}",
+    ),
 }
 """The export formats by name; one line each."""
 
@@ -52,12 +67,14 @@ class Exported:
         manifest: Its manifest.
         num_bytes: Size of all files.
         verified: Number of verified rows; None without verification.
+        use: Command to use it.
     """
 
     folder: Path
     manifest: Mapping[str, Any]
     num_bytes: int
     verified: int | None
+    use: str
 
 
 def export(  # noqa: PLR0913 - all but two are keywords with a default
@@ -113,7 +130,13 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
                 run, workspace, scorer.score, encode=getattr(scorer, "features", None), name=target.name, emit=emit
             )
     manifest = Artifact(target).manifest
-    return Exported(target, manifest, sum(size for size, _ in manifest["files"].values()), verified)
+    return Exported(
+        target,
+        manifest,
+        sum(size for size, _ in manifest["files"].values()),
+        verified,
+        FORMATS[kind].use.format(target),
+    )
 
 
 def served_run(run: TrainedRun, workspace: Workspace) -> ServedModel:

@@ -334,6 +334,22 @@ class Bundle(Artifact):
         return self.folder / "model_card.md"
 
 
+class TritonRepository(Artifact):
+    """The output of `recsys export --format triton`: a model repository of the Triton Inference Server, with one bundle."""
+
+    expected: ClassVar[Mapping[str, type]] = {"key": str, "bundle": str, "models": list, "files": dict}
+
+    @property
+    def remake(self) -> str:
+        """Hint with the command to create the artifact again."""
+        return "recsys export RUN --format triton --force"
+
+    @property
+    def bundle(self) -> Bundle:
+        """The bundle."""
+        return Bundle(self.folder / self.manifest["bundle"])
+
+
 _KINDS: dict[str, type[Artifact]] = {
-    kind.__name__: kind for kind in (RawData, PreparedData, TrainedRun, TunedStudy, Bundle)
+    kind.__name__: kind for kind in (RawData, PreparedData, TrainedRun, TunedStudy, Bundle, TritonRepository)
 }

@@ -21,14 +21,8 @@ def result(made: Exported) -> dict[str, Any]:
         "bytes": made.num_bytes,
         "verified_rows": made.verified,
         "manifest": {name: value for name, value in made.manifest.items() if name not in {"files", "checksum"}},
-        "next": _next(made),
+        "next": made.use,
     }
-
-
-def _next(made: Exported) -> str:
-    if made.manifest.get("export", "bundle") == "bundle":
-        return f"recsys recommend {made.folder} --user ID"
-    return f"load the programs in {made.folder} as signature.json describes"
 
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:

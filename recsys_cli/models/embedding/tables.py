@@ -81,7 +81,7 @@ class Embeddings(nn.Module):
         """
         for name in self.names:
             table = self.table(name)
-            made = QuantizedTable.of(table, kind) if values else QuantizedTable(*table.shape, kind)
+            made = QuantizedTable.of(table, kind) if values else QuantizedTable(table.shape[0], table.shape[1], kind)
             self.tables[key_of(name)] = made
 
     def table(self, name: str) -> Tensor:

@@ -46,7 +46,8 @@ def export_onnx(served: ServedModel, folder: Path) -> Written:
     """
     _require()
     fitted = FittedPlan.read(served.data.folder)
-    signatures, differences, reasons = [], dict.fromkeys(BATCH_SIZES, 0.0), {}
+    signatures, differences = [], dict.fromkeys(BATCH_SIZES, 0.0)
+    reasons: dict[str, str] = {}
     for export in programs_of(served):
         path = folder / f"{export.name}.onnx"
         model, inputs, encoded = _with_rows(export, served, fitted)

@@ -28,7 +28,8 @@ class TableConstants(nn.Module):
     def __init__(self, key: Column, tables: DimensionTables, names: frozenset[str]) -> None:
         super().__init__()
         num_rows = max(tables.num_rows(key.name), int(key.cardinality or 0))
-        self.num_rows, self.columns = num_rows, {}
+        self.num_rows = num_rows
+        self.columns: dict[str, str] = {}
         rows = torch.arange(num_rows)
         encoded = tables.ids(key.name, rows)
         self.register_buffer("ids", None if encoded is rows else encoded.long())

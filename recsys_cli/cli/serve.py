@@ -1,0 +1,127 @@
+"""The commands `recsys serve` and `recsys feedback`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from recsys_cli.cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class FsyncPolicy(StrEnum):
+    """Flushes of the feedback log."""
+
+    ALWAYS = "always"
+    INTERVAL = "interval"
+    NEVER = "never"
+
+
+_Feedback = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder of the feedback log.", show_default="feedback in the workspace"),
+]
+
+
+def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
+    ctx: typer.Context,
+    bundles: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="BUNDLE",
+            help="Folders of recsys export; NAME=FOLDER gives a name. SIGHUP loads changed ones again.",
+            show_default=False,
+        ),
+    ],
+    share: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=SHARE", help="Share of the users, such as a=0.9,b=0.1.", show_default="equal ones"),
+    ] = None,
+    shadow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Send a copy of the traffic to a bundle.", show_default=False),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address; others than this machine's need a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 for a free one.", min=0, max=65535)] = 8000,
+    workers: Annotated[int, typer.Option(help="Processes; they share memory-mapped tables.", min=1, max=256)] = 1,
+    feedback: _Feedback = None,
+    fsync: Annotated[
+        FsyncPolicy, typer.Option(metavar="always|interval|never", help="Flush of feedback before its answer.")
+    ] = FsyncPolicy.INTERVAL,
+    positive_above: Annotated[
+        float | None,
+        typer.Option(metavar="LABEL", help="Feedback labels above it are positives.", show_default="0"),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File with a bearer token.", show_default="RECSYS_TOKEN"),
+    ] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Allow other machines without a token.")] = False,
+    batch_delay: Annotated[float, typer.Option(metavar="MS", help="Longest wait for a batch.", min=0, max=1000)] = 1.0,
+    queue: Annotated[int, typer.Option(help="Waiting requests per bundle; then 429.", min=1)] = 512,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Time of a request; then 504.", min=0.001)] = 10.0,
+) -> None:
+    """Serve bundles over HTTP: recommendations, scores, feedback, and a page."""
+    from recsys_cli.stages import serve as stage
+
+    session: Session = ctx.obj
+    stage.check_extra()
+    from recsys_cli.serving.http.settings import Batching, Limits, Settings
+
+    folders = stage.named_bundles(bundles)
+    settings = Settings(
+        bundles=folders,
+        shares=stage.shares_of(share or [], folders, shadow or []),
+        shadow=tuple(shadow or ()),
+        feedback=(feedback or session.root / "feedback").absolute(),
+        fsync=fsync.value,
+        positive_above=positive_above,
+        host=host,
+        port=port,
+        workers=workers,
+        token=stage.read_token(token_file),
+        limits=Limits(seconds=timeout),
+        batching=Batching(delay=batch_delay / 1e3, queue=queue),
+    )
+    stage.serve(settings, lambda url: session.report({"url": url, "bundles": list(folders)}, _draw), insecure=insecure)
+
+
+def feedback(
+    ctx: typer.Context,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help="Feedback folder.", show_default="feedback in the workspace"),
+    ] = None,
+    columns: Annotated[
+        str, typer.Option(metavar="NAMES", help="Columns of user, item, label and time in the table.")
+    ] = "user,item,label,time",
+) -> None:
+    """Write the feedback as a table for recsys etl, and drop deleted events from the log."""
+    from recsys_cli.serving.feedback.compact import compact
+
+    session: Session = ctx.obj
+    done = compact(folder or session.root / "feedback", columns=tuple(columns.split(",")))
+    result = {"table": str(done.table), "rows": done.rows, "removed": done.removed, "damaged": done.damaged}
+    session.report(result, _draw_compacted)
+
+
+def _draw(console: Console, result: Mapping[str, Any]) -> None:
+    console.print(
+        f"{result['url']} serves {', '.join(result['bundles'])}", highlight=False, markup=False, soft_wrap=True
+    )
+
+
+def _draw_compacted(console: Console, result: Mapping[str, Any]) -> None:
+    removed = result["removed"]
+    log = "a server writes the log: its deleted events stay until its next start"
+    if removed is not None:
+        log = f"{removed:,} outdated events removed from the log"
+    damaged = f", {result['damaged']:,} damaged lines skipped" if result["damaged"] else ""
+    text = f"{result['table']}: {result['rows']:,} rows; {log}{damaged}"
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

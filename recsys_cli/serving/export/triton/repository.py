@@ -1,0 +1,133 @@
+"""Writing of model repositories: one bundle, and two models that load it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recsys_cli.batch import Feature
+from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.features.schema import Role
+from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.serving.bundle_writer import write_bundle
+from recsys_cli.serving.encoder import RowEncoder
+from recsys_cli.serving.export.triton.config import Settings, config_pbtxt
+from recsys_cli.serving.export.triton.queries import answer_outputs, query_inputs
+from recsys_cli.serving.export.triton.tensors import Array, Tensor, columns_of
+from recsys_cli.serving.served import ServedModel
+from recsys_cli.workspace import PreparedData, write_manifest, write_text
+from recsys_cli.workspace.artifacts import TritonRepository
+
+_KEYS = (Role.USER, Role.ITEM)
+
+
+def write_repository(
+    served: ServedModel,
+    folder: Path,
+    *,
+    key: str,
+    source: Mapping[str, Any],
+    histories: bool = True,
+    settings: Settings | None = None,
+) -> TritonRepository:
+    """Write a model repository, and then its manifest.
+
+    Args:
+        served: A model of a run.
+        folder: An empty folder; its name is the first part of the names of the models.
+        key: Key of the repository.
+        source: Run, data, dataset and metrics, for manifest and model card.
+        histories: Include the user histories.
+        settings: Batching and instances of both models.
+
+    Raises:
+        ConfigError: The model needs the histories, or a column has the name of a null mask.
+    """
+    settings = settings or Settings()
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", folder.name.removesuffix("-triton")).strip(".") or "model"
+    score, recommend = folder / f"{name}_score", folder / f"{name}_recommend"
+    bundle = score / "bundle"
+    bundle.mkdir(parents=True)
+    write_bundle(served, bundle, key=key, source=source, histories=histories)
+    score_config = config_pbtxt(
+        score.name,
+        f"Raw rows to scores of {served.called}.",
+        inputs=score_tensors(row_types(served.data), served.data),
+        outputs=[Tensor("score", "FP32")],
+        bundle="bundle",
+        settings=settings,
+    )
+    recommend_config = config_pbtxt(
+        recommend.name,
+        f"Users or histories to the best items by {served.called}.",
+        inputs=query_inputs(served),
+        outputs=answer_outputs(served),
+        bundle=f"../{score.name}/bundle",
+        settings=settings,
+    )
+    _write_model(score, score_config, "score_model.py")
+    _write_model(recommend, recommend_config, "recommend_model.py")
+    manifest = {"key": key, **source, "bundle": f"{score.name}/bundle", "models": [score.name, recommend.name]}
+    write_manifest(folder, "TritonRepository", manifest)
+    return TritonRepository(folder)
+
+
+def row_types(data: PreparedData) -> Mapping[str, pa.DataType]:
+    """Return the raw columns that the features need, with their Arrow types."""
+    return RowEncoder(FittedPlan.read(data.folder), data.schema).inputs
+
+
+def score_tensors(types: Mapping[str, pa.DataType], data: PreparedData) -> list[Tensor]:
+    """Return the inputs of the model that scores; users and items are required."""
+    roles = FittedPlan.read(data.folder).plan.roles
+    return [Tensor.of(name, kind, required=roles.get(name) in _KEYS) for name, kind in types.items()]
+
+
+class RepositoryRows:
+    """Scores raw rows as the served model does: through tensors. For verification, and for requests of clients.
+
+    Args:
+        folder: Folder of the repository.
+
+    Attributes:
+        types: Raw columns with their Arrow types.
+        tensors: The inputs.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        bundle = TritonRepository(folder).bundle
+        self._rows = load_bundle(bundle.folder, verify=True).rows
+        self.types = row_types(bundle.data)
+        self.tensors = score_tensors(self.types, bundle.data)
+
+    def request(self, rows: Mapping[str, Sequence[Any] | Array]) -> dict[str, Array]:
+        """Return the tensors of raw rows.
+
+        Raises:
+            DataError: A value does not fit its type.
+        """
+        tensors: dict[str, Array] = {}
+        for one in self.tensors:
+            tensors |= one.write(self.types[one.name], rows[one.name])
+        return tensors
+
+    def score(self, rows: Mapping[str, Sequence[Any]]) -> npt.NDArray[np.float32]:
+        """Return the scores of raw rows."""
+        return self._rows.score(columns_of(self.request(rows), self.tensors)[0])
+
+    def features(self, rows: Mapping[str, Sequence[Any]]) -> dict[str, Feature]:
+        """Return the model inputs of raw rows."""
+        return self._rows.features(columns_of(self.request(rows), self.tensors)[0])
+
+
+def _write_model(folder: Path, config: str, program: str) -> None:
+    (folder / "1").mkdir(parents=True)
+    write_text(folder / "config.pbtxt", config)
+    shutil.copyfile(Path(__file__).with_name(program), folder / "1" / "model.py")

@@ -1,0 +1,60 @@
+"""Events of the feedback log: one JSON line each, with a checksum."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["put", "delete", "hide", "show"]
+Id = int | str
+_CHECKSUM = b',"crc":"'
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change of the feedback.
+
+    Attributes:
+        kind: Feedback put, or deleted (of one item, or of all items of a user), or an item hidden or shown.
+        at: Order of the event over all workers: nanoseconds since 1970, distinct.
+        user: Raw user id; None for hide and show.
+        item: Raw item id; None for all items of a user.
+        label: Label of put feedback.
+        time: Time of the interaction, in seconds since 1970.
+    """
+
+    kind: Kind
+    at: int
+    user: Id | None = None
+    item: Id | None = None
+    label: float | None = None
+    time: float | None = None
+
+    def line(self) -> bytes:
+        """Return the line of the log, with its line end."""
+        values = {"user": self.user, "item": self.item, "label": self.label, "time": self.time}
+        given = {name: value for name, value in values.items() if value is not None}
+        plain = json.dumps({**given, "kind": self.kind, "at": self.at}, separators=(",", ":")).encode()[:-1]
+        return plain + _CHECKSUM + f'{zlib.crc32(plain):08x}"}}\n'.encode()
+
+
+def parse(line: bytes) -> Event | None:
+    """Return the event of a line without its line end; None for a damaged line."""
+    end = line.rfind(_CHECKSUM)
+    if end < 0 or line[end + len(_CHECKSUM) :] != f'{zlib.crc32(line[:end]):08x}"}}'.encode():
+        return None
+    try:
+        return Event(**json.loads(line[:end] + b"}"))
+    except (ValueError, TypeError):
+        return None
+
+
+def lines_of(content: bytes) -> Iterator[tuple[int, Event | None]]:
+    """Yield the end offset and the event of each complete line; None for a damaged one."""
+    start = 0
+    while (end := content.find(b"\n", start)) >= 0:
+        yield end + 1, parse(content[start:end])
+        start = end + 1

@@ -1,0 +1,97 @@
+"""Files of a feedback folder: `GENERATION.compacted.jsonl`, and `GENERATION.worker-N.jsonl` of each writer.
+
+A compaction starts a new generation; files of older generations count no more, and are removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from recsys_cli.errors import LockedError
+from recsys_cli.serving.feedback.event import lines_of
+from recsys_cli.serving.feedback.state import FeedbackState
+
+_NAME = re.compile(r"(\d{6})\.(compacted|worker-\d+)\.jsonl")
+_LOCK = "server.lock"
+
+
+def generation(folder: Path) -> int:
+    """Return the current generation: that of the latest compaction, or 0."""
+    return max((number for number, part, _ in _files(folder) if part == "compacted"), default=0)
+
+
+def current_files(folder: Path) -> list[Path]:
+    """Return the files of the current generation; the compacted one first."""
+    now = generation(folder)
+    return [path for number, _, path in sorted(_files(folder)) if number == now]
+
+
+def outdated_files(folder: Path) -> list[Path]:
+    """Return the files of older generations."""
+    now = generation(folder)
+    return [path for number, _, path in _files(folder) if number < now]
+
+
+def compacted_file(folder: Path, number: int) -> Path:
+    """Return the path of a compacted log."""
+    return folder / f"{number:06d}.compacted.jsonl"
+
+
+def worker_file(folder: Path, worker: int) -> Path:
+    """Return the path of a worker's log in the current generation."""
+    return folder / f"{generation(folder):06d}.worker-{worker}.jsonl"
+
+
+def _files(folder: Path) -> Iterator[tuple[int, str, Path]]:
+    for path in folder.glob("*.jsonl"):
+        if match := _NAME.fullmatch(path.name):
+            yield int(match[1]), match[2], path
+
+
+def replay(path: Path, state: FeedbackState) -> tuple[int, int]:
+    """Apply the events of a file.
+
+    Returns:
+        The offset after the last sound line, and the number of damaged lines before it.
+    """
+    sound = damaged = skipped = 0
+    for end, event in lines_of(path.read_bytes()):
+        if event is None:
+            skipped += 1
+            continue
+        state.apply(event)
+        sound, damaged, skipped = end, damaged + skipped, 0
+    return sound, damaged
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Hold the lock of a feedback folder; the end of the process releases it.
+
+    Raises:
+        LockedError: Another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    opened = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        lock(opened, folder)
+        yield
+    finally:
+        os.close(opened)
+
+
+def lock(opened: int, path: Path) -> None:
+    """Lock an open file.
+
+    Raises:
+        LockedError: Another process holds the lock.
+    """
+    with suppress(BlockingIOError):
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    raise LockedError(f"{path} is in use by a running server", hint="stop that server, or use another --feedback")

@@ -1,0 +1,70 @@
+"""Feedback in memory: the latest event of each pair of user and item, whatever the order of arrival."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recsys_cli.serving.feedback.event import Event, Id
+
+
+class FeedbackState:
+    """The feedback after all events so far. Ids are compared as text: 42 and "42" are one user.
+
+    Attributes:
+        num_events: Number of applied events.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: dict[str, dict[str, Event]] = {}
+        self._deleted: dict[str, int] = {}
+        self._visibility: dict[str, Event] = {}
+        self._hidden: tuple[Id, ...] | None = ()
+        self.num_events = 0
+
+    def apply(self, event: Event) -> None:
+        """Apply an event; an older event than the present one of its pair changes nothing."""
+        self.num_events += 1
+        item, user = str(event.item), str(event.user)
+        if event.kind in {"hide", "show"}:
+            if (present := self._visibility.get(item)) is None or present.at < event.at:
+                self._visibility[item] = event
+                self._hidden = None
+        elif event.item is None:
+            self._deleted[user] = max(event.at, self._deleted.get(user, 0))
+            kept = {name: one for name, one in self._pairs.pop(user, {}).items() if one.at > event.at}
+            if kept:
+                self._pairs[user] = kept
+        elif event.at > self._deleted.get(user, 0):
+            pairs = self._pairs.setdefault(user, {})
+            if (present := pairs.get(item)) is None or present.at < event.at:
+                pairs.pop(item, None)  # the latest event is the last one
+                pairs[item] = event
+
+    def of_user(self, user: Id) -> list[Event]:
+        """Return the feedback of a user in order of arrival."""
+        pairs = self._pairs.get(str(user))
+        return [event for event in pairs.values() if event.kind == "put"] if pairs else []
+
+    def has(self, user: Id, item: Id) -> bool:
+        """Whether a user has feedback on an item."""
+        event = self._pairs.get(str(user), {}).get(str(item))
+        return event is not None and event.kind == "put"
+
+    @property
+    def hidden(self) -> tuple[Id, ...]:
+        """Raw ids of the hidden items."""
+        if self._hidden is None:
+            hidden = (event for event in self._visibility.values() if event.kind == "hide")
+            self._hidden = tuple(event.item for event in hidden if event.item is not None)
+        return self._hidden
+
+    def is_hidden(self, item: Id) -> bool:
+        """Whether an item is hidden."""
+        event = self._visibility.get(str(item))
+        return event is not None and event.kind == "hide"
+
+    def live(self) -> Iterator[Event]:
+        """Yield the events that make up the state, without deletions."""
+        for pairs in self._pairs.values():
+            yield from (event for event in pairs.values() if event.kind == "put")
+        yield from (event for event in self._visibility.values() if event.kind == "hide")

@@ -1,0 +1,72 @@
+"""The app: all routes of a worker, their errors as JSON, and the page."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from recsys_cli import __version__
+from recsys_cli.errors import RecsysError
+from recsys_cli.serving.http import bodies
+from recsys_cli.serving.http.catalog_routes import catalog_routes
+from recsys_cli.serving.http.feedback_routes import feedback_routes
+from recsys_cli.serving.http.guard import Guard
+from recsys_cli.serving.http.inference.routes import inference_routes
+from recsys_cli.serving.http.page import PageFiles, page_routes
+from recsys_cli.serving.http.problems import RequestError, problem_of
+from recsys_cli.serving.http.reading import PROBLEMS, describe
+from recsys_cli.serving.http.recommend_routes import recommend_routes
+from recsys_cli.serving.http.service import Service
+
+
+def create_app(service: Service) -> ASGIApp:
+    """Return the app of a worker."""
+    app = FastAPI(title="recsys", version=__version__, lifespan=_lifespan(service), redoc_url=None)
+    for routes in (recommend_routes, feedback_routes, catalog_routes, page_routes, inference_routes):
+        app.include_router(routes(service), responses=PROBLEMS)
+    app.mount("/", PageFiles())
+    for kind in (RequestError, RecsysError, ValidationError, Exception):
+        app.add_exception_handler(kind, _problem)
+    app.add_exception_handler(RequestValidationError, _invalid_parameter)
+    app.add_exception_handler(HTTPException, _plain)
+    describe(app, bodies.RecommendBody, bodies.BatchBody, bodies.ScoreBody, bodies.FeedbackBody, bodies.ItemBody)
+    return Guard(app, service)
+
+
+def _lifespan(service: Service) -> Any:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, lambda: service.background(service.fleet.reload()))
+        service.start()
+        yield
+        await service.close()
+
+    return lifespan
+
+
+async def _problem(_: Request, error: Exception) -> Response:
+    return problem_of(error).response()
+
+
+async def _invalid_parameter(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    return RequestError(422, f"{first['loc'][-1]}: {first['msg']}", "/docs describes the parameters").response()
+
+
+async def _plain(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    return RequestError(error.status_code, message, "/docs lists the routes", error.headers).response()

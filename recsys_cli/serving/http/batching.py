@@ -1,0 +1,198 @@
+"""The model thread of a bundle: queries of concurrent requests in micro-batches, from a bounded queue."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from recsys_cli.errors import DataError, RecsysError
+from recsys_cli.serving.http.metrics import Metrics
+from recsys_cli.serving.http.problems import saturated
+from recsys_cli.serving.http.settings import Batching
+from recsys_cli.serving.query import Answer, Query
+from recsys_cli.serving.recommender import Recommender
+
+Call = Callable[[Recommender], Any]
+_INVALID = (TypeError, ValueError, OverflowError, KeyError, pa.ArrowException)
+"""Errors of the encoder about values of other types."""
+
+
+@dataclass
+class _Job:
+    """Queries of one request, or a call; and its future."""
+
+    future: asyncio.Future[Any]
+    queries: Sequence[Query] = ()
+    call: Call | None = None
+    result: Any = None
+    error: Exception | None = None
+    arrived: float = field(default_factory=time.perf_counter)
+
+
+class ModelThread:
+    """Runs a recommender on a thread of its own.
+
+    A batch starts with the oldest job, and takes what waits. While other requests are under way in the server, it waits for
+    them up to the delay.
+
+    Args:
+        name: Name of the bundle, for metrics.
+        model: The recommender; no other thread uses it.
+        batching: Bounds.
+        metrics: Receives sizes and waits.
+        under_way: Number of requests in the server.
+    """
+
+    def __init__(
+        self, name: str, model: Recommender, batching: Batching, metrics: Metrics, under_way: Callable[[], int]
+    ) -> None:
+        self._name, self._model, self._batching, self._under_way = name, model, batching, under_way
+        self._batch_size = metrics.batch_size.labels(name)
+        self._wait = metrics.queue_seconds.labels(name)
+        self._rejected = metrics.rejected.labels(name)
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._num_waiting = 0
+        self._thread = threading.Thread(target=self._run, name=f"model-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a further request is rejected."""
+        return self._num_waiting >= self._batching.queue
+
+    async def recommend(self, queries: Sequence[Query]) -> list[Answer]:
+        """Answer queries, in a batch with those of other requests."""
+        answers: list[Answer] = await self._submit(queries=queries)
+        return answers
+
+    async def call(self, call: Call) -> Any:
+        """Run a function of the recommender."""
+        return await self._submit(call=call)
+
+    async def close(self, *, grace: float = 0.0) -> None:
+        """Finish what waits, and end the thread.
+
+        Args:
+            grace: Seconds for further jobs, of requests that have chosen this thread already.
+        """
+        await asyncio.sleep(grace)
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    async def _submit(self, *, queries: Sequence[Query] = (), call: Call | None = None) -> Any:
+        """Queue a job and wait for its result.
+
+        Raises:
+            RequestError: The queue is full.
+        """
+        if self.is_full:
+            self._rejected.inc()
+            raise saturated(f"bundle {self._name}")
+        future = asyncio.get_running_loop().create_future()
+        self._num_waiting += 1
+        try:
+            self._jobs.put(_Job(future, queries, call))
+            return await future
+        finally:
+            self._num_waiting -= 1
+
+    def _run(self) -> None:
+        """Answer jobs until the end."""
+        ended = False
+        while not ended:
+            jobs, ended = self._collect()
+            jobs = [job for job in jobs if not job.future.cancelled()]
+            if not jobs:
+                continue
+            started = time.perf_counter()
+            for job in jobs:
+                self._wait.observe(started - job.arrived)
+            self._answer(jobs)
+            jobs[0].future.get_loop().call_soon_threadsafe(_deliver, jobs)
+
+    def _collect(self) -> tuple[list[_Job], bool]:
+        """Wait for a batch; the second value is whether the thread ends after it."""
+        first = self._jobs.get()
+        if first is None:
+            return [], True
+        jobs, size = [first], len(first.queries)
+        deadline = time.perf_counter() + self._batching.delay
+        while size < self._batching.size:
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                left = deadline - time.perf_counter()
+                if left <= 0 or self._under_way() <= len(jobs):
+                    break
+                try:
+                    job = self._jobs.get(timeout=left)
+                except queue.Empty:
+                    break
+            if job is None:
+                return jobs, True
+            jobs.append(job)
+            size += len(job.queries)
+        return jobs, False
+
+    def _answer(self, jobs: Sequence[_Job]) -> None:
+        """Set the results or errors of jobs; an invalid query fails alone."""
+        asking = [job for job in jobs if job.call is None]
+        if asking:
+            queries = [query for job in asking for query in job.queries]
+            self._batch_size.observe(len(queries))
+            try:
+                answers = iter(self._model.recommend(queries))
+                for job in asking:
+                    job.result = [next(answers) for _ in job.queries]
+            except Exception:
+                for job in asking:
+                    job.call = _recommending(job.queries)
+        for job in jobs:
+            if job.call is not None:
+                try:
+                    job.result = job.call(self._model)
+                except Exception as error:
+                    job.error = error
+
+
+def _recommending(queries: Sequence[Query]) -> Call:
+    has_values = any(query.features for query in queries)
+    return _checked(lambda model: model.recommend(queries)) if has_values else lambda model: model.recommend(queries)
+
+
+def scoring(columns: Mapping[str, Any]) -> Call:
+    """Return a call that scores raw rows."""
+    return _checked(lambda model: model.score(columns))
+
+
+def _checked(call: Call) -> Call:
+    """Return a call with raw values, for which an error about their types is an error of the data."""
+
+    def checked(model: Recommender) -> Any:
+        try:
+            return call(model)
+        except RecsysError:
+            raise
+        except _INVALID as error:
+            message = f"a value does not fit its column: {error}"
+            raise DataError(message, hint="GET /v2/models/NAME lists the types of the columns") from error
+
+    return checked
+
+
+def _deliver(jobs: Sequence[_Job]) -> None:
+    """Resolve futures on their loop."""
+    for job in jobs:
+        if job.future.done():
+            continue
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.result)

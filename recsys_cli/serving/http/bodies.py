@@ -1,0 +1,198 @@
+"""Bodies of requests and answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+_Number = Annotated[int, Field(ge=-(2**63), le=2**63 - 1, strict=True)]
+_Text = Annotated[str, StringConstraints(max_length=1_000, strict=True)]
+Id = _Number | _Text
+Value = bool | _Number | Annotated[float, Field(allow_inf_nan=False)] | str | None
+"""A raw value of a column."""
+Cell = Value | list[Value]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class RecommendBody(_Body):
+    """A request for the top-k items of a user."""
+
+    user: Id | None = None
+    """Raw user id; null for an anonymous user."""
+    history: list[Id] | None = None
+    """Raw item ids, oldest first, in place of the stored history and the feedback."""
+    features: dict[str, Cell] = Field(default_factory=dict)
+    """Raw values of user and context features."""
+    k: int = Field(10, ge=1, strict=True)
+    """Number of items."""
+    candidates: list[Id] | None = None
+    """The only items to rank."""
+    exclude: list[Id] = Field(default_factory=list)
+    """Items to leave out."""
+    exclude_seen: bool = True
+    """Leave out the items of the history."""
+    where: str | None = Field(None, max_length=1_000)
+    """Filter over item features, such as `genres contains Comedy and year > 1990`."""
+    diversity: float = Field(0.0, ge=0, le=1)
+    """Weight of diversity in a reranking."""
+    explain: bool = False
+    """Add reasons, and the features of the items."""
+    bundle: str | None = None
+    """Bundle of the answer; null for the one of the user's share."""
+
+
+class BatchBody(_Body):
+    """Several requests."""
+
+    requests: list[RecommendBody] = Field(min_length=1)
+
+
+class ScoreBody(_Body):
+    """Raw rows to score, as columns or as rows."""
+
+    columns: dict[str, list[Cell]] | None = None
+    """Columns of equal length."""
+    rows: list[dict[str, Cell]] | None = Field(None, min_length=1)
+    """Rows with the same keys."""
+    bundle: str | None = None
+    """Bundle of the scores; null for the first one."""
+
+
+class FeedbackEvent(_Body):
+    """An interaction."""
+
+    user: Id
+    item: Id
+    label: float = 1.0
+    """Value of the label: of a binary one, positive if above 0."""
+    time: float | None = Field(None, ge=0, le=1e11)
+    """Seconds since 1970; null for now."""
+
+
+class FeedbackBody(_Body):
+    """Interactions to insert or overwrite."""
+
+    events: list[FeedbackEvent] = Field(min_length=1)
+
+
+class ItemBody(_Body):
+    """A change of an item."""
+
+    hidden: bool
+    """Whether the item is left out of all answers."""
+
+
+class Item(BaseModel):
+    """An item of the catalog."""
+
+    item: Any
+    title: str | None = None
+    features: dict[str, list[str]] | None = None
+    hidden: bool | None = None
+
+
+class Recommended(Item):
+    """A recommended item."""
+
+    score: float
+    because: list[str] | None = None
+
+
+class Recommendations(BaseModel):
+    """Recommended items, best first."""
+
+    bundle: str
+    version: str
+    """Key of the bundle."""
+    source: Literal["model", "fold-in", "popularity", "none"]
+    """Origin of the scores."""
+    fallback: Literal["popularity"] | None
+    """The fallback; null for scores of the model, and for an empty list."""
+    note: str | None
+    """Reason for a fallback or an empty list."""
+    num_seen: int
+    """Number of seen items left out."""
+    items: list[Recommended]
+
+
+class Answers(BaseModel):
+    """Answers of a batch, in order."""
+
+    answers: list[Recommendations]
+
+
+class Scores(BaseModel):
+    """Scores of rows, in order."""
+
+    bundle: str
+    version: str
+    scores: list[float]
+
+
+class FeedbackAnswer(BaseModel):
+    """Acknowledged feedback."""
+
+    written: int
+    """Number of written events."""
+    unchanged: int
+    """Number of events on pairs with feedback, which an insert leaves as they are."""
+    fsync: Literal["always", "interval", "never"]
+
+
+class Found(BaseModel):
+    """Items of a search."""
+
+    bundle: str
+    items: list[Item]
+
+
+class Interacted(BaseModel):
+    """An item of a history."""
+
+    item: Any
+    title: str | None
+    label: float | None
+    feedback: bool
+    """Whether it is feedback after the training."""
+
+
+class UserAnswer(BaseModel):
+    """A user with the latest interactions, newest first."""
+
+    user: Any
+    bundle: str
+    known: bool
+    """Whether the user is in the training data."""
+    num_interactions: int
+    history: list[Interacted]
+
+
+class Deployed(BaseModel):
+    """A bundle of the server."""
+
+    name: str
+    version: str
+    model: str
+    share: float
+    shadow: bool
+    num_users: int
+    num_items: int
+    dataset: str | None
+    metrics: dict[str, float]
+
+
+class Bundles(BaseModel):
+    """All bundles."""
+
+    bundles: list[Deployed]
+
+
+class ProblemAnswer(BaseModel):
+    """A request without a result."""
+
+    error: str
+    hint: str

@@ -1,0 +1,106 @@
+"""The feedback of a worker: durable appends, the events of other workers, and the state for answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from recsys_cli.serving.feedback.event import Event, Id, Kind
+from recsys_cli.serving.feedback.files import current_files, worker_file
+from recsys_cli.serving.feedback.log import FeedbackLog
+from recsys_cli.serving.feedback.state import FeedbackState
+from recsys_cli.serving.feedback.tail import Tail
+from recsys_cli.serving.http.metrics import Metrics
+from recsys_cli.serving.http.problems import saturated
+from recsys_cli.serving.http.settings import Settings
+from recsys_cli.serving.query import RecentInteraction
+
+_MOST_WAITING = 4_096
+_POLL = 0.01
+_NEW_FILES = 25
+"""Polls between two looks for the files of new workers."""
+
+
+class FeedbackDesk:
+    """Feedback for answers, with a log that survives the process.
+
+    Args:
+        settings: Folder and flushes.
+        worker: Number of this worker, for its file.
+        metrics: Receives acknowledged events.
+    """
+
+    def __init__(self, settings: Settings, worker: int, metrics: Metrics) -> None:
+        self.state = FeedbackState()
+        self._worker, self._metrics, self._fsync = worker, metrics, settings.fsync
+        self._positive_above = settings.positive_above
+        own = worker_file(settings.feedback, worker)
+        self._log = FeedbackLog(own, fsync=settings.fsync, state=self.state)
+        self._tail = Tail(settings.feedback, own=own, state=self.state)
+        self._tail.poll()
+        self._alone = settings.workers == 1
+        self._last = 0
+        self.num_damaged = self._log.num_damaged
+        assert own in current_files(settings.feedback)
+
+    def recent(self, user: Id | None) -> tuple[RecentInteraction, ...]:
+        """Return the feedback of a user, oldest first."""
+        if user is None:
+            return ()
+        return tuple(RecentInteraction(event.item, self._label(event.label)) for event in self.state.of_user(user))
+
+    def _label(self, label: float | None) -> float | None:
+        if label is None or self._positive_above is None:
+            return label
+        return float(label > self._positive_above)
+
+    def event(self, kind: Kind, **values: Id | float | None) -> Event:
+        """Return a new event; its order is later than that of all earlier events of this worker."""
+        self._last = max(self._last + 256, time.time_ns() >> 8 << 8)
+        return Event(kind, self._last | self._worker % 256, **values)  # type: ignore[arg-type]
+
+    async def append(self, events: Sequence[Event]) -> None:
+        """Write events durably, and then apply them.
+
+        Raises:
+            RequestError: Too many appends wait.
+            RecsysError: The events are not in the log.
+        """
+        if self._log.num_waiting >= _MOST_WAITING:
+            raise saturated("the feedback log")
+        started, loop = time.perf_counter(), asyncio.get_running_loop()
+        written: asyncio.Future[None] = loop.create_future()
+
+        def done(error: BaseException | None) -> None:
+            loop.call_soon_threadsafe(self._acknowledge, written, events, error)
+
+        self._log.append(b"".join(event.line() for event in events), done)
+        await written
+        self._metrics.commit_seconds.observe(time.perf_counter() - started)
+
+    def _acknowledge(self, written: asyncio.Future[None], events: Iterable[Event], error: BaseException | None) -> None:
+        """Apply written events; a request that does not wait any more changes nothing about that."""
+        if error is None:
+            for event in events:
+                self.state.apply(event)
+            for kind, number in Counter(event.kind for event in events).items():
+                self._metrics.feedback.labels(kind).inc(number)
+        if not written.done():
+            if error is None:
+                written.set_result(None)
+            else:
+                written.set_exception(error)
+
+    async def follow(self) -> None:
+        """Apply the events of other workers as they come."""
+        polls = 0
+        while not self._alone:
+            self._tail.poll(new_files=polls % _NEW_FILES == 0)
+            polls += 1
+            await asyncio.sleep(_POLL)
+
+    async def close(self) -> None:
+        """Flush and release the log."""
+        await asyncio.to_thread(self._log.close)

@@ -1,0 +1,71 @@
+"""Routes of feedback and of hidden items."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from recsys_cli.serving.feedback.event import Event
+from recsys_cli.serving.http.answers import json_response
+from recsys_cli.serving.http.bodies import FeedbackAnswer, FeedbackBody, FeedbackEvent, ItemBody
+from recsys_cli.serving.http.reading import body_of, described
+from recsys_cli.serving.http.service import Service
+
+_Id = Annotated[str, Query(max_length=1_000)]
+
+
+def feedback_routes(service: Service) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter()
+    desk, limits = service.desk, service.settings.limits
+    answers: dict[int | str, dict[str, Any]] = {200: {"model": FeedbackAnswer}}
+
+    async def put(request: Request, *, overwrite: bool) -> Response:
+        body = await body_of(request, FeedbackBody, limits.body_bytes)
+        service.check("events", len(body.events), limits.batch)
+        now = time.time()
+        given: dict[tuple[str, str], FeedbackEvent] = {}
+        for one in body.events:
+            pair = str(one.user), str(one.item)
+            if overwrite or pair not in given:
+                given[pair] = one
+        events = [
+            desk.event("put", user=one.user, item=one.item, label=one.label, time=now if one.time is None else one.time)
+            for one in given.values()
+            if overwrite or not desk.state.has(one.user, one.item)
+        ]
+        return await _written(events, len(body.events))
+
+    async def _written(events: list[Event], given: int) -> Response:
+        if events:
+            await desk.append(events)
+        unchanged = given - len(events)
+        return json_response({"written": len(events), "unchanged": unchanged, "fsync": service.settings.fsync})
+
+    @router.post("/feedback", responses=answers, openapi_extra=described(FeedbackBody))
+    async def insert(request: Request) -> Response:
+        """Insert feedback; a pair of user and item with feedback stays as it is."""
+        return await put(request, overwrite=False)
+
+    @router.put("/feedback", responses=answers, openapi_extra=described(FeedbackBody))
+    async def overwrite(request: Request) -> Response:
+        """Insert feedback, or replace the one of the same user and item."""
+        return await put(request, overwrite=True)
+
+    @router.delete("/feedback", responses=answers)
+    async def delete(user: _Id, item: _Id | None = None) -> Response:
+        """Delete the feedback of a user: on one item, or all of it."""
+        return await _written([desk.event("delete", user=user, item=item)], 1)
+
+    @router.put("/items/{item:path}", responses=answers, openapi_extra=described(ItemBody))
+    async def change(item: str, request: Request) -> Response:
+        """Hide an item from all answers, or show it again."""
+        body = await body_of(request, ItemBody, limits.body_bytes)
+        service.check("id", len(item), 1_000)
+        return await _written([desk.event("hide" if body.hidden else "show", item=item)], 1)
+
+    return router

@@ -1,0 +1,148 @@
+"""The bundles of a worker: traffic shares, shadows, and the swap of a bundle without a failed request."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.serving.http.batching import ModelThread
+from recsys_cli.serving.http.metrics import Metrics
+from recsys_cli.serving.http.problems import RequestError
+from recsys_cli.serving.http.settings import Settings
+from recsys_cli.serving.query import Query
+from recsys_cli.serving.recommender import Recommender
+from recsys_cli.workspace import read_json
+
+_LOG = logging.getLogger("recsys.serve")
+_GRACE = 1.0
+"""Seconds between the swap of a bundle and the end of the old thread."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A loaded bundle.
+
+    Attributes:
+        name: Its name in answers.
+        folder: Its folder, as given.
+        about: Its manifest.
+        signature: Raw inputs and outputs of `score`.
+        thread: The thread of its recommender.
+    """
+
+    name: str
+    folder: Path
+    about: Mapping[str, Any]
+    signature: Mapping[str, Any]
+    thread: ModelThread
+
+    @property
+    def version(self) -> str:
+        """Key of the bundle."""
+        return str(self.about["key"])
+
+
+class Fleet:
+    """All bundles of a worker.
+
+    Args:
+        settings: Folders, shares and shadows.
+        metrics: Receives reloads, and what the threads measure.
+        under_way: Number of requests in the server.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics, under_way: Callable[[], int]) -> None:
+        self._settings, self._metrics, self._under_way = settings, metrics, under_way
+        self._deployments = {name: self._load(name, folder) for name, folder in settings.bundles.items()}
+        self._reloading = asyncio.Lock()
+
+    @property
+    def all(self) -> tuple[Deployment, ...]:
+        """All bundles, with shadows."""
+        return tuple(self._deployments.values())
+
+    @property
+    def shadows(self) -> tuple[Deployment, ...]:
+        """Bundles with a copy of the traffic."""
+        return tuple(self._deployments[name] for name in self._settings.shadow)
+
+    @property
+    def default(self) -> Deployment:
+        """The first bundle."""
+        return next(iter(self._deployments.values()))
+
+    def named(self, name: str) -> Deployment:
+        """Return a bundle.
+
+        Raises:
+            RequestError: No bundle has the name.
+        """
+        if name not in self._deployments:
+            raise RequestError(404, f"no bundle is named {name}", f"the bundles are {', '.join(self._deployments)}")
+        return self._deployments[name]
+
+    def of_user(self, user: object) -> Deployment:
+        """Return the bundle of a user: shares of the users by a stable hash of the id, equal in all workers."""
+        point = share_point(user)
+        for name, share in self._settings.shares.items():
+            point -= share
+            if point < 0:
+                return self._deployments[name]
+        return self._deployments[list(self._settings.shares)[-1]]
+
+    async def reload(self) -> None:
+        """Load the bundles whose folders have changed, and put them in place of the old ones.
+
+        A folder that cannot be loaded leaves the old bundle in place.
+        """
+        async with self._reloading:
+            for name, folder in self._settings.bundles.items():
+                try:
+                    if _manifest(folder) == self._deployments[name].about:
+                        continue
+                    fresh = await asyncio.to_thread(self._load, name, folder)
+                except Exception:
+                    _LOG.exception("bundle %s was not reloaded; the old one stays in place", name)
+                    self._metrics.reloads.labels(name, "failed").inc()
+                    continue
+                old, self._deployments[name] = self._deployments[name], fresh
+                self._metrics.reloads.labels(name, "loaded").inc()
+                _LOG.warning("bundle %s is now %s", name, fresh.version)
+                await old.thread.close(grace=_GRACE)
+
+    async def close(self) -> None:
+        """End the threads after what waits."""
+        await asyncio.gather(*(one.thread.close() for one in self.all))
+
+    def _load(self, name: str, folder: Path) -> Deployment:
+        """Load a bundle, and warm it up."""
+        folder = folder.resolve()  # a link may change meanwhile
+        model = load_bundle(folder)
+        warm(model)
+        thread = ModelThread(name, model, self._settings.batching, self._metrics, self._under_way)
+        signature = read_json(folder / "signature.json", hint="recsys export RUN --force", expected={"inputs": list})
+        return Deployment(name, folder, _manifest(folder), signature, thread)
+
+
+def warm(model: Recommender) -> None:
+    """Answer a first query for a trained user and for an anonymous one: lazy parts are built here."""
+    users = model.served.users.values
+    first = users[0].as_py() if len(users) else None
+    model.recommend([Query(), Query(user=first, explain=True)])
+    model.search("a", 1)
+
+
+def share_point(user: object) -> float:
+    """Return a number from 0 to 1, stable by user id as text."""
+    digest = hashlib.blake2b(str(user).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def _manifest(folder: Path) -> Mapping[str, Any]:
+    return read_json(folder / "manifest.json", hint="recsys export RUN --force", expected={"key": str})

@@ -1,0 +1,54 @@
+"""Errors of requests: a status, a message and the next step, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from recsys_cli.errors import ConfigError, DataError, RecsysError
+
+
+class RequestError(Exception):
+    """A request without a result.
+
+    Args:
+        status: HTTP status.
+        message: RequestError and location.
+        hint: The next step.
+        headers: Further headers.
+    """
+
+    def __init__(self, status: int, message: str, hint: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.hint, self.headers = status, message, hint, headers
+
+    def response(self) -> Response:
+        """Return the JSON answer."""
+        content = orjson.dumps({"error": self.message, "hint": self.hint})
+        return Response(content, self.status, headers=self.headers, media_type="application/json")
+
+
+def saturated(what: str, *, seconds: int = 1) -> RequestError:
+    """Return the problem of a full queue."""
+    return RequestError(429, f"{what} is saturated", f"try again in {seconds} s", {"Retry-After": str(seconds)})
+
+
+def problem_of(error: Exception) -> RequestError:
+    """Return the problem of an exception."""
+    match error:
+        case RequestError():
+            return error
+        case ValidationError():
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            return RequestError(422, f"{where}: {first['msg']}" if where else first["msg"], "/docs describes the body")
+        case ConfigError() | DataError():
+            return RequestError(422, error.message, error.hint or "/docs describes the body")
+        case RecsysError():
+            return RequestError(503, error.message, error.hint or "the log of the server has more")
+        case TimeoutError():
+            return RequestError(504, "the time of the request is over", "ask for less, or try again later")
+    return RequestError(500, f"unexpected {type(error).__name__}", "the log of the server has the traceback")

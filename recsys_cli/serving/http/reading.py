@@ -1,0 +1,86 @@
+"""Bodies of requests, within the limit of bytes, and their description in the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from starlette.requests import ClientDisconnect, Request
+
+from recsys_cli.serving.http.bodies import ProblemAnswer
+from recsys_cli.serving.http.problems import RequestError
+
+Body = TypeVar("Body", bound=BaseModel)
+_REF = "#/components/schemas/{model}"
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ProblemAnswer, "description": text}
+    for status, text in (
+        (400, "Malformed request"),
+        (401, "Missing or wrong token"),
+        (403, "Request of another site"),
+        (404, "Unknown bundle or path"),
+        (413, "Body above the limit"),
+        (415, "Compressed body"),
+        (422, "Invalid value"),
+        (429, "Saturated; Retry-After has the seconds to wait"),
+        (503, "Not ready, or failed"),
+        (504, "Time is over"),
+    )
+}
+"""Responses without a result, for the OpenAPI document."""
+
+
+async def content_of(request: Request, most: int) -> bytes:
+    """Return the body.
+
+    Raises:
+        RequestError: The body is above the limit, or compressed.
+    """
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise RequestError(415, "the body is compressed", "send it without Content-Encoding")
+    parts, size = [], 0
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise RequestError(
+                    413, f"the body is above {most:,} bytes", "send less at once", {"Connection": "close"}
+                )
+            parts.append(part)
+    except ClientDisconnect:
+        raise RequestError(400, "the body ended early", "send it again") from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def body_of(request: Request, kind: type[Body], most: int) -> Body:
+    """Return the parsed body.
+
+    Raises:
+        RequestError: The body is above the limit.
+        ValidationError: A value is invalid.
+    """
+    return kind.model_validate_json(await content_of(request, most))
+
+
+def described(kind: type[BaseModel]) -> dict[str, Any]:
+    """Return the description of a JSON body, for `openapi_extra`."""
+    schema = {"$ref": _REF.format(model=kind.__name__)}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def describe(app: FastAPI, *kinds: type[BaseModel]) -> None:
+    """Add the schemas of bodies to the OpenAPI document."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+            _, definitions = models_json_schema([(kind, "validation") for kind in kinds], ref_template=_REF)
+            schemas = document.setdefault("components", {}).setdefault("schemas", {})
+            schemas.update(definitions["$defs"])
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

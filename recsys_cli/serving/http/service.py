@@ -1,0 +1,139 @@
+"""The parts of one worker: bundles, feedback, metrics, and queries made of request bodies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recsys_cli.serving.http.answers import recommendations
+from recsys_cli.serving.http.batching import scoring
+from recsys_cli.serving.http.bodies import RecommendBody
+from recsys_cli.serving.http.desk import FeedbackDesk
+from recsys_cli.serving.http.fleet import Deployment, Fleet
+from recsys_cli.serving.http.metrics import Metrics
+from recsys_cli.serving.http.problems import RequestError
+from recsys_cli.serving.http.settings import Settings
+from recsys_cli.serving.query import Answer, Query
+
+
+@dataclass
+class Load:
+    """Number of requests under way."""
+
+    under_way: int = 0
+
+
+class Service:
+    """Everything behind the routes of one worker.
+
+    Args:
+        settings: The settings.
+        worker: Number of the worker.
+
+    Attributes:
+        is_ready: Whether the worker takes traffic; not before the start, nor during the drain.
+    """
+
+    def __init__(self, settings: Settings, worker: int) -> None:
+        self.settings, self.worker = settings, worker
+        self.metrics, self.load = Metrics(), Load()
+        self.fleet = Fleet(settings, self.metrics, lambda: self.load.under_way)
+        self.desk = FeedbackDesk(settings, worker, self.metrics)
+        self.is_ready = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self) -> None:
+        """Take traffic."""
+        self.background(self.desk.follow())
+        self.is_ready = True
+
+    async def close(self) -> None:
+        """Finish what waits."""
+        self.is_ready = False
+        for task in self._tasks:
+            task.cancel()
+        await self.fleet.close()
+        await self.desk.close()
+
+    def background(self, work: Any) -> None:
+        """Run a coroutine in the background."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def deployment(self, name: str | None, user: object = None) -> Deployment:
+        """Return a bundle by name, or that of a user."""
+        return self.fleet.of_user(user) if name is None else self.fleet.named(name)
+
+    async def recommend(self, body: RecommendBody) -> dict[str, Any]:
+        """Answer a request."""
+        query = self.query(body)
+        who = body.user if body.user is not None else tuple(body.history or ())
+        deployment = self.deployment(body.bundle, who)
+        answer = (await self.answers(deployment, [query]))[0]
+        return recommendations(answer, deployment, explain=body.explain)
+
+    async def answers(self, deployment: Deployment, queries: Sequence[Query]) -> list[Answer]:
+        """Answer queries by a bundle; shadows get a copy."""
+        answers = await deployment.thread.recommend(queries)
+        for answer in answers:
+            self.metrics.answers.labels(deployment.name, answer.source).inc()
+        for shadow in self.fleet.shadows:
+            if shadow is not deployment and not shadow.thread.is_full:
+                self.background(self._shadow(shadow, queries, answers))
+        return answers
+
+    async def score(self, deployment: Deployment, columns: dict[str, list[Any]]) -> list[float]:
+        """Score raw rows."""
+        longest = max(map(len, columns.values()), default=0)
+        self.check("rows", longest, self.settings.limits.batch)
+        scores: list[float] = (await deployment.thread.call(scoring(columns))).tolist()
+        return scores
+
+    def query(self, body: RecommendBody) -> Query:
+        """Return the query of a body, with the feedback of the user and without hidden items."""
+        limits = self.settings.limits
+        self.check("k", body.k, limits.k)
+        for name in ("history", "candidates", "exclude"):
+            self.check(name, len(getattr(body, name) or ()), limits.history)
+        return Query(
+            user=body.user,
+            history=body.history,
+            recent=self.desk.recent(body.user),
+            features=body.features,
+            k=body.k,
+            candidates=body.candidates,
+            exclude=(*body.exclude, *self.desk.state.hidden),
+            exclude_seen=body.exclude_seen,
+            where=body.where,
+            diversity=body.diversity,
+            explain=body.explain,
+        )
+
+    @staticmethod
+    def check(name: str, number: int, most: int) -> None:
+        """Check a bound.
+
+        Raises:
+            RequestError: The number is above it.
+        """
+        if number > most:
+            raise RequestError(
+                422, f"{name}: {number:,} is above the limit of {most:,}", "ask for less, in several requests"
+            )
+
+    async def _shadow(self, shadow: Deployment, queries: Sequence[Query], answers: Sequence[Answer]) -> None:
+        """Answer queries by a shadow bundle, and compare."""
+        try:
+            others = await shadow.thread.recommend(queries)
+        except Exception:
+            self.metrics.answers.labels(shadow.name, "error").inc()
+            return
+        for mine, other in zip(answers, others, strict=True):
+            self.metrics.answers.labels(shadow.name, other.source).inc()
+            items = {one.item.id for one in mine.items}
+            if items:
+                common = len(items & {one.item.id for one in other.items}) / len(items)
+                self.metrics.shadow.labels(shadow.name).observe(common)

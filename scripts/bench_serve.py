@@ -1,0 +1,132 @@
+"""Requests per second and latencies of `recsys serve`: the peak by a closed loop, then a fixed arrival rate at 80 % of it.
+
+    python scripts/bench_serve.py [--items 60000] [--model mf] [--seconds 600]
+
+A bundle is made from synthetic ratings (an epoch of training: the speed does not depend on the quality). Server and load
+generator are processes of their own on this machine, so the rates include the generator's share. Latencies of the fixed
+rate count from the arrival, with all waiting. The result is in scripts/results/serve.json; run it on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+from measure import keep, machine
+
+ROOT = Path(__file__).resolve().parents[1]
+RECSYS = str(Path(sys.executable).with_name("recsys"))
+_SHARE = 0.8
+_WARM_UP = 3.0
+
+
+def make_bundle(folder: Path, line: argparse.Namespace) -> Path:
+    """Train a model on synthetic ratings, and export it."""
+    sizes = {"users": line.users, "items": line.items, "rows": line.users * 40}
+    config = json.loads(_run("config", str(ROOT / "configs" / "demo.yaml"), "--json", folder=folder))
+    config = config.get("config", config)
+    config["dataset"] = {"name": "synthetic", **sizes}
+    config["model"] = {"name": line.model}
+    config["train"] = {"epochs": 1, "batch_size": 8192}
+    path = folder / "config.yaml"
+    path.write_text(json.dumps({name: config[name] for name in ("dataset", "split", "features", "model", "train")}))
+    for stage in ("download", "etl", "train"):
+        _run(stage, str(path), folder=folder)
+    _run("export", "--out", str(folder / "bundle"), "--no-verify", folder=folder)
+    return folder / "bundle"
+
+
+def _run(*line: str, folder: Path) -> str:
+    done = subprocess.run(
+        [RECSYS, *line, "--workspace", str(folder / "workspace")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+    )
+    if done.returncode:
+        raise SystemExit(f"recsys {' '.join(line)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def load(url: str, bodies: Path, *, rate: float, seconds: float, connections: int) -> dict[str, Any]:
+    """Run the load generator in its own process."""
+    command = [sys.executable, "-m", "scripts.load", url, "--bodies", str(bodies)]
+    command += ["--rate", f"{rate:.1f}", "--seconds", str(seconds), "--connections", str(connections)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if not done.stdout:
+        raise SystemExit(f"the load generator ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def memory_mib(process: int) -> dict[str, float]:
+    """Return resident, own and shared memory of a process."""
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8").splitlines()
+    sizes = {name: int(rest.split()[0]) / 1024 for name, _, rest in (line.partition(":") for line in lines[1:])}
+    return {name: round(sizes[name], 1) for name in ("Rss", "Pss", "Private_Dirty")}
+
+
+def measure(line: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Start the server, and measure cold start, peak, and the fixed rate."""
+    bundle = make_bundle(folder, line)
+    bodies = folder / "bodies.jsonl"
+    bodies.write_text("".join(json.dumps({"user": user, "k": 10}) + "\n" for user in range(1, min(line.users, 10_000))))
+    started = time.perf_counter()
+    server = subprocess.Popen(
+        [RECSYS, "serve", str(bundle), "--port", "0", "--workers", str(line.workers), "--workspace", str(folder)],
+        stdout=subprocess.PIPE, text=True, env={"OMP_NUM_THREADS": "1", **os.environ},
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        url = server.stdout.readline().split()[0]
+        cold = time.perf_counter() - started
+        target = f"{url}/recommend"
+        load(target, bodies, rate=0, seconds=_WARM_UP, connections=line.connections)
+        before = memory_mib(server.pid)
+        peak = load(target, bodies, rate=0, seconds=line.peak_seconds, connections=line.connections)
+        steady = load(target, bodies, rate=_SHARE * peak["rate"], seconds=line.seconds, connections=512)
+        metrics = httpx.get(f"{url}/metrics", timeout=30).text.splitlines()
+        sizes = [text for text in metrics if text.startswith(("recsys_batch_size_count", "recsys_batch_size_sum"))]
+        return {
+            "machine": machine("torch", "fastapi", "uvicorn", "orjson"),
+            "bundle": {"model": line.model, "users": line.users, "items": line.items},
+            "workers": line.workers,
+            "cold_start_seconds": round(cold, 2),
+            "peak": peak,
+            "steady": steady,
+            "batches": sizes,
+            "memory_mib": {"before": before, "after": memory_mib(server.pid)},
+        }
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(60)
+
+
+def main() -> None:
+    """Measure, and keep the result."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--model", default="mf")
+    parser.add_argument("--users", type=int, default=20_000)
+    parser.add_argument("--items", type=int, default=60_000)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--peak-seconds", type=float, default=15)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--name", default="serve", help="name of the result")
+    line = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="recsys-serve-") as folder:
+        keep(line.name, measure(line, Path(folder)))
+
+
+if __name__ == "__main__":
+    main()

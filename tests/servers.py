@@ -1,0 +1,82 @@
+"""Servers in processes of their own, on free ports."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+RECSYS = str(Path(sys.executable).with_name("recsys"))
+
+
+class Running:
+    """A server process.
+
+    Attributes:
+        url: Its address.
+        process: The process.
+        feedback: Its feedback folder.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], url: str, feedback: Path) -> None:
+        self.process, self.url, self.feedback = process, url, feedback
+
+    def ask(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
+        return httpx.request(method, self.url + path, json=body, timeout=60, **options)
+
+    def post(self, path: str, body: Any = None, **options: Any) -> Any:
+        response = self.ask("POST", path, body, **options)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def get(self, path: str, **options: Any) -> Any:
+        response = self.ask("GET", path, **options)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def recommended(self, user: object, k: int = 50, **values: Any) -> list[Any]:
+        return [one["item"] for one in self.post("/recommend", {"user": user, "k": k, **values})["items"]]
+
+
+@contextmanager
+def running(folder: Path, *line: str, env: dict[str, str] | None = None) -> Iterator[Running]:
+    """Start a server on a free port, and end it."""
+    feedback = folder / "feedback"
+    with (folder / "stderr.txt").open("a") as errors:
+        process = subprocess.Popen(
+            [RECSYS, "serve", *line, "--port", "0", "--feedback", str(feedback), "--workspace", str(folder)],
+            stdout=subprocess.PIPE, stderr=errors, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **(env or {})},
+        )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        assert first.startswith("http://"), f"{first}{(folder / 'stderr.txt').read_text()}"
+        yield Running(process, first.split()[0], feedback)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def until(condition: Callable[[], bool], *, seconds: float = 30.0) -> float:
+    """Wait for a condition, and return the seconds."""
+    started = time.perf_counter()
+    while not condition():
+        assert time.perf_counter() < started + seconds
+        time.sleep(0.005)
+    return time.perf_counter() - started

@@ -1,0 +1,192 @@
+"""The feedback log survives kills, full disks and torn writes, and forgets deleted users."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recsys_cli.errors import LockedError, RecsysError
+from recsys_cli.serving.feedback.compact import compact, rewrite
+from recsys_cli.serving.feedback.event import Event, lines_of, parse
+from recsys_cli.serving.feedback.files import compacted_file, current_files, exclusive, worker_file
+from recsys_cli.serving.feedback.log import FeedbackLog
+from recsys_cli.serving.feedback.state import FeedbackState
+from recsys_cli.serving.feedback.tail import Tail
+
+IDS = st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20)
+
+
+def append(log: FeedbackLog, *events: Event) -> None:
+    """Append events, and wait for the acknowledgment."""
+    finished, errors = threading.Event(), []
+    log.append(b"".join(event.line() for event in events), lambda error: (errors.append(error), finished.set()))
+    assert finished.wait(10)
+    if errors[0] is not None:
+        raise errors[0]
+
+
+def put(at: int, user: object = 1, item: object = 2, **values: float) -> Event:
+    return Event("put", at, user, item, values.get("label", 1.0), values.get("time", 5.0))  # type: ignore[arg-type]
+
+
+@given(user=IDS, item=IDS, label=st.floats(allow_nan=False, allow_infinity=False))
+def test_events_survive_their_line(user: int | str, item: int | str, label: float) -> None:
+    event = put(7, user, item, label=label)
+    line = event.line()
+    assert line.count(b"\n") == 1
+    assert list(lines_of(line)) == [(len(line), event)]
+
+
+@given(data=st.data())
+def test_a_changed_byte_damages_the_line(data: st.DataObject) -> None:
+    line = bytearray(put(7).line()[:-1])
+    place = data.draw(st.integers(0, len(line) - 1))
+    line[place] ^= data.draw(st.integers(1, 255))
+    assert parse(bytes(line)) is None
+
+
+@given(data=st.data())
+def test_the_order_of_arrival_does_not_matter(data: st.DataObject) -> None:
+    events = [put(1), put(2, label=0.0), Event("delete", 3, 1), put(4, item=9), Event("delete", 5, 1, 9), put(6, 2),
+              Event("hide", 7, item=4), Event("show", 8, item=4), Event("hide", 9, item="5")]  # fmt: skip
+    state = FeedbackState()
+    for event in data.draw(st.permutations(events)):
+        state.apply(event)
+    assert state.of_user("1") == []
+    assert state.of_user("2") == [put(6, 2)]
+    assert state.hidden == ("5",)
+
+
+def test_a_torn_tail_is_cut_on_open(tmp_path: Path) -> None:
+    path = tmp_path / "000000.worker-0.jsonl"
+    sound = put(1).line()
+    path.write_bytes(sound + put(2, 2).line()[:-10])
+    state = FeedbackState()
+    log = FeedbackLog(path, fsync="always", state=state)
+    assert log.num_cut == len(put(2, 2).line()) - 10
+    append(log, put(3, 3))
+    log.close()
+    assert path.read_bytes() == sound + put(3, 3).line()
+    assert state.of_user(1)
+    assert not state.of_user(2)
+
+
+def test_damage_before_the_tail_is_skipped_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "000000.worker-0.jsonl"
+    path.write_bytes(put(1).line() + b"damaged\n" + put(2, 2).line())
+    state = FeedbackState()
+    log = FeedbackLog(path, fsync="never", state=state)
+    log.close()
+    assert (log.num_damaged, log.num_cut, state.num_events) == (1, 0, 2)
+
+
+def test_one_writer_per_file(tmp_path: Path) -> None:
+    path = tmp_path / "000000.worker-0.jsonl"
+    log = FeedbackLog(path, fsync="never", state=FeedbackState())
+    with pytest.raises(LockedError):
+        FeedbackLog(path, fsync="never", state=FeedbackState())
+    log.close()
+
+
+def test_concurrent_appends_share_a_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushes = []
+    monkeypatch.setattr(os, "fdatasync", lambda file: (time.sleep(0.02), flushes.append(file)))
+    log = FeedbackLog(tmp_path / "000000.worker-0.jsonl", fsync="always", state=FeedbackState())
+    left = threading.Semaphore(0)
+    for at in range(100):
+        log.append(put(at, at).line(), lambda _: left.release())
+    for _ in range(100):
+        assert left.acquire(timeout=10)
+    log.close()
+    assert 1 <= len(flushes) < 50
+
+
+def test_a_full_disk_refuses_the_event_and_keeps_the_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "000000.worker-0.jsonl"
+    log = FeedbackLog(path, fsync="never", state=FeedbackState())
+    append(log, put(1))
+    write = os.write
+
+    def half(file: int, content: bytes) -> int:
+        if len(content) < 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, content[:-10])
+
+    monkeypatch.setattr(os, "write", half)
+    with pytest.raises(RecsysError, match="No space left"):
+        append(log, put(2, 2))
+    monkeypatch.undo()
+    append(log, put(3, 3))
+    log.close()
+    assert path.read_bytes() == put(1).line() + put(3, 3).line()
+
+
+def test_a_failed_flush_ends_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = FeedbackLog(tmp_path / "000000.worker-0.jsonl", fsync="always", state=FeedbackState())
+
+    def fail(file: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(RecsysError, match="Input/output"):
+        append(log, put(1))
+    monkeypatch.undo()
+    with pytest.raises(RecsysError, match="Input/output"):
+        append(log, put(2))
+    log.close()
+
+
+def test_a_tail_reads_whole_lines_only(tmp_path: Path) -> None:
+    own, other = worker_file(tmp_path, 0), worker_file(tmp_path, 1)
+    own.touch()
+    state = FeedbackState()
+    tail = Tail(tmp_path, own=own, state=state)
+    line = put(1).line()
+    other.write_bytes(line + line[:10])
+    assert tail.poll() == 1
+    with other.open("ab") as file:
+        file.write(line[10:])
+    assert tail.poll() == 1
+    assert tail.poll() == 0
+
+
+def write(path: Path, *events: Event) -> None:
+    path.write_bytes(b"".join(event.line() for event in events))
+
+
+def test_compaction_forgets_deleted_users_in_all_files(tmp_path: Path) -> None:
+    write(worker_file(tmp_path, 0), put(1, "secret"), put(2, "kept", time=20.7), put(3, "kept", label=5.0, time=30.0))
+    write(worker_file(tmp_path, 1), put(4, "secret", 8), Event("delete", 5, "secret"), put(6, "other", 3, time=10.0))
+    done = compact(tmp_path, columns=("userId", "movieId", "rating", "timestamp"))
+    assert done.table.read_text() == "userId,movieId,rating,timestamp\nother,3,1.0,10\nkept,2,5.0,30\n"
+    assert (done.rows, done.removed, done.damaged) == (2, 4, 0)
+    assert current_files(tmp_path) == [compacted_file(tmp_path, 1)]
+    assert not [path for path in tmp_path.iterdir() if b"secret" in path.read_bytes()]
+
+
+def test_a_killed_compaction_brings_nobody_back(tmp_path: Path) -> None:
+    write(worker_file(tmp_path, 0), put(1, "secret"), put(2, "kept"), Event("delete", 3, "secret"))
+    old = worker_file(tmp_path, 0).read_bytes()
+    with exclusive(tmp_path):
+        rewrite(tmp_path)
+    (tmp_path / "000000.worker-0.jsonl").write_bytes(old)  # as if the kill came before its removal
+    (tmp_path / ".000002.compacted.jsonl.partial").write_bytes(b"half")
+    assert compact(tmp_path).rows == 1
+    assert not (tmp_path / "000000.worker-0.jsonl").exists()
+
+
+def test_a_running_server_keeps_its_log(tmp_path: Path) -> None:
+    write(worker_file(tmp_path, 0), put(1), Event("delete", 2, 1), put(3, 2))
+    with exclusive(tmp_path):
+        done = compact(tmp_path)
+    assert (done.rows, done.removed) == (1, None)
+    assert current_files(tmp_path) == [worker_file(tmp_path, 0)]

@@ -1,0 +1,101 @@
+"""`recsys serve` and `recsys feedback`: refusals with exit codes, and the table for the next training."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import recsys_cli as recsys
+from recsys_cli.cli import app
+from recsys_cli.errors import ConfigError
+from recsys_cli.serving.feedback.compact import compact
+from recsys_cli.serving.feedback.event import Event
+from recsys_cli.serving.feedback.files import worker_file
+from recsys_cli.serving.http.fleet import share_point
+from recsys_cli.stages.serve import named_bundles, shares_of
+
+
+def run(*line: str) -> Any:
+    return CliRunner().invoke(app, list(line))
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "text"),
+    [
+        (("{bundle}", "--host", "0.0.0.0"), 2, "without a token"),
+        (("{bundle}", "--share", "typo=1"), 2, "no such bundle"),
+        (("a={bundle}", "b={bundle}", "--share", "a=0.5"), 2, "add up to 0.5"),
+        (("a={bundle}", "--shadow", "a"), 2, "all bundles are shadows"),
+        (("{bundle}", "{bundle}"), 2, "two bundles are named"),
+        (("{bundle}/data",), 4, "not a bundle"),
+        (("{bundle}/nothing",), 3, "no bundle"),
+        (("{bundle}", "--token-file", "{short}"), 2, "16 or more"),
+        (("{bundle}", "--token-file", "{bundle}"), 2, "readable file"),
+    ],
+)
+def test_refusals(
+    tmp_path: Path, bundle_of: Callable[[str], Path], line: tuple[str, ...], code: int, text: str
+) -> None:
+    (tmp_path / "short").write_text("short")
+    given = [part.format(bundle=bundle_of("mf"), short=tmp_path / "short") for part in line]
+    result = run("serve", *given, "--port", "0", "-w", str(tmp_path))
+    assert result.exit_code == code, result.output
+    assert text in result.output
+
+
+def test_a_missing_extra_is_exit_5(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *others: Any, **named: Any) -> Any:
+        if name == "uvicorn":
+            raise ModuleNotFoundError(name)
+        return real(name, *others, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    result = run("serve", str(tmp_path))
+    assert result.exit_code == 5
+    assert "pip install 'recsys-cli[serve]'" in result.output
+
+
+def test_shares_follow_the_users() -> None:
+    bundles = named_bundles(["x/a", "b=x/current"])
+    assert list(bundles) == ["a", "b"]
+    assert shares_of([], bundles, []) == {"a": 0.5, "b": 0.5}
+    assert shares_of(["a=0.9,b=0.1"], bundles, []) == shares_of(["a=0.9", "b=0.1"], bundles, []) == {"a": 0.9, "b": 0.1}
+    with pytest.raises(ConfigError):
+        shares_of(["a=nan"], bundles, [])
+    points = [share_point(user) for user in range(2_000)]
+    assert 0.85 < sum(point < 0.9 for point in points) / 2_000 < 0.95
+    assert share_point(42) == share_point("42")
+
+
+def test_feedback_is_a_table_for_the_etl(tmp_path: Path) -> None:
+    folder = tmp_path / "feedback"
+    folder.mkdir()
+    events = [Event("put", at, at % 5, at % 7 + 1, 5.0 if at % 2 else 1.0, 1_000.0 + at) for at in range(60)]
+    events.append(Event("delete", 99, 4))
+    worker_file(folder, 0).write_bytes(b"".join(event.line() for event in events))
+    result = run("feedback", str(folder), "--columns", "userId,movieId,rating,timestamp")
+    assert result.exit_code == 0
+    assert "28 rows; 33 outdated events removed" in result.output
+    (tmp_path / "ratings.csv").write_text(
+        "userId,movieId,rating,timestamp\n" + "".join(f"{n % 9},{n % 7 + 1},{n % 5 + 0.5},{n}\n" for n in range(300))
+    )
+    config = recsys.load_config({
+        "dataset": {"name": "files", "interactions": [str(tmp_path / "ratings.csv"), str(folder / "interactions.csv")]},
+        "features": {
+            "user": "userId", "item": "movieId", "label": "label", "timestamp": "timestamp",
+            "ops": [
+                {"op": "Categorify", "columns": ["userId", "movieId"]},
+                {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
+            ],
+        },
+        "model": {"name": "popularity"},
+    })  # fmt: skip
+    data = recsys.etl(config, recsys.Workspace(str(tmp_path / "workspace")), progress=False)
+    assert sum(data.manifest["rows"].values()) == 300 + compact(folder).rows

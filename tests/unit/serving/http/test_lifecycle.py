@@ -1,0 +1,198 @@
+"""Kills, saturation, drain, swap, workers and tokens, with real processes."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from servers import Running, running, until
+
+from recsys_cli.serving.feedback.compact import compact
+
+BundleOf = Callable[[str], Path]
+TOKEN = "a-token-of-enough-length"
+
+
+@pytest.mark.parametrize("fsync", ["always", "interval"])
+def test_a_kill_loses_nothing_acknowledged(tmp_path: Path, bundle_of: BundleOf, fsync: str) -> None:
+    acknowledged: set[tuple[str, int]] = set()
+    rounds = 3 if fsync == "always" else 1
+    for number in range(rounds + 1):
+        with running(tmp_path, str(bundle_of("ease")), "--fsync", fsync) as server:
+            for user in range(4):
+                found = {one["item"] for one in server.get(f"/users/u{user}?k=1000")["history"]}
+                assert {item for name, item in acknowledged if name == f"u{user}"} <= found
+            if number < rounds:
+                _write_until_killed(server, number, acknowledged)
+    assert len(acknowledged) > 4
+    assert compact(tmp_path / "feedback").rows >= len(acknowledged)
+
+
+def _write_until_killed(server: Running, number: int, acknowledged: set[tuple[str, int]]) -> None:
+    def write(user: int) -> None:
+        with httpx.Client(base_url=server.url, timeout=30) as client:
+            for count in range(200):
+                item = number * 1_000 + count
+                try:
+                    event = {"user": f"u{user}", "item": item}
+                    done = client.post("/feedback", json={"events": [event]}).status_code == 200
+                except httpx.HTTPError:
+                    return
+                if done:
+                    acknowledged.add((f"u{user}", item))
+
+    with ThreadPoolExecutor(4) as pool:
+        writers = [pool.submit(write, user) for user in range(4)]
+        before = len(acknowledged)
+        until(lambda: len(acknowledged) > before + 20)
+        time.sleep(random.Random(number).random() / 5)
+        server.process.kill()
+        server.process.wait()
+        for writer in writers:
+            writer.result()
+
+
+def test_saturation_is_429_with_a_time_to_wait(tmp_path: Path, bundle_of: BundleOf) -> None:
+    with running(tmp_path, str(bundle_of("ease")), "--queue", "1") as server, ThreadPoolExecutor(16) as pool:
+        responses = list(pool.map(lambda user: server.ask("POST", "/recommend", {"user": user}), range(200)))
+        codes = Counter(response.status_code for response in responses)
+        assert set(codes) == {200, 429}
+        refused = next(response for response in responses if response.status_code == 429)
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert server.post("/recommend", {"user": 1})["items"]
+
+
+def test_time_limit_is_504(tmp_path: Path, bundle_of: BundleOf) -> None:
+    with running(tmp_path, str(bundle_of("ease")), "--timeout", "0.3") as server, _connected(server) as slow:
+        slow.sendall(b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+        assert slow.recv(1_000).startswith(b"HTTP/1.1 504")
+
+
+def _connected(server: Running) -> socket.socket:
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def test_a_request_under_way_is_finished_at_sigterm(tmp_path: Path, bundle_of: BundleOf) -> None:
+    with running(tmp_path, str(bundle_of("ease"))) as server:
+        with _connected(server) as slow:
+            body = json.dumps({"user": 1}).encode()
+            slow.sendall(b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n{" % len(body))
+            server.get("/v2/health/ready")
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+            with pytest.raises(httpx.ConnectError):
+                server.get("/v2/health/ready")
+            slow.sendall(body[1:])
+            assert slow.recv(1_000).startswith(b"HTTP/1.1 200")
+        assert server.process.wait(30) == 0
+
+
+def test_a_swap_under_load_fails_no_request(tmp_path: Path, bundle_of: BundleOf) -> None:
+    link = tmp_path / "current"
+    link.symlink_to(bundle_of("mf"))
+    with running(tmp_path, f"main={link}") as server:
+        seen: Counter[tuple[int, str]] = Counter()
+        ended = threading.Event()
+
+        def load() -> None:
+            with httpx.Client(base_url=server.url, timeout=30) as client:
+                while not ended.is_set():
+                    response = client.post("/recommend", json={"user": 1})
+                    seen[response.status_code, response.json().get("version", "")] += 1
+
+        with ThreadPoolExecutor(4) as pool:
+            users = [pool.submit(load) for _ in range(4)]
+            versions = [server.get("/bundles")["bundles"][0]["version"]]
+            for model in ("ease", "mf"):
+                other = tmp_path / "next"
+                other.symlink_to(bundle_of(model))
+                other.replace(link)
+                server.process.send_signal(signal.SIGHUP)
+                until(lambda: server.get("/bundles")["bundles"][0]["version"] != versions[-1])
+                versions.append(server.get("/bundles")["bundles"][0]["version"])
+            time.sleep(1.5)  # the old thread has ended
+            ended.set()
+            for user in users:
+                user.result()
+        assert set(seen) == {(200, version) for version in versions}
+        _stays_after_damage(server, link, tmp_path)
+
+
+def _stays_after_damage(server: Running, link: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    link.unlink()
+    link.symlink_to(tmp_path / "empty")
+    server.process.send_signal(signal.SIGHUP)
+    until(lambda: 'result="failed"' in httpx.get(server.url + "/metrics").text)
+    assert server.post("/recommend", {"user": 1})["items"]
+
+
+def test_workers_share_feedback_and_end_with_their_parent(tmp_path: Path, bundle_of: BundleOf) -> None:
+    with running(tmp_path, str(bundle_of("ease")), "--workers", "2") as server:
+        for number in range(5):
+            server.post("/feedback", {"events": [{"user": "w", "item": f"i{number}"}]})
+            _seen_by_all(server, number + 1)
+        assert len(list((tmp_path / "feedback").glob("*.worker-*.jsonl"))) == 2
+        assert "recsys_requests_total" in httpx.get(server.url + "/metrics").text
+        server.ask("DELETE", "/feedback?user=w")
+        _seen_by_all(server, 0)
+        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+        server.process.kill()
+        server.process.wait()
+        until(lambda: not any(_is_worker(int(child)) for child in children))
+    with running(tmp_path, str(bundle_of("ease")), "--workers", "2") as server:
+        assert server.get("/users/w")["num_interactions"] == 0
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(30) == 0
+
+
+def _seen_by_all(server: Running, number: int) -> None:
+    """Wait until new connections, which reach any worker, see the events 20 times in a row."""
+    row = 0
+
+    def seen() -> bool:
+        nonlocal row
+        row = row + 1 if server.get("/users/w")["num_interactions"] == number else 0
+        return row >= 20
+
+    until(seen)
+
+
+def _is_worker(child: int) -> bool:
+    try:
+        return b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_token(tmp_path: Path, bundle_of: BundleOf) -> None:
+    line = (str(bundle_of("ease")), "--host", "0.0.0.0")
+    with running(tmp_path, *line, env={"RECSYS_TOKEN": TOKEN}) as server:
+        url = server.url.replace("0.0.0.0", "127.0.0.1")
+        arguments = Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
+        assert TOKEN.encode() not in arguments
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Authorization": "Bearer"}):
+            assert httpx.post(url + "/recommend", json={}, headers=headers).status_code == 401
+            assert httpx.get(url + "/metrics", headers=headers).status_code == 401
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        assert httpx.post(url + "/recommend", json={}, headers=headers).status_code == 200
+        assert httpx.get(url + "/v2/health/ready").status_code == 200
+        assert httpx.get(url + "/").status_code == 200
+
+
+def test_the_log_has_one_server(tmp_path: Path, bundle_of: BundleOf) -> None:
+    line = str(bundle_of("ease"))
+    in_use = pytest.raises(AssertionError, match="in use by a running server")
+    with running(tmp_path, line), in_use, running(tmp_path, line):
+        pass

@@ -1,0 +1,165 @@
+"""Answers over HTTP: those of the recommender, and never a 500."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from servers import Running
+
+from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.serving.query import Query
+
+
+@pytest.mark.parametrize("bundle", ["mf", "ease"])
+def test_answers_are_those_of_the_recommender(server: Running, bundle_of: Callable[..., Any], bundle: str) -> None:
+    model = load_bundle(bundle_of(bundle))
+    for body in ({"user": 7, "k": 5}, {"history": [1, 3, 5], "k": 4}, {"user": 9, "candidates": [1, 2, 3, 44]}):
+        answer = server.post("/recommend", {**body, "bundle": bundle})
+        expected = model.recommend([Query(**body)])[0]
+        assert [(one["item"], one["score"]) for one in answer["items"]] == [
+            (one.item.id, one.score) for one in expected.items
+        ]
+        assert (answer["source"], answer["note"], answer["bundle"]) == (expected.source, expected.note, bundle)
+
+
+@pytest.mark.parametrize(
+    ("body", "source", "note"),
+    [
+        ({"user": "nobody"}, "popularity", "unknown user nobody"),
+        ({"user": 10**18}, "popularity", "unknown user"),
+        ({}, "popularity", "anonymous"),
+        ({"user": 1, "history": []}, "popularity", "no history"),
+        ({"user": 1, "history": ["nothing", 99]}, "popularity", "unknown"),
+        ({"user": 1, "where": "year > 3000"}, "none", "filters"),
+        ({"user": 1, "candidates": []}, "none", "filters"),
+        ({"user": 1, "history": list(range(1, 46))}, "none", "all items are seen"),
+    ],
+)
+def test_every_fallback_is_declared(server: Running, body: dict[str, Any], source: str, note: str) -> None:
+    answer = server.post("/recommend", {"bundle": "ease", **body})
+    assert answer["source"] == source
+    assert answer["fallback"] == ("popularity" if source == "popularity" else None)
+    assert note in answer["note"]
+    assert bool(answer["items"]) == (source != "none")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/recommend", {"user": 1, "k": 0}, 422),
+        ("/recommend", {"user": 1, "k": 10**9}, 422),
+        ("/recommend", {"user": {}}, 422),
+        ("/recommend", {"where": "no such thing ("}, 422),
+        ("/recommend", {"where": "x > 1"}, 422),
+        ("/recommend", {"typo": 1}, 422),
+        ("/recommend", {"bundle": "typo"}, 404),
+        ("/recommend", {"features": {"typo": 1}, "bundle": "fm"}, 422),
+        ("/recommend", {"history": list(range(30_000))}, 422),
+        ("/recommend/batch", {"requests": [{}] * 1_000}, 422),
+        ("/score", {}, 422),
+        ("/score", {"rows": [{"userId": 1}]}, 422),
+        ("/score", {"rows": [{"userId": 1}, {"movieId": 1}]}, 422),
+        ("/score", {"columns": {"userId": [1], "movieId": []}}, 422),
+        ("/score", {"rows": [{"userId": 1, "movieId": "x"}], "bundle": "fm"}, 422),
+        ("/feedback", {"events": []}, 422),
+        ("/typo", {}, 404),
+    ],
+)
+def test_invalid_requests_have_a_reason_and_a_hint(server: Running, path: str, body: Any, status: int) -> None:
+    response = server.ask("POST", path, body)
+    assert response.status_code == (405 if path == "/typo" else status), response.text
+    assert set(response.json()) == {"error", "hint"}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[" * 100_000, b'{"user": "\\ud800"}', b"\xff", b"null", b'{"k": NaN}']
+)
+def test_malformed_bodies(server: Running, content: bytes) -> None:
+    for path in ("/recommend", "/score", "/feedback", "/v2/models/mf/infer"):
+        response = httpx.post(server.url + path, content=content)
+        assert response.status_code in {400, 422}, (path, response.text)
+
+
+def test_large_and_compressed_bodies_are_refused(server: Running) -> None:
+    assert httpx.post(server.url + "/recommend", content=b"x" * (5 << 20)).status_code == 413
+    chunks = (b"x" * (1 << 20) for _ in range(6))
+    assert httpx.post(server.url + "/recommend", content=chunks).status_code == 413
+    headers = {"Content-Encoding": "gzip"}
+    assert httpx.post(server.url + "/recommend", content=b"x", headers=headers).status_code == 415
+
+
+def test_feedback_changes_the_next_answer(server: Running) -> None:
+    first = server.recommended(11, bundle="mf")
+    event = {"user": 11, "item": first[0]}
+    assert server.post("/feedback", {"events": [event]}) == {"written": 1, "unchanged": 0, "fsync": "always"}
+    assert server.post("/feedback", {"events": [event]})["unchanged"] == 1
+    assert server.recommended(11, bundle="mf") == first[1:]
+    assert server.recommended("11", bundle="mf") == first[1:]
+    assert server.ask("PUT", "/feedback", {"events": [{**event, "label": 0}]}).json()["written"] == 1
+    newest = server.get("/users/11")["history"][0]
+    assert (newest["item"], newest["label"], newest["feedback"]) == (first[0], 0.0, True)
+    assert server.ask("DELETE", "/feedback?user=11").status_code == 200
+    assert server.recommended(11, bundle="mf") == first
+
+
+def test_feedback_is_history_for_models_that_fold_in(server: Running, bundle_of: Callable[..., Any]) -> None:
+    answer = server.post("/recommend", {"user": "new", "bundle": "ease"})
+    assert answer["source"] == "popularity"
+    server.post("/feedback", {"events": [{"user": "new", "item": item} for item in (1, 3, 5)]})
+    answer = server.post("/recommend", {"user": "new", "bundle": "ease", "k": 4})
+    expected = load_bundle(bundle_of("ease")).recommend([Query(history=[1, 3, 5], k=4)])[0]
+    assert answer["source"] == "fold-in"
+    assert [one["score"] for one in answer["items"]] == [one.score for one in expected.items]
+    server.ask("DELETE", "/feedback?user=new")
+    assert server.post("/recommend", {"user": "new", "bundle": "ease"})["source"] == "popularity"
+
+
+def test_hidden_items_are_in_no_answer(server: Running) -> None:
+    first = server.recommended(12, bundle="mf")
+    assert server.ask("PUT", f"/items/{first[0]}", {"hidden": True}).status_code == 200
+    assert server.recommended(12, bundle="mf") == first[1:]
+    assert server.get(f"/items/{first[0]}")["hidden"]
+    assert first[0] not in [one["item"] for one in server.get(f"/similar/{first[1]}?k=50&bundle=mf")["items"]]
+    server.ask("PUT", f"/items/{first[0]}", {"hidden": False})
+    assert server.recommended(12, bundle="mf") == first
+
+
+def test_lookups(server: Running) -> None:
+    found = server.get("/items?search=movie 0&k=3")["items"]
+    assert [one["title"][:7] for one in found] == ["Movie 0"] * 3
+    assert server.get("/items/3")["title"] == "Movie 03"
+    assert server.ask("GET", "/items/typo").status_code == 404
+    assert server.get("/users/nobody")["known"] is False
+    assert len(server.get("/users/1?k=3")["history"]) == 3
+    assert server.get("/similar/typo")["note"] == "item typo is unknown"
+    assert server.ask("GET", "/similar/3?k=0").status_code == 422
+    assert "<html" in httpx.get(server.url + "/").text
+    assert httpx.get(server.url + "/../server.py").status_code == 404
+    assert {one["name"] for one in server.get("/bundles")["bundles"]} == {"mf", "ease", "fm"}
+
+
+def test_scores_are_those_of_the_recommender(server: Running, bundle_of: Callable[..., Any]) -> None:
+    columns = {"userId": [1, 2, 999, None], "movieId": [3, 44, 5, None]}
+    scores = server.post("/score", {"columns": columns, "bundle": "fm"})["scores"]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    assert server.post("/score", {"rows": rows, "bundle": "fm"})["scores"] == scores
+    assert scores == load_bundle(bundle_of("fm")).score(columns).tolist()
+
+
+def test_shares_are_stable_by_user_and_shadows_answer_nobody(server: Running) -> None:
+    bundles = {user: server.post("/recommend", {"user": user})["bundle"] for user in range(60)}
+    assert set(bundles.values()) == {"mf", "ease"}
+    assert 15 <= sum(bundle == "mf" for bundle in bundles.values()) <= 45
+    assert bundles == {user: server.post("/recommend", {"user": str(user)})["bundle"] for user in range(60)}
+    metrics = httpx.get(server.url + "/metrics").text
+    assert 'recsys_shadow_overlap_count{bundle="fm"}' in metrics
+    assert 'recsys_requests_total{route="/recommend",status="200"}' in metrics
+
+
+def test_pages_of_other_sites_may_not_ask(server: Running) -> None:
+    for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}, {"Origin": "null"}):
+        assert httpx.post(server.url + "/recommend", json={}, headers=headers).status_code == 403
+    assert httpx.post(server.url + "/recommend", json={}, headers={"Origin": server.url}).status_code == 200
