@@ -63,6 +63,31 @@ class Ragged:
         return self.values[positions.clamp(max=self.values.numel() - 1)].masked_fill(~mask, 0), mask
 
 
+@dataclass(frozen=True)
+class Padded:
+    """A categorical column as a rectangle, for exported programs: models look up each id, without a search for distinct ones.
+
+    Stands for a `Feature` in a batch; ids and lists of an exported program have this type.
+
+    Attributes:
+        values: Ids, int64: shape (B,), or (B, L) for lists, padded with any id.
+        weights: Weight of each element in sums over the list, 0 for padding; float32, shape (B, L). None for single values.
+    """
+
+    values: Tensor
+    weights: Tensor | None = None
+
+    @property
+    def shape(self) -> torch.Size:
+        """Shape of the ids, with rows first."""
+        return self.values.shape
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the ids."""
+        return self.values.device
+
+
 Feature = Tensor | Ragged
 
 

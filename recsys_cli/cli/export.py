@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,7 +11,7 @@ from recsys_cli.cli.params import Force
 from recsys_cli.cli.session import Session
 
 
-def export(
+def export(  # noqa: PLR0913, PLR0917 - one parameter per option
     ctx: typer.Context,
     run: Annotated[
         str | None,
@@ -31,6 +31,10 @@ def export(
     histories: Annotated[
         bool, typer.Option("--histories/--no-histories", help="Include the user histories and seen items.")
     ] = True,
+    tables: Annotated[
+        Literal["fp32", "fp16", "int8"],
+        typer.Option("--tables", help="Type of embedding rows; fp16 and int8 are evaluated on the held-out split."),
+    ] = "fp32",
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Compare scores of raw rows with those of the run.")
     ] = True,
@@ -46,6 +50,14 @@ def export(
         from recsys_cli.stages.export import export
 
         made = export(
-            trained, session.workspace, kind=kind, out=out, histories=histories, verify=verify, force=force, emit=emit
+            trained,
+            session.workspace,
+            kind=kind,
+            out=out,
+            histories=histories,
+            tables=tables,
+            verify=verify,
+            force=force,
+            emit=emit,
         )
     session.report(shown.result(made), shown.draw)

@@ -13,6 +13,7 @@ from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models import build
+from recsys_cli.models.embedding import quantize_tables
 from recsys_cli.models.embedding.tables import without_values
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import load_weights
@@ -50,7 +51,9 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
     """Read a bundle; see `load_bundle`."""
     manifest = checked_manifest(bundle, verify=verify)
     described = read_json(bundle.model, hint=bundle.remake, expected={"name": str, "options": dict})
-    source = ModelSource(described["name"], described["options"], described["placement"], described["batch_size"])
+    source = ModelSource(
+        described["name"], described["options"], described["placement"], described["batch_size"], described["tables"]
+    )
     data, schema = bundle.data, bundle.data.schema
     try:
         users, items = (_index(bundle, schema, role, manifest) for role in (Role.USER, Role.ITEM))
@@ -84,6 +87,8 @@ def checked_manifest(bundle: Bundle, *, verify: bool) -> Mapping[str, Any]:
     if kind != "Bundle":
         raise DataError(f"{bundle.folder} is a {kind}, not a bundle", hint="recsys export RUN")
     manifest = bundle.manifest
+    if (other := manifest.get("export", "bundle")) != "bundle":
+        raise DataError(f"{bundle.folder} is an export in the format {other}, not a bundle", hint="recsys export RUN")
     check_sizes(bundle.folder, manifest["files"], hint=bundle.remake)
     names = [name for name, (size, _) in manifest["files"].items() if verify or size <= _MAPPED]
     bundle.verify(*(bundle.folder / name for name in names))
@@ -94,6 +99,8 @@ def mapped_model(source: ModelSource, schema: Schema, weights: Path) -> Model:
     """Return a model in evaluation mode with memory-mapped weights, without initial values of its tables."""
     with without_values():
         model = build(source.name, dict(source.options), schema, placement=source.placement)
+    if source.tables != "fp32":
+        quantize_tables(model, source.tables, values=False)
     load_weights(model, weights, mapped=True)
     return model.eval()
 

@@ -48,7 +48,7 @@ def write_bundle(
             f"{served.source.name} reads the user histories for its scores", hint="export without --no-histories"
         )
     bundle = Bundle(folder)
-    _copy_data(served.data, bundle.data)
+    copy_data(served.data, bundle.data)
     write_json(
         bundle.model,
         {
@@ -56,6 +56,7 @@ def write_bundle(
             "options": dict(served.source.options),
             "placement": served.source.placement,
             "batch_size": served.source.batch_size,
+            "tables": served.source.tables,
             "scoring": served.model.scoring,
             "folds_in": served.model.folds_in,
             "by_content": served.model.by_content,
@@ -83,7 +84,7 @@ def write_bundle(
         "num_users": served.users.num_train,
         "num_items": served.items.num_train,
         "num_parameters": served.model.num_parameters,
-        "versions": _versions(),
+        "versions": versions(),
     }  # fmt: skip
     write_text(bundle.card, model_card(manifest, served))
     write_manifest(folder, "Bundle", manifest)
@@ -112,18 +113,25 @@ def reads_histories(served: ServedModel) -> bool:
     return bool(reads)
 
 
-def _copy_data(data: PreparedData, target: PreparedData) -> None:
-    """Copy prepared data without its rows."""
+def copy_data(data: PreparedData, target: PreparedData, *, tables: bool = True) -> None:
+    """Copy prepared data without its rows.
+
+    Args:
+        data: The prepared data.
+        target: The copy; its folder does not exist.
+        tables: Copy the dimension tables.
+    """
     target.folder.mkdir()
     for name in ("schema.json", "plan.json"):
         shutil.copyfile(data.folder / name, target.folder / name)
-    for name in ("vocab", "state", "tables"):
+    for name in ("vocab", "state", *(["tables"] if tables else [])):
         if (data.folder / name).is_dir():
             shutil.copytree(data.folder / name, target.folder / name)
     write_manifest(target.folder, "PreparedData", {"key": data.key, "rows": {}})
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions of the packages behind an artifact."""
     return {
         "recsys": __version__,
         "python": platform.python_version(),

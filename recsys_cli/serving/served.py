@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Column, Role, Schema
 from recsys_cli.loader import DimensionTables
 from recsys_cli.loader.interactions import count_items, read_interactions
+from recsys_cli.models.embedding import TableType, quantize_tables
 from recsys_cli.models.model import Model
 from recsys_cli.serving.histories import Histories
 from recsys_cli.serving.ids import IdIndex
@@ -35,12 +36,14 @@ class ModelSource:
         options: Its own options.
         placement: Placement of the embedding tables.
         batch_size: Pairs scored at once; affects only memory.
+        tables: Type of the embedding tables' rows.
     """
 
     name: str
     options: Mapping[str, Any]
     placement: Placement
     batch_size: int
+    tables: TableType = "fp32"
 
     @classmethod
     def of(cls, config: RunConfig) -> ModelSource:
@@ -109,6 +112,11 @@ class ServedModel:
             has_histories=True,
             titles=titles,
         )
+
+    def with_tables(self, kind: TableType) -> ServedModel:
+        """Return the model with quantized embedding tables; this one must not be used any more."""
+        quantize_tables(self.model, kind)
+        return replace(self, source=replace(self.source, tables=kind))
 
     @cached_property
     def schema(self) -> Schema:

@@ -29,5 +29,11 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     """Draw the folder, its size, and the next command."""
     if result["verified_rows"]:
         line(to, f"{result['verified_rows']:,} raw rows have equal scores by the run and by the export")
+    if tables := result["manifest"].get("tables"):
+        line(to, f"tables as {tables['type']}: {size(tables['bytes'])} instead of {size(tables['fp32_bytes'])}")
+        for name, metric in tables["metrics"].items():
+            if {"fp32", "quantized"} <= set(metric):
+                change = metric["quantized"] - metric["fp32"]
+                line(to, f"  {name} on {tables['split']}: {metric['quantized']:.4f}, {change:+.5f} to fp32")
     line(to, f"{size(result['bytes'])} written to {result['folder']}")
     line(to, f"next: {result['next']}", style="dim")

@@ -61,3 +61,18 @@ class Lookup:
         weights = torch.ones(row.numel()) if self.weights is None else self.weights
         counts = self.rows.new_zeros(num_rows * used)
         return counts.index_add_(0, row.mul_(used).add_(self.inverse), weights.to(counts.dtype)).view(num_rows, used)
+
+
+@dataclass(frozen=True)
+class PaddedLookup(Lookup):
+    """The rows of all ids of a `Padded` column, in order; `inverse` has the ids, and `weights` the shape of a rectangle."""
+
+    def spread(self) -> Tensor:
+        """Return one embedding per batch row, shape (B, D): the weighted sum of a list."""
+        if self.weights is None:
+            return self.rows
+        return (self.rows.unflatten(0, self.inverse.shape) * self.weights.unsqueeze(2)).sum(1)
+
+    def squares(self) -> Tensor:
+        """Return the squared norm of each row of `spread`; shape (B,)."""
+        return self.spread().square().sum(1)

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-from recsys_cli.batch import Batch, Ragged
+from recsys_cli.batch import Batch, Padded, Ragged
 from recsys_cli.features.schema import PADDING, Column
-from recsys_cli.models.embedding.lookup import Lookup
+from recsys_cli.models.embedding.lookup import Lookup, PaddedLookup
+from recsys_cli.models.embedding.quantized import QuantizedTable, TableType
 
 INITIAL_STD = 0.01
 """Standard deviation of initial embeddings: small, so that rare rows stay near the average, unlike with torch's default of 1; not
@@ -68,12 +69,25 @@ class Embeddings(nn.Module):
 
     @property
     def num_external_parameters(self) -> int:
-        """Number of table elements outside this module's parameters."""
-        return 0
+        """Number of table elements outside this module's parameters: those of quantized tables."""
+        return sum(table.weight.numel() for table in self.tables.values() if isinstance(table, QuantizedTable))
+
+    def quantize(self, kind: TableType, *, values: bool = True) -> None:
+        """Replace the tables by quantized ones; training is impossible then.
+
+        Args:
+            kind: fp16 or int8.
+            values: Quantize the current rows; otherwise the rows are assigned next.
+        """
+        for name in self.names:
+            table = self.table(name)
+            made = QuantizedTable.of(table, kind) if values else QuantizedTable(table.shape[0], table.shape[1], kind)
+            self.tables[key_of(name)] = made
 
     def table(self, name: str) -> Tensor:
         """Return a column's table, shape (cardinality, D)."""
-        return self.tables[key_of(name)].get_parameter("weight")
+        table = self.tables[key_of(name)]
+        return table.dequantized if isinstance(table, QuantizedTable) else table.get_parameter("weight")
 
     @torch.no_grad()
     def write_rows(self, name: str, ids: Tensor, rows: Tensor) -> None:
@@ -90,13 +104,17 @@ class Embeddings(nn.Module):
 
     def rows(self, used: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return rows of each table, shape (U, D), on the device of their ids: ascending, distinct, int64, shape (U,)."""
-        return {name: self._rows_of(self.table(name), ids) for name, ids in used.items()}
+        return {name: self._rows_of(name, ids) for name, ids in used.items()}
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return the embeddings of each column, shape (B, D); ragged columns are summed."""
         return {name: lookup.spread() for name, lookup in self.lookups(batch).items()}
 
-    def _rows_of(self, table: Tensor, used: Tensor) -> Tensor:
+    def _rows_of(self, name: str, used: Tensor) -> Tensor:
+        quantized = self.tables[key_of(name)]
+        if isinstance(quantized, QuantizedTable):
+            return quantized.rows(used)
+        table = self.table(name)
         if not torch.is_grad_enabled():
             return _take(table, used.to(table.device), used.device)
         if self.sparse:
@@ -119,13 +137,17 @@ def key_of(name: str) -> str:
     return "of_" + name.replace("%", "%25").replace(".", "%2E")
 
 
-def _indices(feature: Tensor | Ragged, like: Lookup | None) -> tuple[Tensor, Tensor]:
+def _indices(feature: Tensor | Ragged | Padded, like: Lookup | None) -> tuple[Tensor, Tensor]:
+    if isinstance(feature, Padded):
+        return feature.values.flatten(), feature.values
     if like is not None and like.used is not None:
         return like.used, like.inverse
     return _distinct(feature.values if isinstance(feature, Ragged) else feature)
 
 
-def _lookup(feature: Tensor | Ragged, rows: Tensor, used: Tensor, inverse: Tensor) -> Lookup:
+def _lookup(feature: Tensor | Ragged | Padded, rows: Tensor, used: Tensor, inverse: Tensor) -> Lookup:
+    if isinstance(feature, Padded):
+        return PaddedLookup(rows, inverse, weights=feature.weights)
     if isinstance(feature, Ragged):
         return Lookup(rows, inverse, feature.offsets, feature.weights, used)
     return Lookup(rows, inverse, used=used)
