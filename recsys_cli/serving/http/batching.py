@@ -26,14 +26,25 @@ _INVALID = (TypeError, ValueError, OverflowError, KeyError, pa.ArrowException)
 
 @dataclass
 class _Job:
-    """Queries of one request, or a call; and its future."""
+    """Queries of one request, its raw rows to score as columns, or a call; and its future."""
 
     future: asyncio.Future[Any]
     queries: Sequence[Query] = ()
+    rows: Mapping[str, Sequence[Any]] | None = None
     call: Call | None = None
     result: Any = None
     error: Exception | None = None
     arrived: float = field(default_factory=time.perf_counter)
+
+    @property
+    def size(self) -> int:
+        """Number of queries or rows."""
+        return len(self.queries) + max(map(len, (self.rows or {}).values()), default=0)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the job has rows, in columns of equal length."""
+        return self.rows is not None and len(set(map(len, self.rows.values()))) == 1
 
 
 class ModelThread:
@@ -72,6 +83,11 @@ class ModelThread:
         answers: list[Answer] = await self._submit(queries=queries)
         return answers
 
+    async def score(self, rows: Mapping[str, Sequence[Any]]) -> list[float]:
+        """Score raw rows, given as columns of equal length, in a batch with those of other requests."""
+        scores: list[float] = await self._submit(rows=rows)
+        return scores
+
     async def call(self, call: Call) -> Any:
         """Run a function of the recommender."""
         return await self._submit(call=call)
@@ -86,7 +102,7 @@ class ModelThread:
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    async def _submit(self, *, queries: Sequence[Query] = (), call: Call | None = None) -> Any:
+    async def _submit(self, **work: Any) -> Any:
         """Queue a job and wait for its result.
 
         Raises:
@@ -98,7 +114,7 @@ class ModelThread:
         future = asyncio.get_running_loop().create_future()
         self._num_waiting += 1
         try:
-            self._jobs.put(_Job(future, queries, call))
+            self._jobs.put(_Job(future, **work))
             return await future
         finally:
             self._num_waiting -= 1
@@ -122,7 +138,7 @@ class ModelThread:
         first = self._jobs.get()
         if first is None:
             return [], True
-        jobs, size = [first], len(first.queries)
+        jobs, size = [first], first.size
         deadline = time.perf_counter() + self._batching.delay
         while size < self._batching.size:
             try:
@@ -138,22 +154,21 @@ class ModelThread:
             if job is None:
                 return jobs, True
             jobs.append(job)
-            size += len(job.queries)
+            size += job.size
         return jobs, False
 
     def _answer(self, jobs: Sequence[_Job]) -> None:
         """Set the results or errors of jobs; an invalid query fails alone."""
-        asking = [job for job in jobs if job.call is None]
-        if asking:
-            queries = [query for job in asking for query in job.queries]
-            self._batch_size.observe(len(queries))
-            try:
-                answers = iter(self._model.recommend(queries))
-                for job in asking:
-                    job.result = [next(answers) for _ in job.queries]
-            except Exception:
-                for job in asking:
-                    job.call = _recommending(job.queries)
+        if asking := [job for job in jobs if job.queries]:
+            self._recommend(asking)
+        scoring: dict[frozenset[str], list[_Job]] = {}
+        for job in jobs:
+            if job.is_table:
+                scoring.setdefault(frozenset(job.rows or ()), []).append(job)
+            elif job.rows is not None:
+                job.call = _scoring(job.rows)
+        for alike in scoring.values():
+            self._score(alike)
         for job in jobs:
             if job.call is not None:
                 try:
@@ -161,15 +176,38 @@ class ModelThread:
                 except Exception as error:
                     job.error = error
 
+    def _recommend(self, jobs: Sequence[_Job]) -> None:
+        """Answer the queries of several jobs at once, or each job alone after an error."""
+        queries = [query for job in jobs for query in job.queries]
+        self._batch_size.observe(len(queries))
+        try:
+            answers = iter(self._model.recommend(queries))
+            for job in jobs:
+                job.result = [next(answers) for _ in job.queries]
+        except Exception:
+            for job in jobs:
+                job.call = _recommending(job.queries)
+
+    def _score(self, jobs: Sequence[_Job]) -> None:
+        """Score the rows of several jobs with the same columns at once, or each job alone after an error."""
+        parts = [job.rows for job in jobs if job.rows is not None]
+        try:
+            together = {name: [value for rows in parts for value in rows[name]] for name in parts[0]}
+            scores = iter(self._model.score(together if len(parts) > 1 else parts[0]).tolist())
+            for job in jobs:
+                job.result = [next(scores) for _ in range(job.size)]
+        except Exception:
+            for job, rows in zip(jobs, parts, strict=True):
+                job.call = _scoring(rows)
+
 
 def _recommending(queries: Sequence[Query]) -> Call:
     has_values = any(query.features for query in queries)
     return _checked(lambda model: model.recommend(queries)) if has_values else lambda model: model.recommend(queries)
 
 
-def scoring(columns: Mapping[str, Any]) -> Call:
-    """Return a call that scores raw rows."""
-    return _checked(lambda model: model.score(columns))
+def _scoring(rows: Mapping[str, Sequence[Any]]) -> Call:
+    return _checked(lambda model: model.score(rows).tolist())
 
 
 def _checked(call: Call) -> Call:

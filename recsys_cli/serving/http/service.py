@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from recsys_cli.serving.http.answers import recommendations
-from recsys_cli.serving.http.batching import scoring
 from recsys_cli.serving.http.bodies import RecommendBody
 from recsys_cli.serving.http.desk import FeedbackDesk
 from recsys_cli.serving.http.fleet import Deployment, Fleet
@@ -89,8 +88,7 @@ class Service:
         """Score raw rows."""
         longest = max(map(len, columns.values()), default=0)
         self.check("rows", longest, self.settings.limits.batch)
-        scores: list[float] = (await deployment.thread.call(scoring(columns))).tolist()
-        return scores
+        return await deployment.thread.score(columns)
 
     def query(self, body: RecommendBody) -> Query:
         """Return the query of a body, with the feedback of the user and without hidden items."""

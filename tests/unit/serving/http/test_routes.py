@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -147,6 +148,21 @@ def test_scores_are_those_of_the_recommender(server: Running, bundle_of: Callabl
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     assert server.post("/score", {"rows": rows, "bundle": "fm"})["scores"] == scores
     assert scores == load_bundle(bundle_of("fm")).score(columns).tolist()
+
+
+def test_rows_of_requests_at_once_are_scored_by_themselves(server: Running, bundle_of: Callable[..., Any]) -> None:
+    expected = load_bundle(bundle_of("fm")).score({"userId": list(range(1, 41)), "movieId": [3] * 40}).tolist()
+
+    def score(user: int) -> httpx.Response:
+        row = {"userId": user, "movieId": "x" if user == 13 else 3}
+        return server.ask("POST", "/score", {"rows": [row], "bundle": "fm"})
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(score, range(1, 41)))
+    assert [user for user, answer in enumerate(answers, 1) if answer.status_code != 200] == [13]
+    for user, answer in enumerate(answers, 1):
+        if user != 13:
+            assert answer.json()["scores"] == pytest.approx([expected[user - 1]], abs=1e-5)
 
 
 def test_shares_are_stable_by_user_and_shadows_answer_nobody(server: Running) -> None:
