@@ -33,6 +33,10 @@ class Event:
     label: float | None = None
     time: float | None = None
 
+    def order(self) -> tuple[float, int]:
+        """Return the sort key of a history: the time of the interaction, or else of its arrival."""
+        return (self.at / 1e9 if self.time is None else self.time, self.at)
+
     def line(self) -> bytes:
         """Return the line of the log, with its line end."""
         values = {"user": self.user, "item": self.item, "label": self.label, "time": self.time}

@@ -37,13 +37,12 @@ class FeedbackState:
         elif event.at > self._deleted.get(user, 0):
             pairs = self._pairs.setdefault(user, {})
             if (present := pairs.get(item)) is None or present.at < event.at:
-                pairs.pop(item, None)  # the latest event is the last one
                 pairs[item] = event
 
     def of_user(self, user: Id) -> list[Event]:
-        """Return the feedback of a user in order of arrival."""
-        pairs = self._pairs.get(str(user))
-        return [event for event in pairs.values() if event.kind == "put"] if pairs else []
+        """Return the feedback of a user, oldest first; logs are read file by file, so arrival is no order."""
+        pairs = self._pairs.get(str(user), {})
+        return sorted((event for event in pairs.values() if event.kind == "put"), key=Event.order)
 
     def has(self, user: Id, item: Id) -> bool:
         """Whether a user has feedback on an item."""

@@ -88,13 +88,14 @@ class Fleet:
         return self._deployments[name]
 
     def of_user(self, user: object) -> Deployment:
-        """Return the bundle of a user: shares of the users by a stable hash of the id, equal in all workers."""
+        """Return the bundle of a user: shares by a stable hash of the id, equal in all workers and for any order."""
         point = share_point(user)
-        for name, share in self._settings.shares.items():
+        shares = sorted(self._settings.shares.items())
+        for name, share in shares:
             point -= share
             if point < 0:
                 return self._deployments[name]
-        return self._deployments[list(self._settings.shares)[-1]]
+        return self._deployments[shares[-1][0]]
 
     async def reload(self) -> None:
         """Load the bundles whose folders have changed, and put them in place of the old ones.

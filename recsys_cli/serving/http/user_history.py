@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from recsys_cli.serving.query import CatalogItem, RecentInteraction
 from recsys_cli.serving.recommender import Recommender
 
@@ -24,13 +26,15 @@ def user_history(model: Recommender, user: Any, recent: Sequence[RecentInteracti
         {"item": one.item, "title": _title(model, one.item), "label": one.label, "feedback": True}
         for one in reversed(recent[-k:])
     ]
-    newest = slice(None, None, -1)
-    items = served.items.decode(stored.items[newest][: k - len(shown)].astype("int64")).to_pylist()
+    replaced = served.items.encode([one.item for one in recent])
+    others = np.flatnonzero(~np.isin(stored.items, replaced))[::-1]
+    rows = others[: k - len(shown)]
+    items = served.items.decode(stored.items[rows].astype("int64")).to_pylist()
     shown += [
         {"item": item, "title": _title(model, item), "label": float(label), "feedback": False}
-        for item, label in zip(items, stored.labels[newest], strict=False)
+        for item, label in zip(items, stored.labels[rows], strict=True)
     ]
-    return {"known": encoded >= 0, "num_interactions": len(stored) + len(recent), "history": shown}
+    return {"known": encoded >= 0, "num_interactions": len(others) + len(recent), "history": shown}
 
 
 def _title(model: Recommender, item: Any) -> str | None:

@@ -64,6 +64,14 @@ def test_the_order_of_arrival_does_not_matter(data: st.DataObject) -> None:
     assert state.hidden == ("5",)
 
 
+@given(events=st.permutations([put(3, item=1, time=50.0), put(1, item=2, time=70.0), put(2, item=3, time=60.0)]))
+def test_the_feedback_of_a_user_is_ordered_by_its_times(events: list[Event]) -> None:
+    state = FeedbackState()
+    for event in events:
+        state.apply(event)
+    assert [event.item for event in state.of_user(1)] == [1, 3, 2]
+
+
 def test_a_torn_tail_is_cut_on_open(tmp_path: Path) -> None:
     path = tmp_path / "000000.worker-0.jsonl"
     sound = put(1).line()
