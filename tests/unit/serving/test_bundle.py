@@ -74,7 +74,7 @@ def test_raw_rows_score_as_by_the_run(bundle: Path, make_run: MakeRun) -> None:
 @pytest.mark.parametrize(
     "name",
     ["weights.safetensors", "model.json", "counts.npy", "histories/items.npy", "data/schema.json", "titles.parquet",
-     "vocab-index/userId.hashes.npy", "data/vocab/movieId.parquet"],
+     "vocab-index/userId/hashes.npy", "data/vocab/movieId.parquet"],
 )  # fmt: skip
 @pytest.mark.parametrize("how", ["flipped", "short", "missing"])
 def test_a_damaged_file_is_named(name: str, how: str, bundle: Path, tmp_path: Path) -> None:
