@@ -38,8 +38,8 @@ class IdIndex:
     @classmethod
     def of(cls, values: pa.Array, *, num_train: int, cardinality: int) -> IdIndex:
         """Build the index of a vocabulary of `num_train` values, followed by cold keys."""
-        parts = values.slice(0, num_train), values.slice(num_train)
-        return cls(values, *map(VocabularyIndex.build, parts), cardinality)
+        trained, cold = values.slice(0, num_train), values.slice(num_train)
+        return cls(values, VocabularyIndex.build(trained), VocabularyIndex.build(cold), cardinality)
 
     @property
     def num_train(self) -> int:
