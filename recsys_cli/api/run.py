@@ -21,15 +21,15 @@ from recsys_cli.features.schema import Role
 
 if TYPE_CHECKING:
     from recsys_cli.evaluation.names import IdNames
-    from recsys_cli.evaluation.recommend import RecommendingModel
     from recsys_cli.models.model import Model
+    from recsys_cli.serving.recommender import Recommender
 
 _SHOWN = 5
 _DATES = {str(kind).encode(): kind for kind in (pa.date32(), pa.date64())}
 
 
 class TrainedRun(workspace.TrainedRun):
-    """A trained model with its config, checkpoints and evaluations. The model is loaded once, on the CPU."""
+    """A trained model with its config, checkpoints and evaluations. The model is loaded at first use, on the CPU."""
 
     @python_hints()
     def model(self) -> Model:
@@ -38,7 +38,7 @@ class TrainedRun(workspace.TrainedRun):
         Raises:
             MissingArtifactError: The run is not finished, or its prepared data is missing.
         """
-        return self._loaded.advisor.model
+        return self._loaded.model
 
     @python_hints()
     def recommend(self, users: Iterable[Any] | None = None, k: int = 10) -> Recommendations:
@@ -54,26 +54,27 @@ class TrainedRun(workspace.TrainedRun):
             ConfigError: Train has no such user, `k` is below 1, `users` is one text, or the model cannot score a catalog.
             MissingArtifactError: The run is not finished, or its prepared data is missing.
         """
+        from recsys_cli.serving.every_user import recommend_to_all
+
         check(k=(k, Integral))
         if k < 1:
             raise ConfigError(f"k is {k}, but has to be 1 or more")
         if isinstance(users, str | bytes):
             raise ConfigError("users is a single text", hint=f"pass a list of user ids, such as [{users!r}]")
         run = self._loaded
-        if (reason := run.advisor.why_not) is not None:
+        if (reason := run.recommender.scorer.why_not) is not None:
             raise ConfigError(f"{self.folder.name} cannot recommend: {reason}")
         raw = run.names.values(Role.USER) if users is None else _ids(users)
         user_idx = run.names.encode(Role.USER, raw)
         if (user_idx < 0).any():
             raise _unknown(raw.filter(pa.array(user_idx < 0)), len(raw))
-        best = run.advisor.recommend_to(user_idx, counts=run.counts, history=run.history, k=k)
-        columns = {
-            "user": run.raw_ids(Role.USER, user_idx[best.user]),
-            "item": run.raw_ids(Role.ITEM, best.item_idx),
-            "rank": best.rank,
-            "score": best.scores,
-        }
-        return Recommendations(pa.table(columns))
+        blocks = list(recommend_to_all(run.recommender, user_idx, k=k))
+        users, items, ranks, scores = (
+            np.concatenate([np.empty(0, kind), *(getattr(block, name) for block in blocks)])
+            for name, kind in (("users", np.int64), ("items", np.int64), ("ranks", np.int64), ("scores", np.float32))
+        )
+        ids = {"user": run.raw_ids(Role.USER, users), "item": run.raw_ids(Role.ITEM, items)}
+        return Recommendations(pa.table({**ids, "rank": ranks, "score": scores}))
 
     @python_hints()
     def score(self, rows: Any) -> npt.NDArray[np.float32]:
@@ -90,6 +91,7 @@ class TrainedRun(workspace.TrainedRun):
             DataError: A column is missing, or a value does not cast to its type.
         """
         from recsys_cli.etl.frames import write_frame
+        from recsys_cli.evaluation.recommend import score_rows
         from recsys_cli.stages.apply import apply
 
         parent = workspace.Workspace(self.folder.parent.parent)
@@ -97,7 +99,8 @@ class TrainedRun(workspace.TrainedRun):
             raw = scratch / "rows.parquet"
             write_frame(rows, raw)
             applied = apply(str(self.folder), [str(raw)], parent, output=scratch / "rows.prepared.parquet")
-            return self._loaded.advisor.score_rows(applied.output, applied.schema)
+            run = self._loaded
+            return score_rows(run.model, applied.output, applied.schema, batch_size=run.config.evaluate.batch_size)
 
     @cached_property
     def _loaded(self) -> _Loaded:
@@ -110,25 +113,31 @@ class _Loaded:
     def __init__(self, run: TrainedRun) -> None:
         import pyarrow.parquet as pq
 
-        from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, model_of
+        from recsys_cli.evaluation.loaded_run import config_of
         from recsys_cli.evaluation.names import IdNames
-        from recsys_cli.evaluation.recommend import RecommendingModel
-        from recsys_cli.loader.interactions import count_items, read_interactions
 
-        config = config_of(run)
-        data = workspace.Workspace(run.folder.parent.parent).data_of(run)
-        earlier = earlier_splits(config, data)
-        model = model_of(run, config, data)
-        self.advisor: RecommendingModel = RecommendingModel(
-            model, data, earlier=earlier, batch_size=config.evaluate.batch_size
-        )
-        self.names: IdNames = IdNames(data)
-        raw = pq.read_schema(data.raw_columns)
-        sources = {Role.USER: config.features.user, Role.ITEM: config.features.item}
-        self._stored_as = {role: _date_type(raw, config.features.raw_source(name)) for role, name in sources.items()}
-        self.counts = count_items(data)
-        first, *others = (read_interactions(data, split, cold_items=True).observed() for split in earlier)
-        self.history = sum(others, first)
+        self._run = run
+        self._workspace = workspace.Workspace(run.folder.parent.parent)
+        self.config = config_of(run)
+        self._data = self._workspace.data_of(run)
+        self.names: IdNames = IdNames(self._data)
+        raw, features = pq.read_schema(self._data.raw_columns), self.config.features
+        sources = {Role.USER: features.user, Role.ITEM: features.item}
+        self._stored_as = {role: _date_type(raw, features.raw_source(name)) for role, name in sources.items()}
+
+    @cached_property
+    def model(self) -> Model:
+        """The model with the user histories of all users."""
+        from recsys_cli.evaluation.loaded_run import model_in_context
+
+        return model_in_context(self._run, self.config, self._data)
+
+    @cached_property
+    def recommender(self) -> Recommender:
+        """The model for recommendations; of one with fold-in a second copy, whose context changes with every call."""
+        from recsys_cli.serving.recommender import Recommender
+
+        return Recommender.of_run(self._run, self._workspace)
 
     def raw_ids(self, role: Role, encoded: npt.NDArray[np.int64]) -> pa.Array:
         """Return the raw ids of encoded ids; dates, prepared as timestamps, are dates again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recsys_cli.config import Placement, RunConfig, load
+from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.models import build
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import load_weights
@@ -28,6 +29,13 @@ def model_of(run: TrainedRun, config: RunConfig, data: PreparedData) -> Model:
     model = build(config.model.name, config.model.options, data.schema, placement=placement)
     load_weights(model, run.checkpoint("best"))
     return model.eval()
+
+
+def model_in_context(run: TrainedRun, config: RunConfig, data: PreparedData) -> Model:
+    """Return `model_of` with the interactions of an evaluation, read on demand, as its context."""
+    model = model_of(run, config, data)
+    model.set_context(make_context(data, *earlier_splits(config, data)))
+    return model
 
 
 def held_out_split(config: RunConfig, data: PreparedData) -> str | None:

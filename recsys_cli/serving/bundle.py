@@ -17,6 +17,7 @@ from recsys_cli.models.embedding import quantize_tables
 from recsys_cli.models.embedding.tables import without_values
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import load_weights
+from recsys_cli.serving.encoder.indexes import open_indexes
 from recsys_cli.serving.histories import Histories
 from recsys_cli.serving.ids import IdIndex
 from recsys_cli.serving.served import ModelSource, ServedModel
@@ -44,7 +45,9 @@ def load_bundle(path: Path | str, *, verify: bool = False) -> Recommender:
     """
     from recsys_cli.serving.recommender import Recommender
 
-    return Recommender(read_bundle(Bundle(Path(path)), verify=verify))
+    recommender = Recommender(read_bundle(Bundle(Path(path)), verify=verify))
+    recommender.warm_up()
+    return recommender
 
 
 def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
@@ -56,7 +59,8 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
     )
     data, schema = bundle.data, bundle.data.schema
     try:
-        users, items = (_index(bundle, schema, role, manifest) for role in (Role.USER, Role.ITEM))
+        indexes = open_indexes(bundle.index)
+        users, items = (IdIndex.read(bundle.ids(role), schema.only(role), indexes) for role in (Role.USER, Role.ITEM))
         return ServedModel(
             called=bundle.folder.resolve().name,
             source=source,
@@ -69,6 +73,7 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
             has_histories=manifest["histories"],
             titles=read_parquet(bundle.titles)["title"].combine_chunks() if bundle.titles.is_file() else None,
             about=manifest,
+            indexes=indexes,
         )
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
         raise DataError(f"{bundle.folder}: not a bundle of this version: {error}", hint=bundle.remake) from error
@@ -103,13 +108,3 @@ def mapped_model(source: ModelSource, schema: Schema, weights: Path) -> Model:
         quantize_tables(model, source.tables, values=False)
     load_weights(model, weights, mapped=True)
     return model.eval()
-
-
-def _index(bundle: Bundle, schema: Schema, role: Role, manifest: Mapping[str, Any]) -> IdIndex:
-    column = schema.only(role)
-    return IdIndex.read(
-        bundle.index,
-        column.name,
-        num_train=manifest["num_train"][column.name],
-        cardinality=int(column.cardinality or 0),
-    )

@@ -17,9 +17,11 @@ from safetensors.torch import save_file
 from recsys_cli import __version__
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.features.schema import Role
 from recsys_cli.models.model import TrainingContext
 from recsys_cli.models.weights import PREFIX
 from recsys_cli.serving.bundle import read_bundle
+from recsys_cli.serving.encoder.indexes import build_indexes, write_indexes
 from recsys_cli.serving.model_card import model_card
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.rows import RowScorer
@@ -68,9 +70,10 @@ def write_bundle(
     np.save(bundle.counts, served.counts)
     if served.titles is not None:
         pq.write_table(pa.table({"title": served.titles}), bundle.titles)
-    for column, index in ((served.user, served.users), (served.item, served.items)):
-        index.write(bundle.index, column.name)
     fitted = FittedPlan.read(served.data.folder)
+    write_indexes(build_indexes(fitted, served.indexes), bundle.index)
+    served.users.write_values(bundle.ids(Role.USER))
+    served.items.write_values(bundle.ids(Role.ITEM))
     write_json(bundle.signature, signature(fitted, served.schema))
     manifest = {
         "key": key,
@@ -78,14 +81,11 @@ def write_bundle(
         "model": served.source.name,
         "histories": histories,
         "label_mean": served.histories.mean,
-        "num_train": {
-            served.user.name: served.users.num_train, served.item.name: served.items.num_train,
-        },
         "num_users": served.users.num_train,
         "num_items": served.items.num_train,
         "num_parameters": served.model.num_parameters,
         "versions": versions(),
-    }  # fmt: skip
+    }
     write_text(bundle.card, model_card(manifest, served))
     write_manifest(folder, "Bundle", manifest)
     return bundle

@@ -68,13 +68,10 @@ def recommend_to_all(
             ids, seen = np.arange(FIRST, FIRST + len(chunk)), served.histories.together(histories)
         else:
             ids, seen = chunk.astype(np.int64), served.histories.interactions()
-        order = np.argsort(ids)
-        problem = for_users(
-            ids[order], seen if exclude_seen else seen.chosen(np.empty(0, np.intp)), candidates=candidates
-        )
+        problem = for_users(ids, seen if exclude_seen else seen.chosen(np.empty(0, np.intp)), candidates=candidates)
         cut_off = pool_size(k) if diversity else k
         for first, stop, top, scores in rank_blocks(problem, scorer.over(candidates), cut_off=cut_off):
-            own = chunk[order[first:stop]]
+            own = chunk[first:stop]
             index = torch.from_numpy(top).clamp(min=0).to(scores.device)
             best, values = top, scores.gather(1, index).cpu().numpy()
             if diversity:

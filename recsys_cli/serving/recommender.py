@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import torch
 from torch import Tensor
 
+from recsys_cli.errors import RecsysError
 from recsys_cli.evaluation.ranking import BLOCK_SCORES, top_places
+from recsys_cli.interactions import Interactions
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.diversity import pool_size, rerank
 from recsys_cli.serving.query import Answer, CatalogItem, Query, RecommendedItem
@@ -20,7 +22,7 @@ from recsys_cli.serving.requests import Request, Resolver
 from recsys_cli.serving.rows import RowScorer
 from recsys_cli.serving.scoring import MOST_USERS, CatalogScorer
 from recsys_cli.serving.served import ServedModel
-from recsys_cli.workspace import Bundle, TrainedRun, Workspace
+from recsys_cli.workspace import TrainedRun, Workspace
 
 _LARGE_K = 1_000
 """Queries with a larger k are ranked one by one: a block is sorted for its largest k."""
@@ -42,16 +44,15 @@ class Recommender:
         self.rows = RowScorer(served, self.scorer)
 
     @classmethod
-    def of_run(cls, run: TrainedRun, workspace: Workspace, *, titles: pa.Array | None = None) -> Recommender:
+    def of_run(cls, run: TrainedRun, workspace: Workspace, *, only: Interactions | None = None) -> Recommender:
         """Load a finished run; see `ServedModel.of_run`."""
-        return cls(ServedModel.of_run(run, workspace, titles=titles))
+        return cls(ServedModel.of_run(run, workspace, only=only))
 
-    @classmethod
-    def of_bundle(cls, bundle: Bundle) -> Recommender:
-        """Load a bundle; see `bundle.read_bundle`."""
-        from recsys_cli.serving.bundle import read_bundle
-
-        return cls(read_bundle(bundle))
+    def warm_up(self) -> None:
+        """Compute the parts that all requests share: the row encoder, and the propagated graph of a graph model."""
+        with suppress(RecsysError):  # requests raise it
+            self.rows.warm_up()
+        self.scorer.warm_up()
 
     def recommend(self, queries: Sequence[Query]) -> list[Answer]:
         """Answer queries in order; plain queries in one call of the model.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +34,14 @@ class RowScorer:
     def __init__(self, served: ServedModel, scorer: CatalogScorer) -> None:
         self._served, self._scorer = served, scorer
         self._encoders: dict[frozenset[str], RowEncoder] = {}
+
+    def warm_up(self) -> None:
+        """Compile the encoder of `score`.
+
+        Raises:
+            ConfigError: A feature depends on an op without an implementation for single rows.
+        """
+        self._encoder  # noqa: B018 - cached
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
@@ -104,14 +112,14 @@ class RowScorer:
         if key not in self._encoders:
             schema = self._served.schema
             own = [column.name for column in schema.features if column.table is None and column.role is Role.FEATURE]
-            inputs = {name: set(RowEncoder(self._fitted, schema, only=[name]).inputs) for name in own}
+            inputs = {name: set(self._made([name]).inputs) for name in own}
             names = [name for name in own if inputs[name] <= key]
             if unknown := sorted(key.difference(*(inputs[name] for name in names))):
                 raise ConfigError(
                     f"unknown feature {', '.join(unknown)}",
                     hint=f"the raw columns of features are {', '.join(sorted(set().union(*inputs.values()))) or 'none'}",
                 )
-            self._encoders[key] = RowEncoder(self._fitted, schema, only=names)
+            self._encoders[key] = self._made(names)
         return self._encoders[key].encode({name: [value] for name, value in features.items()})
 
     def _scored(self, features: Mapping[str, Feature]) -> Tensor:
@@ -124,7 +132,10 @@ class RowScorer:
 
     @cached_property
     def _encoder(self) -> RowEncoder:
-        return RowEncoder(self._fitted, self._served.schema)
+        return self._made()
+
+    def _made(self, only: Collection[str] | None = None) -> RowEncoder:
+        return RowEncoder(self._fitted, self._served.schema, only=only, indexes=self._served.indexes)
 
 
 def _repeated(feature: Feature, times: int) -> Feature:

@@ -43,13 +43,19 @@ class CatalogScorer:
             self._model.limit_users(FIRST + MOST_USERS)
             self._set_context([])
         else:
-            rows = served.histories.interactions
+            rows = served.interactions
             self._model.set_context(TrainingContext(lambda: self._cold.hidden(rows()), served.tables.join))
 
     @cached_property
     def why_not(self) -> str | None:
         """The reason why the model cannot rank, as a clause without a full stop; None if it can."""
         return cannot_rank(self._model, self._served.tables, self._served.schema, device="cpu")
+
+    def warm_up(self) -> None:
+        """Compute a vector, so that a graph model propagates its graph before the first request."""
+        if self._model.scoring == "dot_product":
+            with torch.inference_mode():
+                self._model.item_vectors(torch.from_numpy(self._catalog.candidates[:1]))
 
     @property
     def scores_subsets(self) -> bool:

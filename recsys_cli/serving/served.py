@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,12 +15,15 @@ import pyarrow.parquet as pq
 from recsys_cli.config import Placement, RunConfig
 from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, model_of
 from recsys_cli.evaluation.names import IdNames
+from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Column, Role, Schema
+from recsys_cli.interactions import Interactions
 from recsys_cli.loader import DimensionTables
 from recsys_cli.loader.interactions import count_items, read_interactions
 from recsys_cli.models.embedding import TableType, quantize_tables
 from recsys_cli.models.model import Model
+from recsys_cli.serving.encoder import VocabularyIndex
 from recsys_cli.serving.histories import Histories
 from recsys_cli.serving.ids import IdIndex
 from recsys_cli.serving.item_features import ItemFeatures
@@ -67,6 +70,9 @@ class ServedModel:
         histories: User histories; without users if they were left out.
         has_histories: Whether user histories are available.
         titles: Item titles in the order of `items.values`; None without titles.
+        rows: Interactions of all users, for a model without fold-in; None for those of the histories.
+        about: Manifest of the bundle.
+        indexes: Indexes for `RowEncoder`; of a bundle, those of all vocabularies.
     """
 
     called: str
@@ -79,44 +85,59 @@ class ServedModel:
     histories: Histories
     has_histories: bool
     titles: pa.Array | None
+    rows: Callable[[], Interactions] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+    indexes: Mapping[str, VocabularyIndex] = field(default_factory=dict)
 
     @classmethod
-    def of_run(cls, run: TrainedRun, workspace: Workspace, *, titles: pa.Array | None = None) -> ServedModel:
+    def of_run(
+        cls, run: TrainedRun, workspace: Workspace, *, titles: pa.Array | None = None, only: Interactions | None = None
+    ) -> ServedModel:
         """Load a finished run, with the user histories of its evaluation.
 
         Args:
             run: The run.
             workspace: Workspace of its data.
             titles: Item titles in the order of `IdNames.values`; None without titles.
+            only: Interactions of the only users with requests, with times; None reads those of all users.
 
         Raises:
             MissingArtifactError: The run is not finished, or its prepared data is missing.
             DataError: A file is damaged.
         """
         config, data = config_of(run), workspace.data_of(run)
-        first, *others = (
-            read_interactions(data, split, times=True, cold_items=True).observed()
-            for split in earlier_splits(config, data)
-        )
-        rows = sum(others, first)
+        earlier = earlier_splits(config, data)
+        if only is None:
+            first, *others = (
+                read_interactions(data, split, times=True, cold_items=True).observed() for split in earlier
+            )
+            rows = sum(others, first)
+        users, items = (index_of(data, role) for role in (Role.USER, Role.ITEM))
         return cls(
             called=run.folder.name,
             source=ModelSource.of(config),
             model=model_of(run, config, data),
             data=data,
-            users=index_of(data, Role.USER),
-            items=index_of(data, Role.ITEM),
+            users=users,
+            items=items,
             counts=count_items(data),
-            histories=Histories.of(rows, num_users=int(data.schema.only(Role.USER).cardinality or 0)),
+            histories=Histories.of(
+                rows if only is None else only, num_users=int(data.schema.only(Role.USER).cardinality or 0)
+            ),
             has_histories=True,
             titles=titles,
+            rows=None if only is None else make_context(data, *earlier).interactions,
+            indexes=users.indexes(data.schema.only(Role.USER)) | items.indexes(data.schema.only(Role.ITEM)),
         )
 
     def with_tables(self, kind: TableType) -> ServedModel:
         """Return the model with quantized embedding tables; this one must not be used any more."""
         quantize_tables(self.model, kind)
         return replace(self, source=replace(self.source, tables=kind))
+
+    def interactions(self) -> Interactions:
+        """Return the interactions of all users."""
+        return self.histories.interactions() if self.rows is None else self.rows()
 
     @cached_property
     def schema(self) -> Schema:

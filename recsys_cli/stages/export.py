@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from recsys_cli.registry import suggest
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.stages.names import titles_of
 from recsys_cli.stages.verify import verify_scores
-from recsys_cli.workspace import Artifact, Bundle, TrainedRun, Workspace, key_of
+from recsys_cli.workspace import Artifact, Bundle, TrainedRun, Workspace, key_of, replacing_folder
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
         source["tables"] = measure_tables(run, config_of(run), workspace.data_of(run), tables, emit=emit)
         served = served.with_tables(tables)
     verified = None
-    with _replacing(target) as folder:
+    with workspace.lock(f"export-{target.name}", emit=emit), replacing_folder(target) as folder:
         write, load = load_component(FORMATS[kind].write), load_component(FORMATS[kind].load)
         write(served, folder, key=key_of(kind, run.key, histories, tables), source=source, histories=histories)
         if verify and served.model.folds_in and not histories:
@@ -174,16 +172,3 @@ def _check_target(target: Path, *, force: bool) -> None:
             raise ConfigError(f"{target} is not empty, and no bundle", hint="name another folder with --out")
         if not force:
             raise ConfigError(f"{target} already exists", hint="name another folder with --out, or replace it: --force")
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
-    """Yield an empty folder in the same file system; at the end it replaces the target."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
-        made = Path(scratch) / target.name
-        made.mkdir()
-        yield made
-        if target.exists():
-            target.replace(Path(scratch) / "old")
-        made.replace(target)

@@ -11,15 +11,17 @@ import numpy.typing as npt
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import DataError, MissingArtifactError
-from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, held_out_split, model_of
+from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, held_out_split, model_in_context
 from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.recommend import RecommendingModel
+from recsys_cli.evaluation.recommend import knows, nearest
 from recsys_cli.evaluation.result import MODEL, Evaluation
 from recsys_cli.evaluation.user_history import find_ground_truth, newest_first, rows_of
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import count_items
+from recsys_cli.serving.every_user import recommend_to_all
+from recsys_cli.serving.recommender import Recommender
 from recsys_cli.stages.names import names_of
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
@@ -42,10 +44,8 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
     history = newest_first(rows, context.earlier)
     held_out = (context.split,) if context.split else ()
     relevant = find_ground_truth(rows, held_out, history, relevant=context.config.evaluate.relevance)
-    ground_truth, seen = ({interaction.item_idx for interaction in part} for part in (relevant, history))
-    recommender = context.recommender(rows)
-    can = recommender.why_not is None
-    best = recommender.recommend(user_idx, counts=count_items(context.data), seen=seen, k=k) if can else []
+    ground_truth = {interaction.item_idx for interaction in relevant}
+    why_not, best = context.recommend(user_idx, rows, k=k)
     return {
         "run": run.folder.name,
         "user": context.names.user(user_idx),
@@ -60,10 +60,10 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
         ],
         "to_find": len(relevant),
         "recommended": [
-            {"place": place, **context.item(one.item_idx), "score": one.score, "hit": one.item_idx in ground_truth}
-            for place, one in enumerate(best, start=1)
+            {"place": place, **context.item(item_idx), "score": score, "hit": item_idx in ground_truth}
+            for place, (item_idx, score) in enumerate(best, start=1)
         ],
-        "notes": [] if can else [f"the model cannot recommend: {recommender.why_not}"],
+        "notes": [f"the model cannot recommend: {why_not}"] if why_not else [],
     }
 
 
@@ -82,14 +82,14 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
     context = _InspectContext.open(run, workspace)
     item_idx = context.names.find(Role.ITEM, name)
     rows = rows_of(context.data, Role.ITEM, item_idx)
-    recommender = context.recommender(rows)
+    model = model_in_context(run, context.config, context.data)
     near, notes = [], []
-    if not recommender.has_vectors:
+    if model.scoring != "dot_product":
         notes.append(f"no nearest items: {context.config.model.name} has no item vectors")
-    elif not recommender.knows(item_idx):
+    elif not knows(model, context.data, item_idx):
         notes.append(f"no nearest items: the item is not in train, and {context.config.model.name} uses no features")
     else:
-        near = recommender.nearest(item_idx, k=k)
+        near = nearest(model, context.data, item_idx, k=k)
     recommended = None
     if not (evaluated := run.evaluated()).evaluation.is_file():
         notes.append("no users with this recommendation before recsys evaluate")
@@ -112,6 +112,7 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
 @dataclass(frozen=True)
 class _InspectContext:
     run: TrainedRun
+    workspace: Workspace
     config: RunConfig
     data: PreparedData
     names: IdNames
@@ -120,7 +121,7 @@ class _InspectContext:
     def open(cls, run: TrainedRun, workspace: Workspace) -> _InspectContext:
         config, data = config_of(run), workspace.data_of(run)
         names = names_of(config, data, workspace, title=_title(run, config))
-        return cls(run, config, data, names)
+        return cls(run, workspace, config, data, names)
 
     @property
     def split(self) -> str | None:
@@ -132,13 +133,18 @@ class _InspectContext:
         """The splits of the user histories."""
         return earlier_splits(self.config, self.data)
 
-    def recommender(self, rows: Mapping[str, Interactions]) -> RecommendingModel:
-        """Load the model for recommendations to one user or of one item, with its interactions by split."""
-        model = model_of(self.run, self.config, self.data)
-        met = sum((rows[split] for split in self.earlier[1:]), rows["train"])
-        return RecommendingModel(
-            model, self.data, earlier=self.earlier, batch_size=self.config.evaluate.batch_size, history=met
-        )
+    def recommend(
+        self, user_idx: int, rows: Mapping[str, Interactions], *, k: int
+    ) -> tuple[str | None, list[tuple[int, float]]]:
+        """Return the reason against recommendations to a user with interactions by split, and the best items with scores."""
+        history = sum((rows[split] for split in self.earlier[1:]), rows["train"])
+        recommender = Recommender.of_run(self.run, self.workspace, only=history)
+        if (reason := recommender.scorer.why_not) is not None:
+            return reason, []
+        blocks = recommend_to_all(recommender, np.array([user_idx]), k=k)
+        return None, [
+            pair for block in blocks for pair in zip(block.items.tolist(), block.scores.tolist(), strict=True)
+        ]
 
     def seconds(self, time: float | None) -> float | None:
         """Convert a time to seconds; a time of unknown unit stays as it is."""

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.etl.new_rows import Applied
-from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, model_of
-from recsys_cli.evaluation.recommend import RecommendingModel
+from recsys_cli.evaluation.loaded_run import config_of, model_in_context
+from recsys_cli.evaluation.recommend import score_rows
 from recsys_cli.events import Emit, ignore
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.stages.apply import apply
@@ -91,6 +91,6 @@ def score_by_run(
 def score_rows_by_run(run: TrainedRun, workspace: Workspace, applied: Applied) -> tuple[npt.NDArray[np.float32], bool]:
     """Score prepared rows by a run; see `score_by_run`."""
     config, data = config_of(run), workspace.data_of(run)
-    model = model_of(run, config, data)
-    scorer = RecommendingModel(model, data, earlier=earlier_splits(config, data), batch_size=config.evaluate.batch_size)
-    return scorer.score_rows(applied.output, applied.schema), model.probabilistic
+    model = model_in_context(run, config, data)
+    scores = score_rows(model, applied.output, applied.schema, batch_size=config.evaluate.batch_size)
+    return scores, model.probabilistic

@@ -13,6 +13,7 @@ from recsys_cli.workspace.artifacts import (
     read_evaluation,
     write_manifest,
 )
+from recsys_cli.workspace.folders import replacing_folder
 from recsys_cli.workspace.reading import read_json, read_text, whole
 from recsys_cli.workspace.unfinished import not_finished
 from recsys_cli.workspace.workspace import Workspace, run_lock
@@ -20,5 +21,6 @@ from recsys_cli.workspace.writing import naming, replacing, write_json, write_te
 
 __all__ = [
     "Artifact", "Bundle", "PreparedData", "RawData", "TrainedRun", "TunedStudy", "Workspace", "key_of", "naming", "not_finished",
-    "read_evaluation", "read_json", "read_text", "replacing", "run_lock", "whole", "write_json", "write_manifest", "write_text",
+    "read_evaluation", "read_json", "read_text", "replacing", "replacing_folder", "run_lock",
+    "whole", "write_json", "write_manifest", "write_text",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from recsys_cli import __version__
 from recsys_cli.errors import DataError, RecsysError
-from recsys_cli.features.schema import Schema, file_of
+from recsys_cli.features.schema import Role, Schema, file_of
 from recsys_cli.features.steps import COLD, INTERACTIONS
 from recsys_cli.workspace.checksums import check_sizes, checksums, verify
 from recsys_cli.workspace.reading import read_json
@@ -320,8 +320,12 @@ class Bundle(Artifact):
 
     @property
     def index(self) -> Path:
-        """The folder of sorted hashes and raw values of ids."""
+        """The folder of sorted hashes of all vocabularies."""
         return self.folder / "vocab-index"
+
+    def ids(self, role: Role) -> Path:
+        """Return the raw ids of users or items."""
+        return self.index / f"{role}.arrow"
 
     @property
     def signature(self) -> Path:

@@ -105,7 +105,7 @@ def scratch_folder(root: Path) -> Iterator[Path]:
         try:
             yield folder
         finally:
-            _restore(folder)
+            restore(folder)
             shutil.rmtree(folder, ignore_errors=True)
             Path(owner.lock_file).unlink(missing_ok=True)
 
@@ -123,7 +123,7 @@ def replace_folder(scratch: Path, made: Path, target: Path) -> None:
     made.replace(target)
 
 
-def _restore(scratch: Path) -> None:
+def restore(scratch: Path) -> None:
     """Complete an interrupted replacement, with the new version or else the old one."""
     try:
         note = json.loads((scratch / _ASIDE).read_text(encoding="utf-8"))
@@ -152,7 +152,7 @@ def sweep(root: Path) -> None:
             owner.acquire(timeout=0)
         except (Timeout, OSError):  # a live process, or a read-only workspace
             continue
-        _restore(folder)
+        restore(folder)
         shutil.rmtree(folder, ignore_errors=True)
         Path(owner.lock_file).unlink(missing_ok=True)
         owner.release()

@@ -13,10 +13,13 @@ from recsys_cli.serving.encoder.values import Apply, Columns, Types, Values
 from recsys_cli.serving.encoder.vocabulary import ABSENT, VocabularyIndex
 
 
-def compiled(op: Locate, state: Mapping[str, pa.Table], types: Types) -> Apply:
-    """Add the column of table rows; ABSENT for keys with an id."""
+def compiled(
+    op: Locate, state: Mapping[str, pa.Table], types: Types, indexes: Mapping[str, VocabularyIndex] | None = None
+) -> Apply:
+    """Add the column of table rows; ABSENT for keys with an id. An index with the name of that column is not built."""
     cold = state[op.key]
-    index = VocabularyIndex.build(cold.column("value"))
+    built = indexes or {}
+    index = built[op.output] if op.output in built else VocabularyIndex.build(cold.column("value"))
     table_rows = np.append(cold.column("row").to_numpy(), np.int32(ABSENT))
     types[op.output] = pa.int32()
 

@@ -16,6 +16,7 @@ from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify
 from recsys_cli.features.program import FLAT
 from recsys_cli.features.schema import Column, Kind, Role, Schema
+from recsys_cli.features.steps import Locate
 from recsys_cli.serving.encoder.ops import load
 from recsys_cli.serving.encoder.raw import reader
 from recsys_cli.serving.encoder.slicing import Node, slice_plan
@@ -42,7 +43,7 @@ class RowEncoder:
         fitted: The fitted plan.
         schema: The prepared columns.
         only: Columns to compute; None for all features of the interactions, with their element weights.
-        indexes: Indexes of vocabularies by name, such as memory-mapped ones; the others are built here.
+        indexes: Indexes of vocabularies by name, and of cold keys by column of table rows; the others are built here.
 
     Attributes:
         inputs: Types of the required columns.
@@ -153,7 +154,7 @@ def compile_nodes(
     for node in nodes:
         state = {name: fitted.state[node.index, name] for name in node.op.states}
         module = load(node.op)
-        more = {"indexes": indexes} if isinstance(node.op, Categorify) else {}
+        more = {"indexes": indexes} if isinstance(node.op, Categorify | Locate) else {}
         steps.append(module.compiled(node.op, state, types, **more))
     return steps
 

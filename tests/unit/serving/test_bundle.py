@@ -6,7 +6,9 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,7 +18,9 @@ from served_runs import MakeRun, ratings
 
 import recsys_cli as recsys
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
+from recsys_cli.models.lightgcn.graph import Graph
 from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.serving.encoder import RowEncoder, VocabularyIndex
 from recsys_cli.serving.query import Query
 from recsys_cli.stages import verify as verification
 
@@ -74,7 +78,7 @@ def test_raw_rows_score_as_by_the_run(bundle: Path, make_run: MakeRun) -> None:
 @pytest.mark.parametrize(
     "name",
     ["weights.safetensors", "model.json", "counts.npy", "histories/items.npy", "data/schema.json", "titles.parquet",
-     "vocab-index/userId.hashes.npy", "data/vocab/movieId.parquet"],
+     "vocab-index/userId/hashes.npy", "data/vocab/movieId.parquet"],
 )  # fmt: skip
 @pytest.mark.parametrize("how", ["flipped", "short", "missing"])
 def test_a_damaged_file_is_named(name: str, how: str, bundle: Path, tmp_path: Path) -> None:
@@ -161,3 +165,27 @@ def test_the_card_and_the_signature_describe_the_model(bundle: Path) -> None:
     manifest = json.loads((bundle / "manifest.json").read_text())
     assert manifest["kind"] == "Bundle"
     assert manifest["run"]["name"].endswith(manifest["run"]["key"][:8])
+
+
+def test_a_loaded_bundle_builds_and_propagates_nothing_on_request(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[str] = []
+    for owner, name in ((VocabularyIndex, "build"), (RowEncoder, "__init__"), (Graph, "propagate")):
+        monkeypatch.setattr(owner, name, _counted(getattr(owner, name), name, built))
+    folder = recsys.export(make_run("lightgcn"), tmp_path / "lightgcn", progress=False)
+    built.clear()
+    recommender = load_bundle(folder)
+    assert sorted(built) == ["__init__", "propagate"]
+    assert {"userId", "movieId", "genres", "year"} <= recommender.served.indexes.keys()
+    recommender.score({"userId": [1, 999], "movieId": [5, 44]})
+    recommender.recommend([Query(user=1, k=3)])
+    assert sorted(built) == ["__init__", "propagate"]
+
+
+def _counted(real: Callable[..., Any], name: str, calls: list[str]) -> Callable[..., Any]:
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(name)
+        return real(*args, **kwargs)
+
+    return counted
