@@ -23,6 +23,7 @@ from recsys_cli.models.model import Model
 from recsys_cli.serving.histories import Histories
 from recsys_cli.serving.ids import IdIndex
 from recsys_cli.serving.item_features import ItemFeatures
+from recsys_cli.serving.large_tables import CacheCounters
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 
@@ -64,6 +65,8 @@ class ServedModel:
         histories: User histories; without users if they were left out.
         has_histories: Whether user histories are available.
         titles: Item titles in the order of `items.values`; None without titles.
+        about: Manifest of the bundle; empty for a run.
+        cache: Hits and misses of large memory-mapped tables; zero for a run.
     """
 
     called: str
@@ -77,6 +80,7 @@ class ServedModel:
     has_histories: bool
     titles: pa.Array | None
     about: Mapping[str, Any] = field(default_factory=dict)
+    cache: CacheCounters = field(default_factory=CacheCounters)
 
     @classmethod
     def of_run(cls, run: TrainedRun, workspace: Workspace, *, titles: pa.Array | None = None) -> ServedModel:
