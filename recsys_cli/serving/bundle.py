@@ -20,6 +20,7 @@ from recsys_cli.models.weights import load_weights
 from recsys_cli.serving.encoder.indexes import open_indexes
 from recsys_cli.serving.histories import Histories
 from recsys_cli.serving.ids import IdIndex
+from recsys_cli.serving.large_tables import read_by_page
 from recsys_cli.serving.served import ModelSource, ServedModel
 from recsys_cli.workspace import Bundle, read_json
 from recsys_cli.workspace.checksums import check_sizes
@@ -61,10 +62,11 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
     try:
         indexes = open_indexes(bundle.index)
         users, items = (IdIndex.read(bundle.ids(role), schema.only(role), indexes) for role in (Role.USER, Role.ITEM))
+        model = mapped_model(source, schema, bundle.weights)
         return ServedModel(
             called=bundle.folder.resolve().name,
             source=source,
-            model=mapped_model(source, schema, bundle.weights),
+            model=model,
             data=data,
             users=users,
             items=items,
@@ -74,6 +76,7 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
             titles=read_parquet(bundle.titles)["title"].combine_chunks() if bundle.titles.is_file() else None,
             about=manifest,
             indexes=indexes,
+            cache=read_by_page(model),
         )
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
         raise DataError(f"{bundle.folder}: not a bundle of this version: {error}", hint=bundle.remake) from error

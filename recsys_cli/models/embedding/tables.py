@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -44,11 +44,23 @@ class TableInit:
     seed: int
 
 
+def _take(table: Tensor, ids: Tensor, device: torch.device) -> Tensor:
+    """Return `table[ids]` on a device, without a wait of the host for the copy."""
+    if table.device == device:
+        return table.index_select(0, ids)
+    rows = torch.empty((ids.numel(), table.shape[1]), dtype=table.dtype, pin_memory=device.type == "cuda")
+    torch.index_select(table.detach(), 0, ids, out=rows)
+    return rows.to(device, non_blocking=True)
+
+
 class Embeddings(nn.Module):
     """One table per categorical column, with widths from `dims_of`. Row 0 is padding: zero, without a gradient.
 
     `sparse` gives the tables coalesced sparse gradients, with only the rows of the batch.
     """
+
+    take: Callable[[Tensor, Tensor, torch.device], Tensor] = staticmethod(_take)
+    """Returns rows of a table on a device, without gradients; the ids are ascending."""
 
     def __init__(self, columns: Sequence[Column], dims: Mapping[str, int], *, sparse: bool = False) -> None:
         super().__init__()
@@ -116,7 +128,7 @@ class Embeddings(nn.Module):
             return quantized.rows(used)
         table = self.table(name)
         if not torch.is_grad_enabled():
-            return _take(table, used.to(table.device), used.device)
+            return self.take(table, used.to(table.device), used.device)
         if self.sparse:
             rows: Tensor = _SparseRows.apply(table, used)
             return rows
@@ -174,15 +186,6 @@ class _SparseRows(torch.autograd.Function):
         if not values.numel():  # torch resizes it in accumulation, impossible with numpy's memory
             ids, values = ids.clone(), values.clone()
         return torch.sparse_coo_tensor(ids, values, ctx.size, is_coalesced=True, check_invariants=False), None
-
-
-def _take(table: Tensor, ids: Tensor, device: torch.device) -> Tensor:
-    """Return `table[ids]` on a device, without a wait of the host for the copy."""
-    if table.device == device:
-        return table.index_select(0, ids)
-    rows = torch.empty((ids.numel(), table.shape[1]), dtype=table.dtype, pin_memory=device.type == "cuda")
-    torch.index_select(table.detach(), 0, ids, out=rows)
-    return rows.to(device, non_blocking=True)
 
 
 def _distinct(ids: Tensor) -> tuple[Tensor, Tensor]:

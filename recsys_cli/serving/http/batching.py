@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.problems import saturated
 from recsys_cli.serving.http.settings import Batching
+from recsys_cli.serving.large_tables import CacheCounters
 from recsys_cli.serving.query import Answer, Query
 from recsys_cli.serving.recommender import Recommender
 
@@ -59,15 +60,24 @@ class ModelThread:
         batching: Bounds.
         metrics: Receives sizes and waits.
         under_way: Number of requests in the server.
+        cache: Hits and misses of the model's large tables, for metrics.
     """
 
     def __init__(
-        self, name: str, model: Recommender, batching: Batching, metrics: Metrics, under_way: Callable[[], int]
+        self,
+        name: str,
+        model: Recommender,
+        batching: Batching,
+        metrics: Metrics,
+        under_way: Callable[[], int],
+        cache: CacheCounters,
     ) -> None:
         self._name, self._model, self._batching, self._under_way = name, model, batching, under_way
         self._batch_size = metrics.batch_size.labels(name)
         self._wait = metrics.queue_seconds.labels(name)
         self._rejected = metrics.rejected.labels(name)
+        self._cache, self._counted = cache, CacheCounters()
+        self._pages = {result: metrics.table_pages.labels(name, result) for result in ("hits", "misses")}
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._num_waiting = 0
         self._thread = threading.Thread(target=self._run, name=f"model-{name}", daemon=True)
@@ -131,7 +141,14 @@ class ModelThread:
             for job in jobs:
                 self._wait.observe(started - job.arrived)
             self._answer(jobs)
+            self._count_pages()
             jobs[0].future.get_loop().call_soon_threadsafe(_deliver, jobs)
+
+    def _count_pages(self) -> None:
+        """Add the hits and misses since the last batch to the metrics."""
+        for result, counter in self._pages.items():
+            counter.inc(getattr(self._cache, result) - getattr(self._counted, result))
+        self._counted = replace(self._cache)
 
     def _collect(self) -> tuple[list[_Job], bool]:
         """Wait for a batch; the second value is whether the thread ends after it."""

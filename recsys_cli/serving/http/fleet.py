@@ -126,7 +126,8 @@ class Fleet:
         folder = folder.resolve()  # a link may change meanwhile
         model = load_bundle(folder)
         warm(model)
-        thread = ModelThread(name, model, self._settings.batching, self._metrics, self._under_way)
+        cache = model.served.cache
+        thread = ModelThread(name, model, self._settings.batching, self._metrics, self._under_way, cache)
         signature = read_json(folder / "signature.json", hint="recsys export RUN --force", expected={"inputs": list})
         return Deployment(name, folder, _manifest(folder), signature, thread)
 
