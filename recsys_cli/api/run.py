@@ -69,12 +69,12 @@ class TrainedRun(workspace.TrainedRun):
         if (user_idx < 0).any():
             raise _unknown(raw.filter(pa.array(user_idx < 0)), len(raw))
         blocks = list(recommend_to_all(run.recommender, user_idx, k=k))
-        owners, items, ranks, scores = (
+        user, item, rank, score = (
             np.concatenate([np.empty(0, kind), *(getattr(block, name) for block in blocks)])
             for name, kind in (("users", np.int64), ("items", np.int64), ("ranks", np.int64), ("scores", np.float32))
         )
-        ids = {"user": run.raw_ids(Role.USER, owners), "item": run.raw_ids(Role.ITEM, items)}
-        return Recommendations(pa.table({**ids, "rank": ranks, "score": scores}))
+        ids = {"user": run.raw_ids(Role.USER, user), "item": run.raw_ids(Role.ITEM, item)}
+        return Recommendations(pa.table({**ids, "rank": rank, "score": score}))
 
     @python_hints()
     def score(self, rows: Any) -> npt.NDArray[np.float32]:

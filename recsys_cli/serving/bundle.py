@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from recsys_cli.errors import DataError, MissingArtifactError
@@ -17,6 +16,7 @@ from recsys_cli.models.embedding import quantize_tables
 from recsys_cli.models.embedding.tables import without_values
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import load_weights
+from recsys_cli.serving.arrays import read_array
 from recsys_cli.serving.encoder.indexes import open_indexes
 from recsys_cli.serving.histories import Histories
 from recsys_cli.serving.ids import IdIndex
@@ -70,7 +70,7 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
             data=data,
             users=users,
             items=items,
-            counts=np.load(bundle.counts),
+            counts=read_array(bundle.counts, "int64", length=schema.only(Role.ITEM).cardinality),
             histories=Histories.read(bundle.histories, mean=manifest["label_mean"]),
             has_histories=manifest["histories"],
             titles=read_parquet(bundle.titles)["title"].combine_chunks() if bundle.titles.is_file() else None,
@@ -78,7 +78,7 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
             indexes=indexes,
             cache=read_by_page(model),
         )
-    except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
+    except (LookupError, TypeError, ValueError, OSError, MemoryError, pa.ArrowException) as error:
         raise DataError(f"{bundle.folder}: not a bundle of this version: {error}", hint=bundle.remake) from error
 
 

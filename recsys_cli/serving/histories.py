@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
+from recsys_cli.serving.arrays import read_array
 
 _FILES = ("offsets", "items", "labels", "times")
 
@@ -108,11 +109,20 @@ class Histories:
 
     @classmethod
     def read(cls, folder: Path, *, mean: float | None) -> Histories:
-        """Memory-map the files of `write`."""
+        """Memory-map the files of `write`.
 
-        def mapped(name: str) -> npt.NDArray[Any]:
-            array: npt.NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            return array
-
-        times = mapped("times") if (folder / "times.npy").is_file() else None
-        return cls(mapped("offsets"), mapped("items"), mapped("labels"), times, mean)
+        Raises:
+            ValueError: The arrays do not fit each other.
+        """
+        offsets = read_array(folder / "offsets.npy", "int64", mapped=True)
+        num_rows = int(offsets[-1]) if len(offsets) else 0
+        if not len(offsets) or offsets[0] or (np.diff(offsets) < 0).any():
+            raise ValueError(f"{folder / 'offsets.npy'}: the offsets do not ascend from 0")
+        items, labels = (
+            read_array(folder / f"{name}.npy", dtype, length=num_rows, mapped=True)
+            for name, dtype in (("items", "int32"), ("labels", "float32"))
+        )
+        path, times = folder / "times.npy", None
+        if path.is_file():
+            times = read_array(path, "int64", "float64", length=num_rows, mapped=True)
+        return cls(offsets, items, labels, times, mean)

@@ -23,6 +23,7 @@ from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.encoder import RowEncoder, VocabularyIndex
 from recsys_cli.serving.query import Query
 from recsys_cli.stages import verify as verification
+from recsys_cli.workspace import Bundle, write_manifest
 
 FRESH = """
 import json, sys
@@ -92,6 +93,26 @@ def test_a_damaged_file_is_named(name: str, how: str, bundle: Path, tmp_path: Pa
     with pytest.raises(MissingArtifactError if how == "missing" else DataError, match=Path(name).name) as raised:
         load_bundle(folder)
     assert raised.value.hint == "recsys export RUN --force"
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("counts.npy", np.zeros(10_000, np.int64)), ("counts.npy", np.zeros((2, 2), np.int64)),
+        ("counts.npy", np.array(["a"])), ("histories/offsets.npy", np.array([0, 9, 3])),
+        ("histories/offsets.npy", np.empty(0, np.int64)), ("histories/items.npy", np.zeros(3, np.int32)),
+        ("histories/items.npy", np.float64(1)), ("histories/labels.npy", np.zeros(3, np.int8)),
+    ],
+)  # fmt: skip
+def test_an_array_of_another_shape_or_type_is_refused(
+    name: str, values: np.ndarray, bundle: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(bundle, tmp_path / "lying")
+    np.save(folder / name, values)
+    manifest = Bundle(folder).manifest
+    write_manifest(folder, "Bundle", {key: value for key, value in manifest.items() if key != "files"})
+    with pytest.raises(DataError, match="not a bundle of this version"):
+        load_bundle(folder)
 
 
 def test_a_folder_without_a_manifest_is_no_bundle(tmp_path: Path, make_run: MakeRun) -> None:

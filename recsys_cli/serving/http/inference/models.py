@@ -88,6 +88,14 @@ def _list(text: str | None, name: str) -> list[Any] | None:
     return value
 
 
+def _cut_offs(tensor: Tensor, number: int) -> list[int]:
+    """Return the k of each row, from one value for all rows or one for each."""
+    values = list(tensor.values)
+    if len(values) not in {1, number} or any(type(value) is not int for value in values):
+        raise malformed(f"k: give one whole number, or {number}")
+    return values * number if len(values) == 1 else values
+
+
 async def infer_top_k(service: Service, deployment: Deployment, inputs: Sequence[Tensor]) -> list[Tensor]:
     """Rank the catalog for users or histories; short answers are filled up with empty items."""
     given: Mapping[str, Tensor] = {tensor.name: tensor for tensor in inputs}
@@ -101,9 +109,11 @@ async def infer_top_k(service: Service, deployment: Deployment, inputs: Sequence
     if histories is not None and len(histories) != number:
         raise malformed(f"{number} users, {len(histories)} histories")
     service.check("rows", number, service.settings.batching.queue)
-    k = max((int(value) for value in given["k"].values if value is not None), default=10) if "k" in given else 10
+    cut_offs = _cut_offs(given["k"], number) if "k" in given else [10] * number
     bodies = [
-        RecommendBody(user=None if users is None else users[row], history=histories[row] if histories else None, k=k)
+        RecommendBody(
+            user=users[row] if users else None, history=histories[row] if histories else None, k=cut_offs[row]
+        )
         for row in range(number)
     ]
     answers = await service.answers(deployment, [service.query(body) for body in bodies]) if bodies else []

@@ -49,6 +49,10 @@ class Tensor:
         return [list(self.values[start : start + width]) for start in range(0, len(self.values), max(1, width))]
 
 
+_DIGITS = 19
+"""Maximum digits of a length."""
+
+
 def malformed(message: str) -> RequestError:
     """Return the problem of a request that does not follow the protocol."""
     return RequestError(400, message, "github.com/kserve/open-inference-protocol describes the requests")
@@ -62,8 +66,8 @@ def parse(content: bytes, header_length: str | None) -> tuple[dict[str, Any], li
     """
     length = len(content)
     if header_length is not None:
-        if not header_length.isdecimal() or int(header_length) > length:
-            raise malformed(f"{BINARY} is {header_length}, the body has {length} bytes")
+        if not header_length.isdecimal() or len(header_length) > _DIGITS or int(header_length) > length:
+            raise malformed(f"{BINARY} is {header_length[:_DIGITS]}, the body has {length} bytes")
         length = int(header_length)
     try:
         request = orjson.loads(content[:length])

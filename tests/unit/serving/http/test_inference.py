@@ -109,3 +109,25 @@ def test_texts_survive_binary_data(values: list[str]) -> None:
     ).encode()
     _, [tensor] = tensors.parse(head + data, str(len(head)))
     assert list(tensor.values) == values
+
+
+def test_a_length_of_many_digits_is_malformed(server: Running) -> None:
+    headers = {"Inference-Header-Content-Length": "9" * 5_000}
+    response = server.ask("POST", "/v2/models/mf-topk/infer", {"inputs": []}, headers=headers)
+    assert response.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("k", "status", "lengths"),
+    [([2, 4], 200, [2, 4]), ([3], 200, [3, 3]), ([1, 2, 3], 400, None), ([1.5], 400, None), ([None], 400, None)],
+)
+def test_k_is_one_number_or_one_of_each_row(
+    server: Running, k: list[object], status: int, lengths: list[int] | None
+) -> None:
+    users = {"name": "user", "datatype": "BYTES", "shape": [2], "data": ["1", "2"]}
+    numbers = {"name": "k", "datatype": "INT32", "shape": [len(k)], "data": k}
+    response = server.ask("POST", "/v2/models/mf-topk/infer", {"inputs": [users, numbers]})
+    assert response.status_code == status
+    if lengths:
+        outputs = {output["name"]: output["data"] for output in response.json()["outputs"]}
+        assert outputs["length"] == lengths
