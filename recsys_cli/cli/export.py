@@ -21,7 +21,9 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter per option
             show_default=False,
         ),
     ] = None,
-    kind: Annotated[str, typer.Option("--format", metavar="FORMAT", help="Format of the export.")] = "bundle",
+    kind: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="Format: bundle, onnx, torch or triton.")
+    ] = "bundle",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -45,10 +47,11 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter per option
     from recsys_cli.cli.runs import named_run
 
     session: Session = ctx.obj
-    trained = named_run(session, run)
     with session.working("export") as emit:
-        from recsys_cli.stages.export import export
+        from recsys_cli.stages.export import check_kind, export
 
+        check_kind(kind)
+        trained = named_run(session, run)
         made = export(
             trained,
             session.workspace,

@@ -91,12 +91,13 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
     )  # fmt: skip
     with session.working("recommend") as emit:
         from recsys_cli.stages import recommend as stage
+        from recsys_cli.stages.recommend_many import recommend_histories, recommend_users
 
         recommender = stage.open_recommender(find_source(session, source), session.workspace)
         if out is not None and history is not None:
-            made = stage.recommend_histories(recommender, query, Path(history), out, emit=emit)
+            made = recommend_histories(recommender, query, Path(history), out, emit=emit)
         elif out is not None:
-            made = stage.recommend_users(recommender, query, out, users=users, emit=emit)
+            made = recommend_users(recommender, query, out, users=users, emit=emit)
     if out is not None:
         session.report(shown.written(made), shown.draw_written)
     else:
@@ -113,7 +114,7 @@ def score(
         Path,
         typer.Argument(metavar="ROWS", help="File of rows, in the format of the interactions.", show_default=False),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Parquet file to write.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="A .parquet, .csv or .jsonl file.")] = Path(
         "scores.parquet"
     ),
     force: Force = False,

@@ -72,10 +72,11 @@ class ItemFilter:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names for expressions: the item, its title, and its features."""
+        """Names for expressions: the item, its title, and its features with raw values."""
         title = (TITLE,) if self._served.titles is not None else ()
         features = self._served.features
-        return (self._served.item.name, *title, *dict.fromkeys([*features.names, *features.numeric]))
+        known = [name for name in (*features.names, *features.numeric) if name not in features.changed_by]
+        return (self._served.item.name, *title, *dict.fromkeys(known))
 
     def mask(self, text: str) -> npt.NDArray[np.bool_]:
         """Return the mask of items for which an expression is true; shape (I,).
@@ -136,12 +137,24 @@ class ItemFilter:
     def _column(self, name: str, text: str) -> _Column:
         if name not in self._columns:
             if name not in self.names:
+                self._check_raw(name, text)
                 raise ConfigError(
                     f"the filter {text!r} names {name!r}, which is no item feature{suggest(name, self.names)}",
                     hint=f"the features are {', '.join(self.names)}; put text in quotes",
                 )
             self._columns[name] = self._read(name)
         return self._columns[name]
+
+    def _check_raw(self, name: str, text: str) -> None:
+        """Raise a `ConfigError` for a column whose raw values are overwritten."""
+        if (ops := self._served.features.changed_by.get(name)) is None:
+            return
+        verb = "changes" if len(ops) == 1 else "change"
+        raise ConfigError(
+            f"the filter {text!r} compares {name!r}, but {', '.join(ops)} {verb} its values",
+            hint=f'put {{op: LambdaOp, expression: "{name}", output: {name}_raw}} before {ops[0]} in features.ops, train '
+            f"again, and filter by {name}_raw; the features with raw values are {', '.join(self.names)}",
+        )
 
     def _read(self, name: str) -> _Column:
         served = self._served

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.features.columns import SHARED_ID
+from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.features.ops import HashBucket, ListSlice
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import FIRST, Column, Kind, Role
 from recsys_cli.workspace import PreparedData
@@ -84,6 +86,23 @@ class ItemFeatures:
         """The features with a prepared number per item."""
         return tuple(n for n, column in self._in_table.items() if column.kind is Kind.NUMERIC and not column.ragged)
 
+    @cached_property
+    def changed_by(self) -> dict[str, tuple[str, ...]]:
+        """The ops that overwrite the values of a joined or computed column, by column; without those that keep values."""
+        key, program = self._data.schema.only(Role.ITEM).name, FittedPlan.read(self._data.folder).program
+        found: dict[str, tuple[str, ...]] = {name: () for _, op in program.joins if op.on == key for name in op.columns}
+        for step in program.transforms(key):
+            renames = getattr(step.op, "renames", {})
+            keeps = {*getattr(step.op, "encodes", ()), *renames.values()}
+            found |= {new: found.pop(old, ()) for old, new in renames.items()}
+            for name in step.writes:
+                if name in renames:
+                    continue
+                if name in found and name not in keeps and not isinstance(step.op, _KEEPING):
+                    found[name] = (*found[name], type(step.op).__name__)
+                found.setdefault(name, ())
+        return {name: ops for name, ops in found.items() if ops}
+
     def numbers(self, name: str) -> npt.NDArray[np.float64]:
         """Return a numeric feature by table row, NaN for null."""
         return read_parquet(self._path, [name])[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -125,5 +144,7 @@ class ItemFeatures:
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
 
 
+_KEEPING = (HashBucket, ListSlice)
+"""Ops of text and lists, without new values."""
 _MOST_VALUES = 4_096
 """Maximum distinct feature values for vectors of features."""

@@ -17,12 +17,13 @@ def model_card(manifest: Mapping[str, Any], served: ServedModel) -> str:
     """
     run, metrics = manifest["run"], manifest.get("metrics") or {}
     figures = [f"| {name} | {value:.4g} |" for name, value in metrics.items() if isinstance(value, int | float)]
-    options = [f"| {name} | {value} |" for name, value in served.source.options.items()] or ["| (defaults) | |"]
+    options = [f"| {name} | {value} |" for name, value in _options(manifest, served).items()] or ["| (defaults) | |"]
+    buffers = sum(buffer.numel() for buffer in served.model.buffers())  # of a closed-form model
     split = f" on {manifest['split']}" if manifest.get("split") else ""
     parts = [
         f"# {served.source.name}: {manifest.get('dataset', 'own data')}",
         f"Exported from the run `{run['name']}`; {manifest['num_users']:,} users, {manifest['num_items']:,} items, "
-        f"{manifest['num_parameters']:,} parameters.",
+        f"{manifest['num_parameters'] or buffers:,} parameters.",
         "## Metrics" + split,
         "\n".join(["| metric | value |", "|---|---|", *figures]) if figures else "Not evaluated: `recsys evaluate`.",
         "## Options",
@@ -31,6 +32,12 @@ def model_card(manifest: Mapping[str, Any], served: ServedModel) -> str:
         "\n".join(f"- {sentence}" for sentence in _uses(served, has_histories=manifest["histories"])),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _options(manifest: Mapping[str, Any], served: ServedModel) -> dict[str, Any]:
+    """Return the options, with the values chosen on train."""
+    chosen = {name: f"{value:g} (chosen on train)" for name, value in manifest.get("chosen", {}).items()}
+    return dict(served.source.options) | chosen
 
 
 def _uses(served: ServedModel, *, has_histories: bool) -> list[str]:

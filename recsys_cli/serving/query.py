@@ -79,7 +79,8 @@ class RecommendedItem:
     Attributes:
         item: The item.
         score: Score of the model; of the fallback, the number of interactions.
-        because: Titles or ids of the nearest items of the history, or feature values; empty without `Query.explain`.
+        because: Titles or ids of the nearest items of the history, or feature values; empty without `Query.explain`
+            and for popularity.
     """
 
     item: CatalogItem

@@ -183,7 +183,8 @@ class Recommender:
             else:
                 chosen = rerank(scores, similarities, k=query.k, diversity=query.diversity)
             places, scores = places[chosen], scores[chosen]
-        reasons = self.relations.reasons(request.history, places) if query.explain else [()] * len(places)
+        explained = query.explain and request.source != "popularity"
+        reasons = self.relations.reasons(request.history, places) if explained else [()] * len(places)
         items = tuple(
             RecommendedItem(self.catalog.item(int(place)), float(score), because)
             for place, score, because in zip(places, scores, reasons, strict=True)

@@ -105,8 +105,7 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
         MissingArtifactError: The run is not finished, or its prepared data is missing.
         DataError: A score of the bundle differs from that of the run.
     """
-    if kind not in FORMATS:
-        raise ConfigError(f"unknown format {kind!r}{suggest(kind, FORMATS)}", hint=f"use {', '.join(FORMATS)}")
+    check_kind(kind)
     name = run.folder.name if kind == "bundle" else f"{run.folder.name}-{kind}"
     target = workspace.root / "bundles" / name if out is None else out
     _check_target(target, force=force)
@@ -137,6 +136,16 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
     )
 
 
+def check_kind(kind: str) -> None:
+    """Check the name of a format.
+
+    Raises:
+        ConfigError: It is none of `FORMATS`.
+    """
+    if kind not in FORMATS:
+        raise ConfigError(f"unknown format {kind!r}{suggest(kind, FORMATS)}", hint=f"use {', '.join(FORMATS)}")
+
+
 def served_run(run: TrainedRun, workspace: Workspace) -> ServedModel:
     """Load a run for recommendations, with titles."""
     config, data = config_of(run), workspace.data_of(run)
@@ -153,9 +162,10 @@ def evaluated_title(run: TrainedRun) -> str | None:
 
 
 def _source(run: TrainedRun) -> dict[str, Any]:
-    """Return run, data, dataset and metrics, for manifest and model card."""
+    """Return run, data, dataset, chosen options and metrics, for manifest and model card."""
     manifest = run.manifest
     source = {"run": {"name": run.folder.name, "key": run.key}, "data": manifest["data"], "metrics": {}}
+    source["chosen"] = manifest.get("chosen") or {}
     try:
         evaluation = Evaluation.read(run.evaluated().evaluation)
     except (MissingArtifactError, DataError):

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.etl.new_rows import Applied
@@ -17,8 +16,8 @@ from recsys_cli.evaluation.recommend import score_rows
 from recsys_cli.events import Emit, ignore
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.stages.apply import apply
-from recsys_cli.stages.tables import read_columns
-from recsys_cli.workspace import Bundle, TrainedRun, Workspace, replacing
+from recsys_cli.stages.tables import TableWriter, check_format, read_columns
+from recsys_cli.workspace import Bundle, TrainedRun, Workspace
 
 
 @dataclass(frozen=True)
@@ -50,16 +49,17 @@ def score(
     Args:
         source: A run, which prepares rows by the ETL, or a bundle, which reads parquet or csv.
         rows: The file of rows; label, weight and timestamp may be missing.
-        output: The parquet file to write.
+        output: A .parquet, .csv or .jsonl file, written atomically.
         workspace: Workspace of the run.
         force: Overwrite an existing file.
         emit: Receives progress.
 
     Raises:
-        ConfigError: The output exists.
+        ConfigError: The output exists, or its format is unknown.
         DataError: A column is missing, or a value does not fit its type.
         TrainingError: A score is not finite.
     """
+    check_format(output)
     if output.exists() and not force:
         raise ConfigError(f"{output} already exists", hint="choose another file with --out, or overwrite it: --force")
     if isinstance(source, Bundle):
@@ -70,8 +70,8 @@ def score(
         probabilistic = recommender.served.model.probabilistic
     else:
         scores, probabilistic = score_by_run(source, rows, workspace, emit=emit)
-    with replacing(output) as made:
-        pq.write_table(pa.table({"score": pa.array(scores, pa.float32())}), made)
+    with TableWriter(output, pa.schema([("score", pa.float32())])) as file:
+        file.write(scores)
     return Scored(output, len(scores), probabilistic)
 
 

@@ -1,4 +1,4 @@
-"""Files of ids that commands read, and of recommendations that they write: parquet, csv and JSON lines."""
+"""Files of ids that commands read, and tables that they write: parquet, csv and JSON lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -76,21 +75,19 @@ def check_format(path: Path) -> None:
 
 
 class TableWriter:
-    """Writes recommendations to a file block by block; it appears under its name when it is complete.
+    """Writes a table to a file block by block; it appears under its name when it is complete.
 
     Args:
         path: A file of one of `FORMATS`.
-        user: Type of the user ids.
-        item: Type of the item ids.
+        schema: Columns of the table.
 
     Raises:
         ConfigError: The format is unknown.
     """
 
-    def __init__(self, path: Path, user: pa.DataType, item: pa.DataType) -> None:
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
         check_format(path)
-        self._path = path
-        self._schema = pa.schema([("user", user), ("item", item), ("rank", pa.int32()), ("score", pa.float32())])
+        self._path, self._schema = path, schema
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -104,12 +101,9 @@ class TableWriter:
             self._file = self._stack.enter_context(kind(made, self._schema))
         return self
 
-    def write(
-        self, users: pa.Array, items: pa.Array, ranks: npt.NDArray[np.int64], scores: npt.NDArray[np.float32]
-    ) -> None:
-        """Append rows."""
-        columns = [users, items, pa.array(ranks, pa.int32()), pa.array(scores, pa.float32())]
-        table = pa.table(columns, schema=self._schema)
+    def write(self, *columns: pa.Array | npt.NDArray[Any] | Sequence[Any]) -> None:
+        """Append rows, given as columns in the order of the schema."""
+        table = pa.table([_array(*pair) for pair in zip(columns, self._schema.types, strict=True)], schema=self._schema)
         if self._path.suffix == ".jsonl":
             self._file.writelines(json.dumps(row, default=str, ensure_ascii=False) + "\n" for row in table.to_pylist())
         else:
@@ -120,3 +114,7 @@ class TableWriter:
     ) -> None:
         """Close the file; rename it without an error."""
         self._stack.__exit__(kind, error, trace)
+
+
+def _array(values: pa.Array | npt.NDArray[Any] | Sequence[Any], kind: pa.DataType) -> pa.Array:
+    return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)

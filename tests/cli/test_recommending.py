@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import Recsys
 
+from recsys_cli.stages.export import FORMATS
+
 CONFIG = """
 dataset: {name: files, interactions: ratings.csv, tables: {movies: movies.csv}}
 split: {method: random, valid: 0.1, test: 0.1, seed: 1}
@@ -67,7 +69,7 @@ def test_files_for_all_users_for_some_and_for_new_ones(trained: Recsys) -> None:
     done = trained("--json", "recommend", "--all", "--k", "4", "--out", "all.parquet").json
     every = pq.read_table("all.parquet")
     assert done["rows"] == every.num_rows
-    assert every.schema.names == ["user", "item", "rank", "score"]
+    assert every.schema.names == ["user", "item", "rank", "score", "source"]
     for user in (1, 5, 9):
         one = trained("--json", "recommend", "--user", str(user), "--k", "4").json
         rows = [row for row in every.to_pylist() if row["user"] == user]
@@ -86,9 +88,61 @@ def test_files_for_all_users_for_some_and_for_new_ones(trained: Recsys) -> None:
     assert not list(Path().glob(".*.partial"))
 
 
+def test_unknown_users_of_a_file_get_popularity(trained: Recsys) -> None:
+    Path("users.txt").write_text("3\nnobody\n1\n999\n")
+    done = trained("recommend", "--users", "users.txt", "--k", "2", "--out", "some.csv")
+    assert done.code == 0, done.err
+    assert "2 users have the most popular items: they have no history of known items" in done.out
+    rows = pa_csv.read_csv("some.csv").to_pylist()
+    assert [(row["user"], row["source"]) for row in rows[::2]] == [
+        ("3", "model"), ("1", "model"), ("nobody", "popularity"), ("999", "popularity"),
+    ]  # fmt: skip
+    one = trained("--json", "recommend", "--user", "nobody", "--k", "2").json
+    assert [row["item"] for row in rows[4:6]] == [item["item"] for item in one["items"]]
+    Path("numbers.txt").write_text("3\n999\n")
+    made = trained("--json", "recommend", "--users", "numbers.txt", "--out", "numbers.parquet").json
+    assert (made["users"], made["popular"]) == (2, 1)
+    assert pq.read_schema("numbers.parquet").field("user").type == pa.int64()
+    Path("strangers.txt").write_text("nobody\n999\n")
+    refused = trained("recommend", "--users", "strangers.txt", "--out", "none.csv")
+    assert refused.code == 2
+    assert "none of the 2 users is in train: nobody, 999" in refused.err
+    Path("new.csv").write_text("userId,movieId\nanna,1\nbob,777\n")
+    made = trained("--json", "recommend", "--history", "new.csv", "--k", "1", "--out", "new.jsonl").json
+    assert (made["popular"], made["why_popular"]) == (1, "they have no history of known items")
+    sources = [json.loads(line)["source"] for line in Path("new.jsonl").read_text().splitlines()]
+    assert sources == ["fold-in", "popularity"]
+
+
+def test_scores_are_in_the_format_of_the_name(trained: Recsys) -> None:
+    Path("rows.csv").write_text("userId,movieId\n1,3\n2,4\n")
+    for out in ("s.parquet", "s.csv", "s.jsonl"):
+        assert trained("score", "ease", "rows.csv", "--out", out).code == 0
+    expected = pq.read_table("s.parquet").column("score").to_pylist()
+    assert pa_csv.read_csv("s.csv").column("score").to_pylist() == pytest.approx(expected)
+    lines = [json.loads(line)["score"] for line in Path("s.jsonl").read_text().splitlines()]
+    assert lines == pytest.approx(expected)
+
+
+def test_the_formats_of_an_export_are_listed(trained: Recsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = trained("export", "--help").out
+    assert all(name in shown for name in FORMATS)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    refused = trained("export", "--format", "foo")
+    assert refused.code == 2
+    assert "unknown format 'foo'" in refused.err
+    assert "use bundle, onnx" in refused.err
+
+
 def test_a_bundle_answers_and_scores_as_the_run(trained: Recsys) -> None:
     made = trained("--json", "export", "--out", "b").json
     assert made["verified_rows"] > 100
+    card = Path("b/model_card.md").read_text()
+    assert "| regularization | " in card
+    assert "(chosen on train) |" in card
+    assert " 0 parameters" not in card
     by_run, by_bundle = (
         trained("--json", "recommend", *source, "--user", "4", "--k", "5").json for source in ([], ["b"])
     )
@@ -117,6 +171,7 @@ def test_a_bundle_answers_and_scores_as_the_run(trained: Recsys) -> None:
         (["recommend", "--user", "1", "--candidates", "none.parquet"], 4, "none.parquet: cannot read a table"),
         (["recommend", "nowhere", "--user", "1"], 3, "no run 'nowhere'"),
         (["score", "ease", "none.csv"], 4, "none.csv"),
+        (["score", "ease", "ratings.csv", "--out", "scores.txt"], 2, "unknown format '.txt'"),
         (["export", "--format", "pickle"], 2, "unknown format 'pickle'"),
         (["export", "--out", "ratings.csv"], 2, "ratings.csv is a file"),
     ],

@@ -11,7 +11,7 @@ from recsys_cli.cli.tables import line, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.stages.recommend import Written
+    from recsys_cli.stages.recommend_many import Written
     from recsys_cli.stages.score import Scored
 
 _SOURCES = {
@@ -49,6 +49,8 @@ def written(made: Written) -> dict[str, Any]:
         "users": made.users,
         "rows": made.rows,
         "without": made.without,
+        "popular": made.popular,
+        "why_popular": made.why_popular,
         "seconds": round(made.seconds, 3),
         "rows_per_second": round(made.rows / made.seconds, 1) if made.seconds else None,
     }
@@ -59,6 +61,8 @@ def draw_written(to: Console, result: Mapping[str, Any]) -> None:
     speed = f", {amount(result['rows_per_second'])} rows/s" if result["rows_per_second"] else ""
     if result["without"]:
         line(to, f"{result['without']:,} users have no recommendations: all items are seen or filtered", style="yellow")
+    if result["popular"]:
+        line(to, f"{result['popular']:,} users have the most popular items: {result['why_popular']}", style="yellow")
     line(to, f"{result['rows']:,} recommendations for {result['users']:,} users in {duration(result['seconds'])}{speed}: "
          f"{result['output']}")  # fmt: skip
 

@@ -103,12 +103,13 @@ def test_filters_hold_for_every_model(name: str, recommenders: Recommenders) -> 
 def test_an_anonymous_user_gets_fold_in_or_popularity(name: str, recommenders: Recommenders) -> None:
     recommender = recommenders(name)
     new, unknown, empty = recommender.recommend([
-        Query(history=[1, 3, 5, 777]), Query(user=10_000), Query(user=None, history=[]),
+        Query(history=[1, 3, 5, 777], explain=True), Query(user=10_000), Query(user=None, history=[]),
     ])  # fmt: skip
     folds_in = recommender.served.model.folds_in
     assert new.source == ("fold-in" if folds_in else "popularity")
     assert new.num_seen == 3
     assert "1 of 4 ids of the history are unknown" in str(new.note)
+    assert any(one.because for one in new.items) == folds_in
     for answer in (unknown, empty):
         assert answer.source == "popularity"
         assert answer.note

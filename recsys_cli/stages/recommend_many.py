@@ -1,0 +1,204 @@
+"""`recsys recommend --out`: recommendations for many users, into a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.events import Emit, Progress, ignore
+from recsys_cli.features.schema import FIRST
+from recsys_cli.serving.every_user import recommend_to_all
+from recsys_cli.serving.query import Query
+from recsys_cli.serving.recommender import Recommender
+from recsys_cli.stages.tables import TableWriter, read_column, read_columns
+
+_BLOCK = 1_024
+"""Queries answered at once where users are unknown or come with their histories."""
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Written:
+    """Result of recommendations in a file.
+
+    Attributes:
+        output: The file.
+        users: Number of users.
+        rows: Number of recommendations.
+        without: Number of users without any.
+        popular: Number of users with the most popular items.
+        why_popular: Reason for these; None without such users.
+        seconds: Duration.
+    """
+
+    output: Path
+    users: int
+    rows: int
+    without: int
+    popular: int
+    why_popular: str | None
+    seconds: float
+
+
+def recommend_users(
+    recommender: Recommender, query: Query, output: Path, *, users: Path | None = None, emit: Emit = ignore
+) -> Written:
+    """Write the top-k items of users: columns user, item, rank, score, source; unknown users come last.
+
+    Args:
+        recommender: The recommender.
+        query: Cut-off and filters for every user.
+        output: A .parquet, .csv or .jsonl file, written atomically.
+        users: File of raw user ids; None for all users of train.
+        emit: Receives progress.
+
+    Raises:
+        ConfigError: The model cannot rank, all users are unknown, or the format is unknown.
+        DataError: The file of users is unreadable.
+    """
+    served = recommender.served
+    if (reason := recommender.scorer.why_not) is not None:
+        raise ConfigError(f"{served.called} cannot recommend: {reason}")
+    recommender.check(query)
+    encoded, others = _users(recommender, users)
+    places = recommender.places(query)
+    kind = others.type if len(others) else served.users.values.type
+    with TableWriter(output, _schema(recommender, kind)) as file:
+        bulk = _Bulk(recommender, file, len(encoded) + len(others), emit)
+        for block in recommend_to_all(
+            recommender, encoded, k=int(query.k), places=places, exclude_seen=query.exclude_seen, diversity=query.diversity
+        ):  # fmt: skip
+            named = served.users.decode(block.users), served.items.decode(block.items)
+            file.write(*named, block.ranks, block.scores, ["model"] * len(block.items))
+            bulk.count(block.num_users, len(block.items), block.num_users - len(np.unique(block.users)))
+        bulk.answer(query, [(user, None) for user in others.to_pylist()])
+    return bulk.written(output)
+
+
+def recommend_histories(
+    recommender: Recommender, query: Query, histories: Path, output: Path, *, emit: Emit = ignore
+) -> Written:
+    """Write the top-k items of users with the histories of a file; see `recommend_users`.
+
+    Args:
+        recommender: The recommender.
+        query: Cut-off and filters for every user.
+        histories: File of interactions with the user and the item column, in order of time.
+        output: The file to write.
+        emit: Receives progress.
+    """
+    served = recommender.served
+    table = read_columns(histories, (served.user.name, served.item.name))
+    lists: dict[Any, list[Any]] = {}
+    for user, item in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        lists.setdefault(user, []).append(item)
+    with TableWriter(output, _schema(recommender, table.column(0).type)) as file:
+        bulk = _Bulk(recommender, file, len(lists), emit)
+        bulk.answer(query, list(lists.items()))
+    return bulk.written(output)
+
+
+@dataclass
+class _Bulk:
+    """Rows written to a file, and their numbers."""
+
+    recommender: Recommender
+    file: TableWriter
+    users: int
+    emit: Emit
+    done: int = 0
+    rows: int = 0
+    without: int = 0
+    popular: int = 0
+    start: float = field(default_factory=time.monotonic)
+
+    def answer(self, query: Query, pairs: Sequence[tuple[Any, Sequence[Any] | None]]) -> None:
+        """Answer and write pairs of user and history; None for the stored history."""
+        for first in range(0, len(pairs), _BLOCK):
+            part = pairs[first : first + _BLOCK]
+            answers = self.recommender.recommend([_with(query, user, history) for user, history in part])
+            rows = [(user, one.item.id, rank, one.score, answer.source)
+                    for (user, _), answer in zip(part, answers, strict=True)
+                    for rank, one in enumerate(answer.items, start=1)]  # fmt: skip
+            if rows:
+                self.file.write(*zip(*rows, strict=True))
+            self.popular += sum(answer.source == "popularity" for answer in answers)
+            self.count(len(part), len(rows), sum(not answer.items for answer in answers))
+
+    def count(self, users: int, rows: int, without: int) -> None:
+        """Add numbers of users and rows, and report progress."""
+        self.done, self.rows, self.without = self.done + users, self.rows + rows, self.without + without
+        self.emit(Progress("recommend", self.done, self.users, "users"))
+
+    def written(self, output: Path) -> Written:
+        """Return the result."""
+        why = _why_popular(self.recommender) if self.popular else None
+        seconds = time.monotonic() - self.start
+        return Written(output, self.users, self.rows, self.without, self.popular, why, seconds)
+
+
+def _why_popular(recommender: Recommender) -> str:
+    """Return the reason for popularity in place of the model."""
+    name = recommender.served.source.name
+    if (reason := recommender.scorer.why_not) is not None:
+        return f"{name} cannot rank: {reason}"
+    if recommender.served.model.folds_in:
+        return "they have no history of known items"
+    return f"they are not in train, and {name} cannot fold in a history"
+
+
+def _schema(recommender: Recommender, user: pa.DataType) -> pa.Schema:
+    types: Mapping[str, pa.DataType] = {
+        "user": user, "item": recommender.served.items.values.type, "rank": pa.int32(), "score": pa.float32(),
+        "source": pa.string(),
+    }  # fmt: skip
+    return pa.schema(list(types.items()))
+
+
+def _with(query: Query, user: Any, history: Sequence[Any] | None) -> Query:
+    return Query(**{**vars(query), "user": user, "history": history})
+
+
+def _users(recommender: Recommender, path: Path | None) -> tuple[Ints, pa.Array]:
+    """Return the users of a file, each once, or all of train: encoded ones with a score of the model, and raw others."""
+    served = recommender.served
+    if path is None:
+        encoded = np.arange(FIRST, FIRST + served.users.num_train)
+        raw: list[Any] | None = None
+    else:
+        raw = read_column(path, served.user.name)
+        encoded = served.users.encode(raw)
+    trained = (encoded >= FIRST) & (encoded < served.users.cardinality)
+    if raw is not None and not trained.any():
+        shown = ", ".join(str(user) for user in raw[:5])
+        raise ConfigError(
+            f"{path}: none of the {len(raw):,} users is in train: {shown}",
+            hint=f"use values of {served.user.name}, or give their histories: --history FILE",
+        )
+    first = np.sort(np.unique(encoded[trained], return_index=True)[1])
+    known = encoded[trained][first]
+    scored = np.ones(len(known), bool)
+    if served.model.folds_in:
+        lengths = np.diff(served.histories.offsets)
+        scored = lengths[np.where(known < len(lengths), known, 0)] > 0
+    others = served.users.decode(known[~scored]).to_pylist()
+    if raw is not None:
+        others += dict.fromkeys(raw[row] for row in np.flatnonzero(~trained))
+    return known[scored], _typed(others, served.users.values.type)
+
+
+def _typed(users: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return raw users in the type of the data, or else as text."""
+    try:
+        return pa.array(users).cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return pa.array([None if user is None else str(user) for user in users], pa.string())

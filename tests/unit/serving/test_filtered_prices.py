@@ -1,0 +1,102 @@
+"""Filters over columns that ops of the plan overwrite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from served_runs import COLUMNS, ratings
+
+import recsys_cli as recsys
+from recsys_cli.errors import ConfigError
+from recsys_cli.serving.query import Query
+from recsys_cli.serving.recommender import Recommender
+from recsys_cli.stages.export import served_run
+
+OPS: list[dict[str, Any]] = [
+    {"op": "LambdaOp", "expression": "price", "output": "price_raw"},
+    {"op": "LambdaOp", "expression": "cost * 2", "output": "double"},
+    {"op": "FillMedian", "columns": ["price", "year"], "add_binary_cols": True},
+    {"op": "LogOp", "columns": ["price"]},
+    {"op": "Bucketize", "columns": ["size"], "boundaries": [2.0]},
+    {"op": "Rename", "columns": {"weight": "mass"}},
+    {"op": "Normalize", "columns": ["mass"]},
+    {"op": "ListSlice", "columns": ["genres"], "start": 1},
+]
+
+
+@pytest.fixture(scope="module")
+def recommender(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
+    workspace = recsys.Workspace(str(tmp_path_factory.mktemp("prices") / "workspace"))
+    ids = range(1, 46)
+    movies = pl.DataFrame({
+        "movieId": ids,
+        "price": [None if number % 5 == 0 else float(number) for number in ids],
+        "cost": [float(number) for number in ids],
+        "size": [float(number % 4) for number in ids],
+        "weight": [float(number) for number in ids],
+        "year": [None if number == 7 else 1980 + number % 3 for number in ids],
+        "genres": [["Drama", "War"] for _ in ids],
+    })  # fmt: skip
+    train = {"epochs": 1, "batch_size": 256, "device": "cpu"}
+    values = recsys.config_from_frame(ratings(), workspace, **COLUMNS, model="ease", train=train).model_dump()
+    values["dataset"] = recsys.dataset_from_frames(workspace, ratings(), movies=movies)
+    join = {"op": "JoinExternal", "table": "movies", "on": "movieId", "columns": movies.columns[1:]}
+    encoded = {"op": "Categorify", "columns": ["userId", "movieId", "year", "genres"]}
+    slice_last = OPS[-1]
+    values["features"]["ops"] = [join, *OPS[:-1], encoded, slice_last, *values["features"]["ops"][1:]]
+    config = recsys.load_config(values)
+    recsys.etl(config, workspace, progress=False)
+    return Recommender(served_run(recsys.train(config, workspace, progress=False), workspace))
+
+
+@pytest.mark.parametrize(
+    ("where", "ops"),
+    [
+        ("price < 10", "FillMedian, LogOp change its values"),
+        ("is_null(price)", "FillMedian, LogOp change"),
+        ("size < 1", "Bucketize changes"),
+        ("mass < 1", "Normalize changes"),
+        ("year == 1981", "FillMedian changes"),
+    ],
+)
+def test_an_overwritten_column_is_refused(where: str, ops: str, recommender: Recommender) -> None:
+    with pytest.raises(ConfigError, match=ops) as raised:
+        recommender.recommend([Query(user=1, where=where)])
+    assert "LambdaOp" in str(raised.value.hint)
+
+
+def test_the_list_of_features_leaves_overwritten_columns_out(recommender: Recommender) -> None:
+    with pytest.raises(ConfigError) as raised:
+        recommender.recommend([Query(user=1, where="nothing < 1")])
+    listed = str(raised.value.hint).removeprefix("the features are ").split(";")[0].split(", ")
+    assert {"movieId", "price_raw", "double", "cost", "price_filled", "genres"} <= set(listed)
+    assert not {"price", "size", "mass", "year"} & set(listed)
+
+
+@pytest.mark.parametrize(
+    ("where", "wanted"),
+    [
+        ("price_raw < 10", {1, 2, 3, 4, 6, 7, 8, 9}),
+        ("is_null(price_raw)", set(range(5, 41, 5))),
+        ("cost < 3", {1, 2}),
+        ("double <= 4", {1, 2}),
+        ("genres contains Drama and cost < 3", {1, 2}),
+    ],
+)
+def test_raw_values_are_compared(where: str, wanted: set[int], recommender: Recommender) -> None:
+    (answer,) = recommender.recommend([Query(user=1, where=where, k=100, exclude_seen=False)])
+    assert {one.item.id for one in answer.items} == wanted
+
+
+def test_the_card_of_a_closed_form_model_has_weights_and_chosen_values(
+    recommender: Recommender, tmp_path: Path
+) -> None:
+    from recsys_cli.serving.bundle_writer import write_bundle
+
+    source = {"run": {"name": "r", "key": "k"}, "data": "d", "chosen": {"regularization": 12.5}}
+    card = write_bundle(recommender.served, tmp_path, key="k", source=source).card.read_text()
+    assert " 0 parameters" not in card
+    assert "| regularization | 12.5 (chosen on train) |" in card
