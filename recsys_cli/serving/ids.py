@@ -59,6 +59,15 @@ class IdIndex:
         known = (positions >= 0) & given.is_valid().to_numpy(zero_copy_only=False)
         return np.where(known, self.encoded(positions), -1)
 
+    def canonical(self, raw: int | str) -> int | str | None:
+        """Return a raw id in the type of the column, such as 42 for "042"; None for an id that no row can have."""
+        with suppress(pa.ArrowException):
+            value = pa.array([str(raw)]).cast(self.values.type)[0].as_py()
+            if isinstance(value, int):
+                return value
+            return str(raw) if str(raw).strip() and str(raw).isprintable() else None
+        return None
+
     def encoded(self, positions: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Return the encoded ids or table rows of positions among the values."""
         return np.where(
