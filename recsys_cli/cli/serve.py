@@ -23,6 +23,15 @@ class FsyncPolicy(StrEnum):
     NEVER = "never"
 
 
+class EpochUnit(StrEnum):
+    """Units of times since 1970."""
+
+    S = "s"
+    MS = "ms"
+    US = "us"
+    NS = "ns"
+
+
 _Feedback = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder of the feedback log.", show_default="feedback in the workspace"),
@@ -56,7 +65,11 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = FsyncPolicy.INTERVAL,
     positive_above: Annotated[
         float | None,
-        typer.Option(metavar="LABEL", help="Feedback labels above it are positives.", show_default="0"),
+        typer.Option(
+            metavar="LABEL",
+            help="Feedback labels above it, and likes, are positives.",
+            show_default="0",
+        ),
     ] = None,
     token_file: Annotated[
         Path | None,
@@ -99,14 +112,25 @@ def feedback(
         typer.Argument(metavar="DIR", help="Feedback folder.", show_default="feedback in the workspace"),
     ] = None,
     columns: Annotated[
-        str, typer.Option(metavar="NAMES", help="Columns of user, item, label and time in the table.")
+        str, typer.Option(metavar="NAMES", help="Columns of user, item, label and time; empty ones are left out.")
     ] = "user,item,label,time",
+    like: Annotated[
+        float | None,
+        typer.Option(
+            metavar="VALUE", help="Label of likes without a label, such as 5 for ratings.", show_default=False
+        ),
+    ] = None,
+    time_unit: Annotated[
+        EpochUnit, typer.Option(metavar="s|ms|us|ns", help="Unit of the times in the table, since 1970.")
+    ] = EpochUnit.S,
 ) -> None:
     """Write the feedback as a table for recsys etl, and drop deleted events from the log."""
     from recsys_cli.serving.feedback.compact import compact
+    from recsys_cli.serving.feedback.table import TableForm
 
     session: Session = ctx.obj
-    done = compact(folder or session.root / "feedback", columns=tuple(columns.split(",")))
+    form = TableForm(tuple(columns.split(",")), like, time_unit.value)
+    done = compact(folder or session.root / "feedback", form)
     result = {"table": str(done.table), "rows": done.rows, "removed": done.removed, "damaged": done.damaged}
     session.report(result, _draw_compacted)
 

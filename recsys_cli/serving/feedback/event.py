@@ -22,7 +22,7 @@ class Event:
         at: Order of the event over all workers: nanoseconds since 1970, distinct.
         user: Raw user id; None for hide and show.
         item: Raw item id; None for all items of a user.
-        label: Label of put feedback.
+        label: Label of put feedback; None for a like without a label.
         time: Time of the interaction, in seconds since 1970.
     """
 

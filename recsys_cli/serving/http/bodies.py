@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
 
 _Number = Annotated[int, Field(ge=-(2**63), le=2**63 - 1, strict=True)]
 _Text = Annotated[str, StringConstraints(max_length=1_000, strict=True)]
@@ -12,6 +13,7 @@ Id = _Number | _Text
 Value = bool | _Number | Annotated[float, Field(allow_inf_nan=False)] | str | None
 """A raw value of a column."""
 Cell = Value | list[Value]
+_LATEST = 1e11
 
 
 class _Body(BaseModel):
@@ -62,14 +64,20 @@ class ScoreBody(_Body):
     """Bundle of the scores; null for the first one."""
 
 
+def _seconds(time: Any) -> Any:
+    if isinstance(time, int | float) and time > _LATEST:
+        raise PydanticCustomError("seconds", f"{time} is too large: the unit is seconds since 1970")
+    return time
+
+
 class FeedbackEvent(_Body):
     """An interaction."""
 
     user: Id
     item: Id
-    label: float = 1.0
-    """Value of the label: of a binary one, positive if above 0."""
-    time: float | None = Field(None, ge=0, le=1e11)
+    label: float | None = None
+    """Value of the label: of a binary one, positive if above 0; null for a like, which is positive."""
+    time: Annotated[float | None, BeforeValidator(_seconds)] = Field(None, ge=0, le=_LATEST)
     """Seconds since 1970; null for now."""
 
 
@@ -140,6 +148,8 @@ class FeedbackAnswer(BaseModel):
     """Number of written events."""
     unchanged: int
     """Number of events on pairs with feedback, which an insert leaves as they are."""
+    unknown_items: int
+    """Number of distinct items of the request that are in the catalog of no bundle."""
     fsync: Literal["always", "interval", "never"]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from recsys_cli.serving.feedback.event import Event
+from recsys_cli.serving.feedback.event import Event, Id
 from recsys_cli.serving.http.answers import json_response
 from recsys_cli.serving.http.bodies import FeedbackAnswer, FeedbackBody, FeedbackEvent, ItemBody
 from recsys_cli.serving.http.reading import body_of, described
@@ -38,13 +39,18 @@ def feedback_routes(service: Service) -> APIRouter:
             for one in given.values()
             if overwrite or not desk.state.has(one.user, one.item)
         ]
-        return await _written(events, len(body.events))
+        return await _written(events, len(body.events), {str(one.item): one.item for one in body.events}.values())
 
-    async def _written(events: list[Event], given: int) -> Response:
+    async def _written(events: list[Event], given: int, items: Iterable[Id]) -> Response:
         if events:
             await desk.append(events)
         unchanged = given - len(events)
-        return json_response({"written": len(events), "unchanged": unchanged, "fsync": service.settings.fsync})
+        return json_response({
+            "written": len(events),
+            "unchanged": unchanged,
+            "unknown_items": service.fleet.num_unknown(list(items)),
+            "fsync": service.settings.fsync,
+        })  # fmt: skip
 
     @router.post("/feedback", responses=answers, openapi_extra=described(FeedbackBody))
     async def insert(request: Request) -> Response:
@@ -59,13 +65,13 @@ def feedback_routes(service: Service) -> APIRouter:
     @router.delete("/feedback", responses=answers)
     async def delete(user: _Id, item: _Id | None = None) -> Response:
         """Delete the feedback of a user: on one item, or all of it."""
-        return await _written([desk.event("delete", user=user, item=item)], 1)
+        return await _written([desk.event("delete", user=user, item=item)], 1, [] if item is None else [item])
 
     @router.put("/items/{item:path}", responses=answers, openapi_extra=described(ItemBody))
     async def change(item: str, request: Request) -> Response:
         """Hide an item from all answers, or show it again."""
         body = await body_of(request, ItemBody, limits.body_bytes)
         service.check("id", len(item), 1_000)
-        return await _written([desk.event("hide" if body.hidden else "show", item=item)], 1)
+        return await _written([desk.event("hide" if body.hidden else "show", item=item)], 1, [item])
 
     return router

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.serving.catalog import Catalog
+from recsys_cli.serving.feedback.event import Id
 from recsys_cli.serving.http.batching import ModelThread
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.problems import RequestError
@@ -34,6 +38,7 @@ class Deployment:
         about: Its manifest.
         signature: Raw inputs and outputs of `score`.
         thread: The thread of its recommender.
+        catalog: Its items; other threads than that of the recommender may look up ids only.
     """
 
     name: str
@@ -41,6 +46,7 @@ class Deployment:
     about: Mapping[str, Any]
     signature: Mapping[str, Any]
     thread: ModelThread
+    catalog: Catalog
 
     @property
     def version(self) -> str:
@@ -97,6 +103,13 @@ class Fleet:
                 return self._deployments[name]
         return self._deployments[shares[-1][0]]
 
+    def num_unknown(self, items: Sequence[Id]) -> int:
+        """Return the number of raw item ids outside the catalogs of all bundles."""
+        unknown = np.full(len(items), True)
+        for one in self.all:
+            unknown &= one.catalog.places_of(items) < 0
+        return int(unknown.sum())
+
     async def reload(self) -> None:
         """Load the bundles whose folders have changed, and put them in place of the old ones.
 
@@ -129,7 +142,7 @@ class Fleet:
         cache = model.served.cache
         thread = ModelThread(name, model, self._settings.batching, self._metrics, self._under_way, cache)
         signature = read_json(folder / "signature.json", hint="recsys export RUN --force", expected={"inputs": list})
-        return Deployment(name, folder, _manifest(folder), signature, thread)
+        return Deployment(name, folder, _manifest(folder), signature, thread, model.catalog)
 
 
 def warm(model: Recommender) -> None:

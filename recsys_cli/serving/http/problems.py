@@ -44,7 +44,10 @@ def problem_of(error: Exception) -> RequestError:
         case ValidationError():
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
-            return RequestError(422, f"{where}: {first['msg']}" if where else first["msg"], "/docs describes the body")
+            status = 400 if first["type"] == "json_invalid" else 422
+            return RequestError(
+                status, f"{where}: {first['msg']}" if where else first["msg"], "/docs describes the body"
+            )
         case ConfigError() | DataError():
             return RequestError(422, error.message, error.hint or "/docs describes the body")
         case RecsysError():

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recsys_cli.errors import LockedError, RecsysError
+from recsys_cli.errors import ConfigError, LockedError, RecsysError
 from recsys_cli.serving.feedback.compact import compact, rewrite
 from recsys_cli.serving.feedback.event import Event, lines_of, parse
 from recsys_cli.serving.feedback.files import compacted_file, current_files, exclusive, worker_file
 from recsys_cli.serving.feedback.log import FeedbackLog
 from recsys_cli.serving.feedback.state import FeedbackState
+from recsys_cli.serving.feedback.table import TableForm, TimeUnit
 from recsys_cli.serving.feedback.tail import Tail
 
 IDS = st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20)
@@ -174,8 +175,8 @@ def write(path: Path, *events: Event) -> None:
 def test_compaction_forgets_deleted_users_in_all_files(tmp_path: Path) -> None:
     write(worker_file(tmp_path, 0), put(1, "secret"), put(2, "kept", time=20.7), put(3, "kept", label=5.0, time=30.0))
     write(worker_file(tmp_path, 1), put(4, "secret", 8), Event("delete", 5, "secret"), put(6, "other", 3, time=10.0))
-    done = compact(tmp_path, columns=("userId", "movieId", "rating", "timestamp"))
-    assert done.table.read_text() == "userId,movieId,rating,timestamp\nother,3,1.0,10\nkept,2,5.0,30\n"
+    done = compact(tmp_path, TableForm(("userId", "movieId", "rating", "timestamp")))
+    assert done.table.read_text() == "userId,movieId,rating,timestamp\nother,3,1,10\nkept,2,5,30\n"
     assert (done.rows, done.removed, done.damaged) == (2, 4, 0)
     assert current_files(tmp_path) == [compacted_file(tmp_path, 1)]
     assert not [path for path in tmp_path.iterdir() if b"secret" in path.read_bytes()]
@@ -198,3 +199,39 @@ def test_a_running_server_keeps_its_log(tmp_path: Path) -> None:
         done = compact(tmp_path)
     assert (done.rows, done.removed) == (1, None)
     assert current_files(tmp_path) == [worker_file(tmp_path, 0)]
+
+
+def test_likes_without_a_label_get_the_label_of_likes(tmp_path: Path) -> None:
+    write(worker_file(tmp_path, 0), Event("put", 1, 1, 2, None, 5.0), put(2, 2, label=3.5), Event("delete", 3, 9))
+    before = worker_file(tmp_path, 0).read_bytes()
+    with pytest.raises(ConfigError, match="1 likes have no label for the column rating") as error:
+        compact(tmp_path, TableForm(("user", "item", "rating", "time")))
+    assert "--like 5" in str(error.value.hint)
+    assert worker_file(tmp_path, 0).read_bytes() == before
+    assert not (tmp_path / "interactions.csv").exists()
+    table = compact(tmp_path, TableForm(("user", "item", "rating", "time"), like=5.0)).table
+    assert table.read_text() == "user,item,rating,time\n1,2,5,5\n2,2,3.5,5\n"
+    compact(tmp_path, TableForm(("user", "item", "", "")))
+    assert table.read_text() == "user,item\n1,2\n2,2\n"
+
+
+@pytest.mark.parametrize(
+    ("unit", "time"), [("s", 1700000000), ("ms", 1700000000123), ("us", 1700000000123000), ("ns", 1700000000123000000)]
+)
+def test_times_are_in_the_unit_of_the_table(tmp_path: Path, unit: TimeUnit, time: int) -> None:
+    write(worker_file(tmp_path, 0), put(1, time=1_700_000_000.123))
+    written = int(compact(tmp_path, TableForm(time_unit=unit)).table.read_text().rsplit(",", 1)[1])
+    assert written == pytest.approx(time, abs=0 if unit in {"s", "ms"} else 10**-6 * time / 1.7e3)
+
+
+@pytest.mark.parametrize(
+    "columns", [("user", "item", "label"), ("user", "user", "", ""), ("", "item", "label", "time")]
+)
+def test_invalid_columns_are_refused(columns: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match="not the four columns"):
+        TableForm(columns)
+
+
+def test_a_like_needs_a_finite_label() -> None:
+    with pytest.raises(ConfigError, match="--like nan"):
+        TableForm(like=float("nan"))

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 import recsys_cli as recsys
 from recsys_cli.cli import app
 from recsys_cli.errors import ConfigError
-from recsys_cli.serving.feedback.compact import compact
 from recsys_cli.serving.feedback.event import Event
 from recsys_cli.serving.feedback.files import worker_file
 from recsys_cli.serving.http.fleet import share_point
@@ -79,12 +78,17 @@ def test_feedback_is_a_table_for_the_etl(tmp_path: Path) -> None:
     folder.mkdir()
     events = [Event("put", at, at % 5, at % 7 + 1, 5.0 if at % 2 else 1.0, 1_000.0 + at) for at in range(60)]
     events.append(Event("delete", 99, 4))
+    events.append(Event("put", 100, 77, 1, None, 1_000.0))
     worker_file(folder, 0).write_bytes(b"".join(event.line() for event in events))
-    result = run("feedback", str(folder), "--columns", "userId,movieId,rating,timestamp")
+    line = ("feedback", str(folder), "--columns", "userId,movieId,rating,timestamp")
+    refused = run(*line)
+    assert refused.exit_code == 2
+    assert "--like" in refused.output
+    result = run(*line, "--like", "5")
     assert result.exit_code == 0
-    assert "28 rows; 33 outdated events removed" in result.output
+    assert "29 rows; 33 outdated events removed" in result.output
     (tmp_path / "ratings.csv").write_text(
-        "userId,movieId,rating,timestamp\n" + "".join(f"{n % 9},{n % 7 + 1},{n % 5 + 0.5},{n}\n" for n in range(300))
+        "userId,movieId,rating,timestamp\n" + "".join(f"{n % 9},{n % 7 + 1},{n % 5 + 1},{n}\n" for n in range(300))
     )
     config = recsys.load_config({
         "dataset": {"name": "files", "interactions": [str(tmp_path / "ratings.csv"), str(folder / "interactions.csv")]},
@@ -98,4 +102,5 @@ def test_feedback_is_a_table_for_the_etl(tmp_path: Path) -> None:
         "model": {"name": "popularity"},
     })  # fmt: skip
     data = recsys.etl(config, recsys.Workspace(str(tmp_path / "workspace")), progress=False)
-    assert sum(data.manifest["rows"].values()) == 300 + compact(folder).rows
+    assert sum(data.manifest["rows"].values()) == 300 + 29
+    assert "\n77,1,5,1000\n" in (folder / "interactions.csv").read_text()

@@ -18,6 +18,7 @@ import pytest
 from servers import Running, running, until
 
 from recsys_cli.serving.feedback.compact import compact
+from recsys_cli.serving.feedback.table import TableForm
 
 BundleOf = Callable[[str], Path]
 TOKEN = "a-token-of-enough-length"
@@ -35,7 +36,7 @@ def test_a_kill_loses_nothing_acknowledged(tmp_path: Path, bundle_of: BundleOf, 
             if number < rounds:
                 _write_until_killed(server, number, acknowledged)
     assert len(acknowledged) > 4
-    assert compact(tmp_path / "feedback").rows >= len(acknowledged)
+    assert compact(tmp_path / "feedback", TableForm(like=1.0)).rows >= len(acknowledged)
 
 
 def _write_until_killed(server: Running, number: int, acknowledged: set[tuple[str, int]]) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from servers import Running
+from servers import Running, running
 
 from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.serving.feedback.files import replay, worker_file
+from recsys_cli.serving.feedback.state import FeedbackState
 from recsys_cli.serving.query import Query
 
 
@@ -95,7 +98,9 @@ def test_large_and_compressed_bodies_are_refused(server: Running) -> None:
 def test_feedback_changes_the_next_answer(server: Running) -> None:
     first = server.recommended(11, bundle="mf")
     event = {"user": 11, "item": first[0]}
-    assert server.post("/feedback", {"events": [event]}) == {"written": 1, "unchanged": 0, "fsync": "always"}
+    assert server.post("/feedback", {"events": [event]}) == {
+        "written": 1, "unchanged": 0, "unknown_items": 0, "fsync": "always",
+    }  # fmt: skip
     assert server.post("/feedback", {"events": [event]})["unchanged"] == 1
     assert server.recommended(11, bundle="mf") == first[1:]
     assert server.recommended("11", bundle="mf") == first[1:]
@@ -116,6 +121,44 @@ def test_feedback_is_history_for_models_that_fold_in(server: Running, bundle_of:
     assert [one["score"] for one in answer["items"]] == [one.score for one in expected.items]
     server.ask("DELETE", "/feedback?user=new")
     assert server.post("/recommend", {"user": "new", "bundle": "ease"})["source"] == "popularity"
+
+
+def test_likes_without_a_label_are_positive_above_any_bound(tmp_path: Path, bundle_of: Callable[..., Any]) -> None:
+    with running(tmp_path, str(bundle_of("ease")), "--positive-above", "3") as server:
+        events = [
+            {"user": "fan", "item": 1},
+            {"user": "fan", "item": 3, "label": 4},
+            {"user": "fan", "item": 5, "label": 1},
+        ]
+        server.post("/feedback", {"events": events})
+        assert {one["item"]: one["label"] for one in server.get("/users/fan")["history"]} == {1: None, 3: 1.0, 5: 0.0}
+    state = FeedbackState()
+    replay(worker_file(server.feedback, 0), state)
+    assert [event.label for event in state.of_user("fan")] == [None, 4.0, 1.0]
+
+
+def test_items_outside_the_catalog_are_counted(server: Running) -> None:
+    events = [{"user": "other", "item": item} for item in ("typo", "1", 2, "typo", 10**15)]
+    for method in ("POST", "PUT"):
+        assert server.ask(method, "/feedback", {"events": events}).json()["unknown_items"] == 2
+    assert server.ask("DELETE", "/feedback?user=other").json()["unknown_items"] == 0
+    for item, number in (("typo", 1), ("3", 0)):
+        answer = server.ask("PUT", f"/items/{item}", {"hidden": False}).json()
+        assert (answer["written"], answer["unknown_items"]) == (1, number)
+
+
+def test_the_unit_of_times_is_in_the_error(server: Running) -> None:
+    for time in (1_700_000_000_000, 1.7e18, 10**400):
+        response = server.ask("POST", "/feedback", {"events": [{"user": 1, "item": 2, "time": time}]})
+        assert response.status_code == 422
+        assert "events.0.time" in response.json()["error"]
+        assert "seconds since 1970" in response.json()["error"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff"])
+def test_malformed_json_is_400(server: Running, content: bytes) -> None:
+    for path in ("/recommend", "/score", "/feedback"):
+        assert httpx.post(server.url + path, content=content).status_code == 400
 
 
 def test_hidden_items_are_in_no_answer(server: Running) -> None:
