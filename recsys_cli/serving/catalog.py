@@ -29,11 +29,14 @@ class Catalog:
         served: The model.
 
     Attributes:
+        users: Index of the raw user ids.
+        items: Index of the raw item ids.
         candidates: Encoded items and table rows by place; shape (I,).
     """
 
     def __init__(self, served: ServedModel) -> None:
         self._served = served
+        self.users, self.items = served.users, served.items
         cold = ColdItems.of(served.data)
         rows = cold.rows if served.model.by_content else cold.rows[:0]
         self.candidates: Ints = np.concatenate([by_train_rows(served.counts), rows])

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from recsys_cli.features.schema import Role
 from recsys_cli.serving.feedback.event import Event, Id
 from recsys_cli.serving.http.answers import json_response
 from recsys_cli.serving.http.bodies import FeedbackAnswer, FeedbackBody, FeedbackEvent, ItemBody
@@ -29,17 +30,17 @@ def feedback_routes(service: Service) -> APIRouter:
         body = await body_of(request, FeedbackBody, limits.body_bytes)
         service.check("events", len(body.events), limits.batch)
         now = time.time()
-        given: dict[tuple[str, str], FeedbackEvent] = {}
+        given: dict[tuple[Id, Id], FeedbackEvent] = {}
         for one in body.events:
-            pair = str(one.user), str(one.item)
+            pair = service.fleet.id_of(Role.USER, one.user), service.fleet.id_of(Role.ITEM, one.item)
             if overwrite or pair not in given:
                 given[pair] = one
         events = [
-            desk.event("put", user=one.user, item=one.item, label=one.label, time=now if one.time is None else one.time)
-            for one in given.values()
-            if overwrite or not desk.state.has(one.user, one.item)
+            desk.event("put", user=user, item=item, label=one.label, time=now if one.time is None else one.time)
+            for (user, item), one in given.items()
+            if overwrite or not desk.state.has(user, item)
         ]
-        return await _written(events, len(body.events), {str(one.item): one.item for one in body.events}.values())
+        return await _written(events, len(body.events), dict.fromkeys(item for _, item in given))
 
     async def _written(events: list[Event], given: int, items: Iterable[Id]) -> Response:
         if events:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from recsys_cli.features.schema import Role
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.feedback.event import Id
@@ -102,6 +104,19 @@ class Fleet:
             if point < 0:
                 return self._deployments[name]
         return self._deployments[shares[-1][0]]
+
+    def id_of(self, role: Role, raw: Id) -> Id:
+        """Return an id of feedback in the type of the first bundle's column.
+
+        Raises:
+            RequestError: No row can have the id, so that training on it would fail.
+        """
+        catalog = self.default.catalog
+        ids = catalog.users if role is Role.USER else catalog.items
+        if (canonical := ids.canonical(raw)) is None:
+            kind = "text without control characters" if pa.types.is_string(ids.values.type) else str(ids.values.type)
+            raise RequestError(422, f"the {role.value} {raw!r} is no id of this data", f"ids are {kind}")
+        return canonical
 
     def num_unknown(self, items: Sequence[Id]) -> int:
         """Return the number of raw item ids outside the catalogs of all bundles."""

@@ -26,31 +26,31 @@ TOKEN = "a-token-of-enough-length"
 
 @pytest.mark.parametrize("fsync", ["always", "interval"])
 def test_a_kill_loses_nothing_acknowledged(tmp_path: Path, bundle_of: BundleOf, fsync: str) -> None:
-    acknowledged: set[tuple[str, int]] = set()
+    acknowledged: set[tuple[int, int]] = set()
     rounds = 3 if fsync == "always" else 1
     for number in range(rounds + 1):
         with running(tmp_path, str(bundle_of("ease")), "--fsync", fsync) as server:
             for user in range(4):
-                found = {one["item"] for one in server.get(f"/users/u{user}?k=1000")["history"]}
-                assert {item for name, item in acknowledged if name == f"u{user}"} <= found
+                found = {one["item"] for one in server.get(f"/users/{8_000 + user}?k=1000")["history"]}
+                assert {item for name, item in acknowledged if name == user} <= found
             if number < rounds:
                 _write_until_killed(server, number, acknowledged)
     assert len(acknowledged) > 4
     assert compact(tmp_path / "feedback", TableForm(like=1.0)).rows >= len(acknowledged)
 
 
-def _write_until_killed(server: Running, number: int, acknowledged: set[tuple[str, int]]) -> None:
+def _write_until_killed(server: Running, number: int, acknowledged: set[tuple[int, int]]) -> None:
     def write(user: int) -> None:
         with httpx.Client(base_url=server.url, timeout=30) as client:
             for count in range(200):
                 item = number * 1_000 + count
                 try:
-                    event = {"user": f"u{user}", "item": item}
+                    event = {"user": 8_000 + user, "item": item}
                     done = client.post("/feedback", json={"events": [event]}).status_code == 200
                 except httpx.HTTPError:
                     return
                 if done:
-                    acknowledged.add((f"u{user}", item))
+                    acknowledged.add((user, item))
 
     with ThreadPoolExecutor(4) as pool:
         writers = [pool.submit(write, user) for user in range(4)]
@@ -142,18 +142,18 @@ def _stays_after_damage(server: Running, link: Path, tmp_path: Path) -> None:
 def test_workers_share_feedback_and_end_with_their_parent(tmp_path: Path, bundle_of: BundleOf) -> None:
     with running(tmp_path, str(bundle_of("ease")), "--workers", "2") as server:
         for number in range(5):
-            server.post("/feedback", {"events": [{"user": "w", "item": f"i{number}"}]})
+            server.post("/feedback", {"events": [{"user": 9004, "item": 10_000 + number}]})
             _seen_by_all(server, number + 1)
         assert len(list((tmp_path / "feedback").glob("*.worker-*.jsonl"))) == 2
         assert "recsys_requests_total" in httpx.get(server.url + "/metrics").text
-        server.ask("DELETE", "/feedback?user=w")
+        server.ask("DELETE", "/feedback?user=9004")
         _seen_by_all(server, 0)
         children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
         server.process.kill()
         server.process.wait()
         until(lambda: not any(_is_worker(int(child)) for child in children))
     with running(tmp_path, str(bundle_of("ease")), "--workers", "2") as server:
-        assert server.get("/users/w")["num_interactions"] == 0
+        assert server.get("/users/9004")["num_interactions"] == 0
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(30) == 0
 
@@ -164,7 +164,7 @@ def _seen_by_all(server: Running, number: int) -> None:
 
     def seen() -> bool:
         nonlocal row
-        row = row + 1 if server.get("/users/w")["num_interactions"] == number else 0
+        row = row + 1 if server.get("/users/9004")["num_interactions"] == number else 0
         return row >= 20
 
     until(seen)

@@ -112,36 +112,36 @@ def test_feedback_changes_the_next_answer(server: Running) -> None:
 
 
 def test_feedback_is_history_for_models_that_fold_in(server: Running, bundle_of: Callable[..., Any]) -> None:
-    answer = server.post("/recommend", {"user": "new", "bundle": "ease"})
+    answer = server.post("/recommend", {"user": 9001, "bundle": "ease"})
     assert answer["source"] == "popularity"
-    server.post("/feedback", {"events": [{"user": "new", "item": item} for item in (1, 3, 5)]})
-    answer = server.post("/recommend", {"user": "new", "bundle": "ease", "k": 4})
+    server.post("/feedback", {"events": [{"user": 9001, "item": item} for item in (1, 3, 5)]})
+    answer = server.post("/recommend", {"user": 9001, "bundle": "ease", "k": 4})
     expected = load_bundle(bundle_of("ease")).recommend([Query(history=[1, 3, 5], k=4)])[0]
     assert answer["source"] == "fold-in"
     assert [one["score"] for one in answer["items"]] == [one.score for one in expected.items]
-    server.ask("DELETE", "/feedback?user=new")
-    assert server.post("/recommend", {"user": "new", "bundle": "ease"})["source"] == "popularity"
+    server.ask("DELETE", "/feedback?user=9001")
+    assert server.post("/recommend", {"user": 9001, "bundle": "ease"})["source"] == "popularity"
 
 
 def test_likes_without_a_label_are_positive_above_any_bound(tmp_path: Path, bundle_of: Callable[..., Any]) -> None:
     with running(tmp_path, str(bundle_of("ease")), "--positive-above", "3") as server:
         events = [
-            {"user": "fan", "item": 1},
-            {"user": "fan", "item": 3, "label": 4},
-            {"user": "fan", "item": 5, "label": 1},
+            {"user": 9002, "item": 1},
+            {"user": 9002, "item": 3, "label": 4},
+            {"user": 9002, "item": 5, "label": 1},
         ]
         server.post("/feedback", {"events": events})
-        assert {one["item"]: one["label"] for one in server.get("/users/fan")["history"]} == {1: None, 3: 1.0, 5: 0.0}
+        assert {one["item"]: one["label"] for one in server.get("/users/9002")["history"]} == {1: None, 3: 1.0, 5: 0.0}
     state = FeedbackState()
     replay(worker_file(server.feedback, 0), state)
-    assert [event.label for event in state.of_user("fan")] == [None, 4.0, 1.0]
+    assert [event.label for event in state.of_user(9002)] == [None, 4.0, 1.0]
 
 
 def test_items_outside_the_catalog_are_counted(server: Running) -> None:
-    events = [{"user": "other", "item": item} for item in ("typo", "1", 2, "typo", 10**15)]
+    events = [{"user": 9003, "item": item} for item in (777, "1", 2, "777", 10**15)]
     for method in ("POST", "PUT"):
         assert server.ask(method, "/feedback", {"events": events}).json()["unknown_items"] == 2
-    assert server.ask("DELETE", "/feedback?user=other").json()["unknown_items"] == 0
+    assert server.ask("DELETE", "/feedback?user=9003").json()["unknown_items"] == 0
     for item, number in (("typo", 1), ("3", 0)):
         answer = server.ask("PUT", f"/items/{item}", {"hidden": False}).json()
         assert (answer["written"], answer["unknown_items"]) == (1, number)
@@ -222,3 +222,16 @@ def test_pages_of_other_sites_may_not_ask(server: Running) -> None:
     for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}, {"Origin": "null"}):
         assert httpx.post(server.url + "/recommend", json={}, headers=headers).status_code == 403
     assert httpx.post(server.url + "/recommend", json={}, headers={"Origin": server.url}).status_code == 200
+
+
+@pytest.mark.parametrize("event", [{"user": "x", "item": 3}, {"user": 4, "item": 2**40}, {"user": "4\0", "item": 3}])
+def test_feedback_with_an_id_of_another_type_is_refused(server: Running, event: dict[str, Any]) -> None:
+    response = server.ask("POST", "/feedback", event)
+    assert response.status_code == 422
+    assert "is no id of this data" in response.json()["error"]
+
+
+def test_spellings_of_an_id_are_one_user(server: Running) -> None:
+    server.post("/feedback", {"user": "0031", "item": "7"})
+    assert server.post("/feedback", {"user": 31, "item": 7})["unchanged"] == 1
+    assert server.get("/users/31")["history"][0]["item"] == 7
