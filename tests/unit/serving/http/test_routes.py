@@ -224,14 +224,14 @@ def test_pages_of_other_sites_may_not_ask(server: Running) -> None:
     assert httpx.post(server.url + "/recommend", json={}, headers={"Origin": server.url}).status_code == 200
 
 
-@pytest.mark.parametrize("event", [{"user": "x", "item": 3}, {"user": 4, "item": 2**40}, {"user": "4\0", "item": 3}])
+@pytest.mark.parametrize("event", [{"user": "x", "item": 3}, {"user": 4, "item": "y"}, {"user": "4\0", "item": 3}])
 def test_feedback_with_an_id_of_another_type_is_refused(server: Running, event: dict[str, Any]) -> None:
-    response = server.ask("POST", "/feedback", event)
+    response = server.ask("POST", "/feedback", {"events": [event]})
     assert response.status_code == 422
     assert "is no id of this data" in response.json()["error"]
 
 
 def test_spellings_of_an_id_are_one_user(server: Running) -> None:
-    server.post("/feedback", {"user": "0031", "item": "7"})
-    assert server.post("/feedback", {"user": 31, "item": 7})["unchanged"] == 1
+    server.post("/feedback", {"events": [{"user": "0031", "item": "7"}]})
+    assert server.post("/feedback", {"events": [{"user": 31, "item": 7}]})["unchanged"] == 1
     assert server.get("/users/31")["history"][0]["item"] == 7
