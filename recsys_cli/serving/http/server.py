@@ -11,7 +11,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Semaphore
 from types import FrameType
@@ -44,8 +44,7 @@ def serve(settings: Settings, started: Started) -> None:
         ConfigError: The address is in use.
         LockedError: Another server writes the feedback log.
     """
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the app reloads by it
-    with exclusive(settings.feedback), _bound(settings) as bound:
+    with _without_hangup(), exclusive(settings.feedback), _bound(settings) as bound:
         rewrite(settings.feedback)
         for worker in range(settings.workers):
             worker_file(settings.feedback, worker).touch()
@@ -55,6 +54,16 @@ def serve(settings: Settings, started: Started) -> None:
             _run(settings, 0, bound, lambda: started(url))
         else:
             _Workers(settings, bound).run(lambda: started(url))
+
+
+@contextmanager
+def _without_hangup() -> Iterator[None]:
+    """Ignore SIGHUP until the app reloads by it; a caller in the same process has its handler back at the end."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def _bound(settings: Settings) -> socket.socket:

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from engines import NAN, PARTICIPANTS, engine_of, every_participant, needs_all, plan
@@ -167,7 +168,10 @@ def test_engines_agree_on_parts_of_dates_and_lower_case(seconds: list[int | None
         with tempfile.TemporaryDirectory() as folder:
             found = compute(name, Path(folder), ops, rows)
             made.append({op.output: found.column(op.output).to_pylist() for op in ops})
+    sums = [one.pop("o2") for one in made]  # logarithms of the libraries differ in the last bit
     assert repr(made[0]) == repr(made[1]) == repr(made[2])
+    for other in sums[1:]:
+        np.testing.assert_allclose(np.array(other, float), np.array(sums[0], float), rtol=1e-12)
     for row, second in enumerate(seconds):
         if second is not None and abs(second) < 10**10:
             when = datetime.datetime(1970, 1, 1, tzinfo=UTC) + datetime.timedelta(seconds=second)
