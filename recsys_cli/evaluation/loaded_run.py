@@ -24,11 +24,14 @@ def model_of(run: TrainedRun, config: RunConfig, data: PreparedData) -> Model:
     Raises:
         DataError: The checkpoint is of another model.
     """
-    # A checkpoint has whole tables, which may exceed the memory of a device if they were sharded.
-    placement: Placement = "device" if config.model.embedding.placement == "device" else "host"
-    model = build(config.model.name, config.model.options, data.schema, placement=placement)
+    model = build(config.model.name, config.model.options, data.schema, placement=placement_of(config))
     load_weights(model, run.checkpoint("best"))
     return model.eval()
+
+
+def placement_of(config: RunConfig) -> Placement:
+    """Return the placement of the tables of a trained model: whole tables may exceed a device if they were sharded."""
+    return "device" if config.model.embedding.placement == "device" else "host"
 
 
 def model_in_context(run: TrainedRun, config: RunConfig, data: PreparedData) -> Model:

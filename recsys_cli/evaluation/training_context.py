@@ -10,7 +10,7 @@ import torch
 from recsys_cli.batch import Batch
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import DimensionTables, Loader
-from recsys_cli.loader.interactions import read_interactions
+from recsys_cli.loader.interactions import read_observed
 from recsys_cli.models.model import TrainingContext
 from recsys_cli.workspace import PreparedData
 
@@ -34,12 +34,7 @@ def make_context(
 
     @cache
     def interactions() -> Interactions:
-        if read is not None:
-            return read
-        first, *others = (read_interactions(data, split, times=True).observed() for split in splits)
-        for other in others:
-            first = first + other
-        return first
+        return read_observed(data, *splits) if read is None else read
 
     def batches() -> Iterator[Batch]:
         for split in splits:

@@ -66,6 +66,12 @@ def read_interactions(
     return Interactions(users, items, labels, is_sampled, timestamps, _mean(data), numbers)
 
 
+def read_observed(data: PreparedData, *splits: str, cold_items: bool = False) -> Interactions:
+    """Read the interactions of splits in order, with times and without sampled negatives; see `read_interactions`."""
+    first, *others = (read_interactions(data, split, times=True, cold_items=cold_items).observed() for split in splits)
+    return sum(others, first)
+
+
 def count_items(data: PreparedData) -> npt.NDArray[np.int64]:
     """Return the number of train rows per encoded item, without sampled negatives, by one shard at a time; shape (num_items,)."""
     column = data.schema.only(Role.ITEM)

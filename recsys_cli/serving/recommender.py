@@ -147,8 +147,8 @@ class Recommender:
         with torch.inference_mode():
             scores = self._scores(requests, subset)
             hidden = [_hidden(request, subset, scores.shape[1]) for request in requests]
-            for row, places in enumerate(hidden):
-                scores[row, torch.from_numpy(places)] = -torch.inf
+            rows = np.repeat(np.arange(len(hidden)), [len(places) for places in hidden])
+            scores[torch.from_numpy(rows), torch.from_numpy(np.concatenate(hidden))] = -torch.inf
             wanted = max(_wanted(request) for request in requests)
             top = top_places(scores, min(wanted, scores.shape[1]))
             best, values = top.numpy(), scores.gather(1, top).numpy()

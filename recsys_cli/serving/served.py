@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.config import Placement, RunConfig
-from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, model_of
+from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, model_of, placement_of
 from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Column, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import DimensionTables
-from recsys_cli.loader.interactions import count_items, read_interactions
+from recsys_cli.loader.interactions import count_items, read_observed
 from recsys_cli.models.embedding import TableType, quantize_tables
 from recsys_cli.models.model import Model
 from recsys_cli.serving.encoder import VocabularyIndex
@@ -52,8 +52,7 @@ class ModelSource:
     @classmethod
     def of(cls, config: RunConfig) -> ModelSource:
         """Return the model of a config."""
-        placement: Placement = "device" if config.model.embedding.placement == "device" else "host"
-        return cls(config.model.name, config.model.options, placement, config.evaluate.batch_size)
+        return cls(config.model.name, config.model.options, placement_of(config), config.evaluate.batch_size)
 
 
 @dataclass(frozen=True)
@@ -110,11 +109,6 @@ class ServedModel:
         """
         config, data = config_of(run), workspace.data_of(run)
         earlier = earlier_splits(config, data)
-        if only is None:
-            first, *others = (
-                read_interactions(data, split, times=True, cold_items=True).observed() for split in earlier
-            )
-            rows = sum(others, first)
         users, items = (index_of(data, role) for role in (Role.USER, Role.ITEM))
         return cls(
             called=run.folder.name,
@@ -125,7 +119,8 @@ class ServedModel:
             items=items,
             counts=count_items(data),
             histories=Histories.of(
-                rows if only is None else only, num_users=int(data.schema.only(Role.USER).cardinality or 0)
+                read_observed(data, *earlier, cold_items=True) if only is None else only,
+                num_users=int(data.schema.only(Role.USER).cardinality or 0),
             ),
             has_histories=True,
             titles=titles,

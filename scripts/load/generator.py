@@ -14,6 +14,8 @@ import numpy as np
 
 _GRACE = 10.0
 """Seconds after the last arrival for the remaining answers."""
+_TICK = 0.001
+"""Shortest sleep between arrivals, in seconds: the resolution of the event loop's timers."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,13 @@ class _State:
     sent: int = 0
     ended: bool = False
 
-    def arrive(self, body: bytes) -> None:
-        """Send a request on a free connection, or queue it."""
+    def arrive(self, due: float, body: bytes) -> None:
+        """Send a request on a free connection, or queue it; its latency counts from the time when it was due."""
         self.sent += 1
-        now = time.perf_counter()
         if self.free:
-            self.free.pop().send(now, body)
+            self.free.pop().send(due, body)
         else:
-            self.waiting.append((now, body))
+            self.waiting.append((due, body))
 
 
 class _Connection(asyncio.Protocol):
@@ -147,9 +148,9 @@ async def _arrivals(load: Load, state: _State) -> None:
     while due < end:
         now = time.perf_counter()
         if due > now:
-            await asyncio.sleep(due - now)
+            await asyncio.sleep(max(due - now, _TICK))
             continue
-        state.arrive(load.bodies[number % len(load.bodies)])
+        state.arrive(due, load.bodies[number % len(load.bodies)])
         number += 1
         due += draw.exponential(1 / load.rate)
 

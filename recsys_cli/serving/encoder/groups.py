@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from recsys_cli.features.hashing import combine, hash_counters, hash_value
 from recsys_cli.serving.encoder.ids import hashes_of, null_mask
-from recsys_cli.serving.encoder.values import Array, Values, from_arrow
+from recsys_cli.serving.encoder.values import Apply, Array, Columns, Values, from_arrow
 from recsys_cli.serving.encoder.vocabulary import ABSENT
 
 _OF_NULL = 0
@@ -71,6 +71,22 @@ def lookup(table: pa.Table, column: str) -> Array:
     if values.nulls is not None:
         data[values.nulls] = np.nan
     return np.append(data, np.nan)
+
+
+def gathered(groups: Sequence[tuple[GroupIndex, Mapping[str, Array]]]) -> Apply:
+    """Return an `Apply` that adds columns by group.
+
+    Args:
+        groups: Index and columns with an entry per group, and one for ABSENT at the end.
+    """
+
+    def apply(columns: Columns, rows: int) -> None:  # noqa: ARG001 - as every Apply
+        for index, added in groups:
+            found = index.rows(columns)
+            for name, values in added.items():
+                columns[name] = Values(values[found])
+
+    return apply
 
 
 def _canonical(values: Values) -> Values:

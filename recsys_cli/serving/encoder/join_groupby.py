@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from recsys_cli.features.ops import JoinGroupby
 from recsys_cli.features.ops.grouping import members, name_of
-from recsys_cli.serving.encoder.groups import GroupIndex, lookup
-from recsys_cli.serving.encoder.values import Apply, Columns, Types, Values
+from recsys_cli.serving.encoder.groups import GroupIndex, gathered, lookup
+from recsys_cli.serving.encoder.values import Apply, Types
 
 
 def compiled(op: JoinGroupby, state: Mapping[str, pa.Table], types: Types) -> Apply:
@@ -26,10 +26,4 @@ def compiled(op: JoinGroupby, state: Mapping[str, pa.Table], types: Types) -> Ap
             types[name] = pa.int64() if is_count else pa.float64()
         groups.append((GroupIndex(table, members(group)), statistics))
 
-    def apply(columns: Columns, rows: int) -> None:  # noqa: ARG001 - as every Apply
-        for index, statistics in groups:
-            found = index.rows(columns)
-            for name, values in statistics.items():
-                columns[name] = Values(values[found])
-
-    return apply
+    return gathered(groups)

@@ -10,8 +10,8 @@ import pyarrow as pa
 from recsys_cli.features.ops import TargetEncoding
 from recsys_cli.features.ops.grouping import members, name_of
 from recsys_cli.features.ops.target_encoding import MEANS
-from recsys_cli.serving.encoder.groups import GroupIndex, lookup
-from recsys_cli.serving.encoder.values import Apply, Columns, Types, Values
+from recsys_cli.serving.encoder.groups import GroupIndex, gathered, lookup
+from recsys_cli.serving.encoder.values import Apply, Types
 
 
 def compiled(op: TargetEncoding, state: Mapping[str, pa.Table], types: Types) -> Apply:
@@ -26,10 +26,4 @@ def compiled(op: TargetEncoding, state: Mapping[str, pa.Table], types: Types) ->
             types[name] = pa.float64()
         groups.append((GroupIndex(table, members(group)), encodings))
 
-    def apply(columns: Columns, rows: int) -> None:  # noqa: ARG001 - as every Apply
-        for index, encodings in groups:
-            found = index.rows(columns)
-            for name, values in encodings.items():
-                columns[name] = Values(values[found])
-
-    return apply
+    return gathered(groups)

@@ -28,7 +28,7 @@ def catalog_routes(service: Service) -> APIRouter:
     ) -> Response:
         """Return items by a part of their title or id, most popular first."""
         service.check("k", k, limits.k)
-        deployment = fleet.default if bundle is None else fleet.named(bundle)
+        deployment = fleet.named(bundle)
         items = await deployment.thread.call(lambda model: model.search(search, k))
         shown = [catalog_item(item, hidden=state.is_hidden(item.id)) for item in items]
         return json_response({"bundle": deployment.name, "items": shown})
@@ -36,7 +36,7 @@ def catalog_routes(service: Service) -> APIRouter:
     @router.get("/items/{item:path}", responses={200: {"model": Item}})
     async def one(item: str, bundle: str | None = None) -> Response:
         """Return an item."""
-        deployment = fleet.default if bundle is None else fleet.named(bundle)
+        deployment = fleet.named(bundle)
         found = await deployment.thread.call(lambda model: item_by_id(model, item))
         if found is None:
             raise RequestError(

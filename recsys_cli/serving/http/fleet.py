@@ -18,6 +18,7 @@ from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.feedback.event import Id
 from recsys_cli.serving.http.batching import ModelThread
+from recsys_cli.serving.http.collection import exempt_from_collection
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.problems import RequestError
 from recsys_cli.serving.http.settings import Settings
@@ -85,12 +86,14 @@ class Fleet:
         """The first bundle."""
         return next(iter(self._deployments.values()))
 
-    def named(self, name: str) -> Deployment:
-        """Return a bundle.
+    def named(self, name: str | None) -> Deployment:
+        """Return a bundle; the first one for None.
 
         Raises:
             RequestError: No bundle has the name.
         """
+        if name is None:
+            return self.default
         if name not in self._deployments:
             raise RequestError(404, f"no bundle is named {name}", f"the bundles are {', '.join(self._deployments)}")
         return self._deployments[name]
@@ -144,6 +147,8 @@ class Fleet:
                 self._metrics.reloads.labels(name, "loaded").inc()
                 _LOG.warning("bundle %s is now %s", name, fresh.version)
                 await old.thread.close(grace=_GRACE)
+                del old, fresh
+                exempt_from_collection()
 
     async def close(self) -> None:
         """End the threads after what waits."""
@@ -157,7 +162,7 @@ class Fleet:
         cache = model.served.cache
         thread = ModelThread(name, model, self._settings.batching, self._metrics, self._under_way, cache)
         signature = read_json(folder / "signature.json", hint="recsys export RUN --force", expected={"inputs": list})
-        return Deployment(name, folder, _manifest(folder), signature, thread, model.catalog)
+        return Deployment(name, folder, model.served.about, signature, thread, model.catalog)
 
 
 def warm(model: Recommender) -> None:

@@ -53,7 +53,7 @@ def page_routes(service: Service) -> APIRouter:
     @router.get("/users", responses={200: {"model": Users}})
     async def examples(k: Annotated[int, Query(ge=1, le=_MOST)] = 5, bundle: str | None = None) -> Response:
         """Return some users of the training data, evenly from the whole vocabulary."""
-        deployment = service.fleet.default if bundle is None else service.fleet.named(bundle)
+        deployment = service.fleet.named(bundle)
         users = await deployment.thread.call(lambda model: example_users(model, k))
         return json_response({"bundle": deployment.name, "users": users})
 

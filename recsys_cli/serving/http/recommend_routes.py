@@ -12,14 +12,14 @@ from starlette.responses import Response
 from recsys_cli.serving.http.answers import json_response, recommendations
 from recsys_cli.serving.http.bodies import Answers, BatchBody, Recommendations, RecommendBody, ScoreBody, Scores
 from recsys_cli.serving.http.problems import RequestError
-from recsys_cli.serving.http.reading import body_of, described
+from recsys_cli.serving.http.reading import BodyRoute, body_of, described
 from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.query import Answer
 
 
 def recommend_routes(service: Service) -> APIRouter:
     """Return the routes."""
-    router = APIRouter()
+    router = APIRouter(route_class=BodyRoute)
     limits = service.settings.limits
 
     @router.post("/recommend", responses={200: {"model": Recommendations}}, openapi_extra=described(RecommendBody))
@@ -39,7 +39,7 @@ def recommend_routes(service: Service) -> APIRouter:
     async def score(request: Request) -> Response:
         """Score raw rows."""
         body = await body_of(request, ScoreBody, limits.body_bytes)
-        deployment = service.fleet.default if body.bundle is None else service.fleet.named(body.bundle)
+        deployment = service.fleet.named(body.bundle)
         scores = await service.score(deployment, columns_of(body))
         return json_response({"bundle": deployment.name, "version": deployment.version, "scores": scores})
 
@@ -47,7 +47,7 @@ def recommend_routes(service: Service) -> APIRouter:
     async def similar(item: str, k: Annotated[int, Query(ge=1)] = 10, bundle: str | None = None) -> Response:
         """Return the nearest items of an item."""
         service.check("k", k, limits.k)
-        deployment = service.fleet.default if bundle is None else service.fleet.named(bundle)
+        deployment = service.fleet.named(bundle)
         hidden = {str(one) for one in service.desk.state.hidden}
         answer: Answer = await deployment.thread.call(lambda model: model.similar(item, k + len(hidden)))
         items = [one for one in answer.items if str(one.item.id) not in hidden][:k]

@@ -29,8 +29,10 @@ from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.http.settings import Settings
 
 _LOG = logging.getLogger("recsys.serve")
-_SWITCH = 0.0005
-"""Seconds of a Python thread before others run: the model thread may not hold up the event loop."""
+_SWITCH = 0.0001
+"""Seconds of a Python thread before others run: the model thread waits so long after each of some 70 calls into torch."""
+_KEEP_ALIVE = 75
+"""Seconds of an idle connection: longer than those of common proxies, so that a proxy never sends into a closed one."""
 Started = Callable[[str], None]
 
 
@@ -110,6 +112,8 @@ def _run(settings: Settings, worker: int, bound: socket.socket, ready: Callable[
         access_log=False,
         server_header=False,
         backlog=2048,
+        proxy_headers=False,
+        timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=round(settings.limits.seconds) + 1,
     )
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn drains, and then raises the signal again

@@ -9,6 +9,7 @@ from typing import Any
 
 from recsys_cli.serving.http.answers import recommendations
 from recsys_cli.serving.http.bodies import RecommendBody
+from recsys_cli.serving.http.collection import exempt_from_collection
 from recsys_cli.serving.http.desk import FeedbackDesk
 from recsys_cli.serving.http.fleet import Deployment, Fleet
 from recsys_cli.serving.http.metrics import Metrics
@@ -46,6 +47,7 @@ class Service:
     def start(self) -> None:
         """Take traffic."""
         self.background(self.desk.follow())
+        exempt_from_collection()
         self.is_ready = True
 
     async def close(self) -> None:
