@@ -1,6 +1,6 @@
-"""Requests per second and latencies of `recsys serve`: the peak by a closed loop, then a fixed arrival rate at 80 % of it.
+"""Requests per second and latencies of `recsys serve`: of one connection, the peak (closed loop), and a fixed rate at 80 % of it.
 
-    python scripts/bench_serve.py [--items 60000] [--model mf] [--seconds 600]
+    python scripts/bench_serve.py [--items 85000] [--model mf] [--seconds 600]
 
 A bundle is made from synthetic ratings (an epoch of training: the speed does not depend on the quality). Server and load
 generator are processes of their own on this machine, so the rates include the generator's share. Latencies of the fixed
@@ -17,21 +17,27 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 from measure import keep, machine
+
+from recsys_cli.serving.bundle import load_bundle
 
 ROOT = Path(__file__).resolve().parents[1]
 RECSYS = str(Path(sys.executable).with_name("recsys"))
 _SHARE = 0.8
 _WARM_UP = 3.0
+_TOP = "top 10 of all items"
+_ROUTES = ("/recommend", "/recommend", "/recommend", "/score")
 
 
 def make_bundle(folder: Path, line: argparse.Namespace) -> Path:
     """Train a model on synthetic ratings, and export it."""
-    sizes = {"users": line.users, "items": line.items, "rows": line.users * 40}
+    sizes = {"users": line.users, "items": line.items, "rows": line.rows}
     config = json.loads(_run("config", str(ROOT / "configs" / "demo.yaml"), "--json", folder=folder))
     config = config.get("config", config)
     config["dataset"] = {"name": "synthetic", **sizes}
@@ -43,6 +49,23 @@ def make_bundle(folder: Path, line: argparse.Namespace) -> Path:
         _run(stage, str(path), folder=folder)
     _run("export", "--out", str(folder / "bundle"), "--no-verify", folder=folder)
     return folder / "bundle"
+
+
+def write_bodies(folder: Path, bundle: Path) -> dict[str, Path]:
+    """Write request bodies, and return their files by kind, in the order of `_ROUTES`."""
+    served = load_bundle(bundle).served
+    users = served.users.values[: min(served.users.num_train, 10_000)].to_pylist()
+    items, draw = np.array(served.items.values.to_pylist()), np.random.default_rng(0)
+    bodies: dict[str, Iterable[dict[str, Any]]] = {
+        _TOP: ({"user": user, "k": 10} for user in users),
+        "one of 1 candidate": ({"user": user, "candidates": [int(draw.choice(items))]} for user in users),
+        "10 of 512 candidates": ({"user": user, "candidates": draw.choice(items, 512).tolist()} for user in users),
+        "score of 1 row": ({"rows": [{"userId": user, "movieId": int(draw.choice(items))}]} for user in users),
+    }
+    files = {kind: folder / f"{number}.jsonl" for number, kind in enumerate(bodies)}
+    for kind, values in bodies.items():
+        files[kind].write_text("".join(json.dumps(one) + "\n" for one in values))
+    return files
 
 
 def _run(*line: str, folder: Path) -> str:
@@ -79,8 +102,8 @@ def memory_mib(process: int) -> dict[str, float]:
 def measure(line: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Start the server, and measure cold start, peak, and the fixed rate."""
     bundle = make_bundle(folder, line)
-    bodies = folder / "bodies.jsonl"
-    bodies.write_text("".join(json.dumps({"user": user, "k": 10}) + "\n" for user in range(1, min(line.users, 10_000))))
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    kinds = write_bodies(folder, bundle)
     started = time.perf_counter()
     server = subprocess.Popen(
         [RECSYS, "serve", str(bundle), "--port", "0", "--workers", str(line.workers), "--workspace", str(folder)],
@@ -91,17 +114,22 @@ def measure(line: argparse.Namespace, folder: Path) -> dict[str, Any]:
         url = server.stdout.readline().split()[0]
         cold = time.perf_counter() - started
         target = f"{url}/recommend"
-        load(target, bodies, rate=0, seconds=_WARM_UP, connections=line.connections)
-        before = memory_mib(server.pid)
+        load(target, kinds[_TOP], rate=0, seconds=_WARM_UP, connections=line.connections)
+        alone = {
+            kind: load(url + route, bodies, rate=0, seconds=line.peak_seconds / 3, connections=1)["ms"]
+            for (kind, bodies), route in zip(kinds.items(), _ROUTES, strict=True)
+        }
+        before, bodies = memory_mib(server.pid), kinds[_TOP]
         peak = load(target, bodies, rate=0, seconds=line.peak_seconds, connections=line.connections)
         steady = load(target, bodies, rate=_SHARE * peak["rate"], seconds=line.seconds, connections=512)
         metrics = httpx.get(f"{url}/metrics", timeout=30).text.splitlines()
         sizes = [text for text in metrics if text.startswith(("recsys_batch_size_count", "recsys_batch_size_sum"))]
         return {
             "machine": machine("torch", "fastapi", "uvicorn", "orjson"),
-            "bundle": {"model": line.model, "users": line.users, "items": line.items},
+            "bundle": {name: manifest[name] for name in ("model", "num_users", "num_items")},
             "workers": line.workers,
             "cold_start_seconds": round(cold, 2),
+            "one_connection_ms": alone,
             "peak": peak,
             "steady": steady,
             "batches": sizes,
@@ -117,7 +145,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", default="mf")
     parser.add_argument("--users", type=int, default=20_000)
-    parser.add_argument("--items", type=int, default=60_000)
+    parser.add_argument("--items", type=int, default=85_000, help="some 60,000 of which have ratings in train")
+    parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--peak-seconds", type=float, default=15)
