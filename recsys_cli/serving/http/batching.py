@@ -38,9 +38,13 @@ class _Job:
     arrived: float = field(default_factory=time.perf_counter)
 
     @property
-    def size(self) -> int:
-        """Number of queries or rows."""
-        return len(self.queries) + max(map(len, (self.rows or {}).values()), default=0)
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return max(map(len, (self.rows or {}).values()), default=0)
+
+    def share(self, batching: Batching) -> float:
+        """Return the job's share of a full batch."""
+        return len(self.queries) / batching.size + self.num_rows / batching.rows
 
     @property
     def is_table(self) -> bool:
@@ -155,9 +159,9 @@ class ModelThread:
         first = self._jobs.get()
         if first is None:
             return [], True
-        jobs, size = [first], first.size
+        jobs, full = [first], first.share(self._batching)
         deadline = time.perf_counter() + self._batching.delay
-        while size < self._batching.size:
+        while full < 1:
             try:
                 job = self._jobs.get_nowait()
             except queue.Empty:
@@ -171,7 +175,7 @@ class ModelThread:
             if job is None:
                 return jobs, True
             jobs.append(job)
-            size += job.size
+            full += job.share(self._batching)
         return jobs, False
 
     def _answer(self, jobs: Sequence[_Job]) -> None:
@@ -212,7 +216,7 @@ class ModelThread:
             together = {name: [value for rows in parts for value in rows[name]] for name in parts[0]}
             scores = iter(self._model.score(together if len(parts) > 1 else parts[0]).tolist())
             for job in jobs:
-                job.result = [next(scores) for _ in range(job.size)]
+                job.result = [next(scores) for _ in range(job.num_rows)]
         except Exception:
             for job, rows in zip(jobs, parts, strict=True):
                 job.call = _scoring(rows)

@@ -33,12 +33,14 @@ class Batching:
     """Micro-batches of the model thread.
 
     Attributes:
-        size: Maximum number of queries in a batch.
+        size: Number of queries that fill a batch.
+        rows: Number of rows to score that fill a batch.
         delay: Maximum wait for more queries, in seconds; nobody waits for requests that are not under way.
         queue: Maximum number of waiting requests per bundle; further ones get 429.
     """
 
     size: int = 64
+    rows: int = 1_024
     delay: float = 0.001
     queue: int = 512
 
