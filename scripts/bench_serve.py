@@ -16,8 +16,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,25 @@ def memory_mib(process: int) -> dict[str, float]:
     return {name: round(sizes[name], 1) for name in ("Rss", "Pss", "Private_Dirty")}
 
 
+@contextmanager
+def sampled(process: int) -> Iterator[list[float]]:
+    """Yield a list that gets the memory of a process each minute."""
+    sizes: list[float] = []
+    ended = threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(60):
+            sizes.append(memory_mib(process)["Pss"])
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield sizes
+    finally:
+        ended.set()
+        thread.join()
+
+
 def measure(line: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Start the server, and measure cold start, peak, and the fixed rate."""
     bundle = make_bundle(folder, line)
@@ -121,7 +142,8 @@ def measure(line: argparse.Namespace, folder: Path) -> dict[str, Any]:
         }
         before, bodies = memory_mib(server.pid), kinds[_TOP]
         peak = load(target, bodies, rate=0, seconds=line.peak_seconds, connections=line.connections)
-        steady = load(target, bodies, rate=_SHARE * peak["rate"], seconds=line.seconds, connections=512)
+        with sampled(server.pid) as sizes_of_memory:
+            steady = load(target, bodies, rate=_SHARE * peak["rate"], seconds=line.seconds, connections=512)
         metrics = httpx.get(f"{url}/metrics", timeout=30).text.splitlines()
         sizes = [text for text in metrics if text.startswith(("recsys_batch_size_count", "recsys_batch_size_sum"))]
         return {
@@ -133,7 +155,7 @@ def measure(line: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "peak": peak,
             "steady": steady,
             "batches": sizes,
-            "memory_mib": {"before": before, "after": memory_mib(server.pid)},
+            "memory_mib": {"before": before, "after": memory_mib(server.pid), "pss by minute": sizes_of_memory},
         }
     finally:
         server.send_signal(signal.SIGTERM)
