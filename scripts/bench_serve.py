@@ -33,6 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RECSYS = str(Path(sys.executable).with_name("recsys"))
 _SHARE = 0.8
 _WARM_UP = 3.0
+_WATCHED = 0.15
+"""Seconds of questions after an event."""
 _TOP = "top 10 of all items"
 _ROUTES = ("/recommend", "/recommend", "/recommend", "/score")
 
@@ -120,6 +122,31 @@ def sampled(process: int) -> Iterator[list[float]]:
         thread.join()
 
 
+def feedback_ms(url: str, users: Iterable[int]) -> dict[str, float]:
+    """Return the time of an acknowledged event, and the time after it to the last answer of any worker without its effect.
+
+    Each question has a connection of its own, so that all workers answer.
+    """
+    acknowledged, stale = [], []
+    for user in users:
+        first = httpx.post(f"{url}/recommend", json={"user": user, "k": 1}).json()["items"][0]["item"]
+        started = time.perf_counter()
+        httpx.post(f"{url}/feedback", json={"events": [{"user": user, "item": first}]}).raise_for_status()
+        ended, last = time.perf_counter(), 0.0
+        acknowledged.append(ended - started)
+        while (since := time.perf_counter() - ended) < _WATCHED:
+            items = httpx.post(f"{url}/recommend", json={"user": user, "k": 1}).json()["items"]
+            if items[0]["item"] == first:
+                last = since
+        stale.append(last)
+    return {
+        "events": len(stale),
+        "acknowledged p50": round(float(np.median(acknowledged)) * 1e3, 3),
+        "stale p50": round(float(np.median(stale)) * 1e3, 3),
+        "stale max": round(max(stale) * 1e3, 3),
+    }
+
+
 def measure(line: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Start the server, and measure cold start, peak, and the fixed rate."""
     bundle = make_bundle(folder, line)
@@ -155,6 +182,7 @@ def measure(line: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "peak": peak,
             "steady": steady,
             "batches": sizes,
+            "feedback_ms": feedback_ms(url, range(1, 101)),
             "memory_mib": {"before": before, "after": memory_mib(server.pid), "pss by minute": sizes_of_memory},
         }
     finally:
