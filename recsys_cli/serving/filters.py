@@ -114,19 +114,19 @@ class ItemFilter:
             case Binary(symbol, left, right):
                 return Binary(symbol, self._without_lists(left, text, own), self._without_lists(right, text, own))
             case Call("contains", (Name(name), LiteralValue(value))):
-                operand = self._contains(self._column(name, text), str(value).casefold())
+                found = self._contains(self._column(name, text), str(value).casefold())
             case Call("contains"):
                 raise ConfigError(
                     f"the filter {text!r} has contains without a feature and a text", hint="genres contains Comedy"
                 )
             case Call("is_null", (Name(name),)) if self._column(name, text).lists is not None:
-                operand = self._column(name, text).operand[1], _PRESENT
+                found = self._column(name, text).operand[1], _PRESENT
             case Call(function, arguments):
                 return Call(function, tuple(self._without_lists(argument, text, own) for argument in arguments))
             case _:
                 return tree
         replaced = f"contains {len(own)}"
-        own[replaced] = _Column(operand, "truth")
+        own[replaced] = _Column(found, "truth")
         return Name(replaced)
 
     def _contains(self, column: _Column, part: str) -> Operand:

@@ -108,7 +108,7 @@ def _restricted(node: Node, hit: set[str]) -> Node:
         return node
     if isinstance(op, GroupOp):
         groups = tuple(group for group in op.columns if hit & _written_for(op, group))
-        return replace(node, op=op.only(groups), writes=dict.fromkeys(hit))
+        return replace(node, op=op.model_copy(update={"columns": groups}), writes=dict.fromkeys(hit))
     if op.encodes and not op.separable:
         return replace(node, writes=dict.fromkeys(hit))  # one vocabulary, but each column is encoded on its own
     if not op.separable:

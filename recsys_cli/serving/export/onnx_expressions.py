@@ -192,7 +192,8 @@ class _Calculation:
 
     def _or(self, *masks: str | None) -> str | None:
         """Return the union of null masks; None without nulls."""
-        first, *others = [mask for mask in masks if mask is not None] or [None]
-        for mask in others:
-            first = self._graph.add("Or", first, mask)
-        return first
+        union: str | None = None
+        for mask in masks:
+            if mask is not None:
+                union = mask if union is None else self._graph.add("Or", union, mask)
+        return union
