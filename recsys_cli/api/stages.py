@@ -18,6 +18,7 @@ from recsys_cli.workspace import RawData, Workspace
 if TYPE_CHECKING:
     from recsys_cli.evaluation import Evaluation
     from recsys_cli.evaluation.compare.comparison import Comparison
+    from recsys_cli.models.embedding import TableType
 
 
 @python_hints()
@@ -137,39 +138,47 @@ def compare(runs: Sequence[TrainedRun], *, html: Path | str | None = None) -> Co
     return stage.compare([run.folder.name for run in runs], workspace, html=None if html is None else Path(html))
 
 
-def export(
+def export(  # noqa: PLR0913 - all but two are keywords with a default
     run: TrainedRun,
     out: Path | str | None = None,
     *,
+    format: str = "bundle",  # noqa: A002 - the option of the command
     histories: bool = True,
+    tables: TableType = "fp32",
     verify: bool = True,
     force: bool = False,
     progress: Report = True,
 ) -> Path:
-    """Write a run as a bundle, one relocatable folder for `load_bundle`, and return the folder.
+    """Write a run as one relocatable folder, by default a bundle for `load_bundle`, and return the folder.
 
     Args:
         run: A finished run.
-        out: The folder to write; None for bundles/RUN in the workspace.
+        out: The folder to write; None for bundles/RUN in the workspace, with `-FORMAT` unless it is a bundle.
+        format: bundle, onnx, torch or triton.
         histories: Include the user histories and seen items.
+        tables: Type of the embedding tables' rows: fp32, fp16 or int8. The manifest has the quality lost.
         verify: Compare the scores of a sample of raw rows with those of the run.
-        force: Replace an existing bundle.
+        force: Replace an existing folder.
         progress: Draw a progress bar, or call a function with each event.
 
     Raises:
-        ConfigError: The folder exists.
+        ConfigError: The format or the type of tables is unknown, the folder exists, or the model does not fit the format.
+        MissingExtraError: The extra of the format is not installed.
         MissingArtifactError: The run is not finished, or its prepared data is missing.
         DataError: A score of the bundle differs from that of the run.
     """
     from recsys_cli.stages import export as stage
 
+    check(run=(run, artifacts.TrainedRun), format=(format, str), tables=(tables, str))
     workspace = Workspace(run.folder.parent.parent)
     with reporting("export", progress) as emit:
         made = stage.export(
             run,
             workspace,
+            kind=format,
             out=None if out is None else Path(out),
             histories=histories,
+            tables=tables,
             verify=verify,
             force=force,
             emit=emit,

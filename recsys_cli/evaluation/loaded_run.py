@@ -5,6 +5,7 @@ from __future__ import annotations
 from recsys_cli.config import Placement, RunConfig, load
 from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.models import build
+from recsys_cli.models.embedding import TableType, quantize_tables
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import load_weights
 from recsys_cli.workspace import PreparedData, TrainedRun, not_finished
@@ -34,9 +35,11 @@ def placement_of(config: RunConfig) -> Placement:
     return "device" if config.model.embedding.placement == "device" else "host"
 
 
-def model_in_context(run: TrainedRun, config: RunConfig, data: PreparedData) -> Model:
-    """Return `model_of` with the interactions of an evaluation, read on demand, as its context."""
+def model_in_context(run: TrainedRun, config: RunConfig, data: PreparedData, *, tables: TableType = "fp32") -> Model:
+    """Return `model_of`, with tables of a type, and with the interactions of an evaluation, read on demand, as its context."""
     model = model_of(run, config, data)
+    if tables != "fp32":
+        quantize_tables(model, tables)
     model.set_context(make_context(data, *earlier_splits(config, data)))
     return model
 

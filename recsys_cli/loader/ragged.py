@@ -17,6 +17,11 @@ def pick_lists(
     previous list at its first element. The jumps of empty lists add up at one position, so they need no special case.
     """
     num_rows = starts.numel()
+    if num_rows == 1 and starts.device.type == "cpu":
+        start, length = int(starts), int(lengths)
+        of_row = slice(start, start + length)
+        own_weights = None if weights is None else weights[of_row].clone()
+        return Ragged(values[of_row].to(dtype, copy=True), torch.tensor([0, length]), own_weights)
     offsets = torch.empty(num_rows + 1, dtype=torch.int64, device=starts.device)
     offsets[0] = 0
     torch.cumsum(lengths, 0, out=offsets[1:])

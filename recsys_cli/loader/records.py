@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from threading import Event
 from typing import Any
@@ -60,6 +61,12 @@ class Layout:
     def lists(self) -> tuple[Column, ...]:
         """The list columns."""
         return tuple(column for column in self.columns if column.ragged)
+
+    @cached_property
+    def places(self) -> Mapping[str, tuple[torch.dtype, int]]:
+        """Tensor type of each field, and its index in a record of this type."""
+        fields: Mapping[str, Any] = self.record.fields or {}
+        return {name: (_TORCH[kind.name], offset // kind.itemsize) for name, (kind, offset, *_) in fields.items()}
 
     def num_bytes(self, groups: Sequence[RowGroup]) -> int:
         """Return an upper bound of the bytes of row groups in memory."""
@@ -125,8 +132,8 @@ class Records:
         return features
 
     def _field(self, words: Tensor, name: str) -> Tensor:
-        dtype, offset = self.layout.record.fields[name][:2]  # type: ignore[index]
-        return words.view(_TORCH[dtype.name])[:, offset // dtype.itemsize]
+        dtype, place = self.layout.places[name]
+        return words.view(dtype)[:, place]
 
 
 class _Builder:

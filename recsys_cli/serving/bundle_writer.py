@@ -18,7 +18,7 @@ from recsys_cli import __version__
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import Role
-from recsys_cli.models.model import TrainingContext
+from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.weights import PREFIX
 from recsys_cli.serving.bundle import read_bundle
 from recsys_cli.serving.encoder.indexes import build_indexes, write_indexes
@@ -83,7 +83,7 @@ def write_bundle(
         "label_mean": served.histories.mean,
         "num_users": served.users.num_train,
         "num_items": served.items.num_train,
-        "num_parameters": served.model.num_parameters,
+        "num_parameters": num_weights(served.model),
         "versions": versions(),
     }
     write_text(bundle.card, model_card(manifest, served))
@@ -111,6 +111,12 @@ def reads_histories(served: ServedModel) -> bool:
         with torch.inference_mode():
             served.model.item_vectors(torch.arange(served.item.own_ids.start, served.item.own_ids.start + 1))
     return bool(reads)
+
+
+def num_weights(model: Model) -> int | None:
+    """Return the number of parameters, or of a closed-form model the non-zero fitted weights; None without weights of numbers."""
+    fitted = sum(int(one.count_nonzero()) for one in model.buffers() if one.is_floating_point() and one.dim())
+    return model.num_parameters or fitted or None
 
 
 def copy_data(data: PreparedData, target: PreparedData, *, tables: bool = True) -> None:

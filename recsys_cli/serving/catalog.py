@@ -71,7 +71,7 @@ class Catalog:
         encoded = int(self.candidates[place])
         position = int(self._served.items.positions_of(np.array(encoded)))
         return CatalogItem(
-            self._served.items.values[position].as_py(), self._title(position), self._served.features.of(encoded)
+            self._served.items.values[position].as_py(), self._title(position), self._served.features.shown(encoded)
         )
 
     def label(self, encoded: int) -> str:

@@ -1,7 +1,8 @@
 """Filter expressions over item features, such as `genres contains Comedy and year > 1990`.
 
 The grammar and the semantics are those of `features.expression`, with one more function: `contains(feature, text)`, also
-written `feature contains text`. A list contains an element, a text a part of it, in any case of letters.
+written `feature contains text`. A list contains an element, a text a part of it, in any case of letters. As in comparisons,
+null gives null; an empty list is null.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ _CONTAINS = re.compile(
     r"""(?P<quoted>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|"""
     r"""(?P<of>column\(\s*(?:"[^"]*"|'[^']*')\s*\)|[^\W\d]\w*)\s+contains\s+(?P<text>"[^"]*"|'[^']*'|[^\s()"']+)"""
 )
+_PRESENT = np.zeros(1, dtype=bool)
 _MOST_MASKS = 256
 """Maximum cached filters."""
 
@@ -112,27 +114,27 @@ class ItemFilter:
             case Binary(symbol, left, right):
                 return Binary(symbol, self._without_lists(left, text, own), self._without_lists(right, text, own))
             case Call("contains", (Name(name), LiteralValue(value))):
-                truth = self._contains(self._column(name, text), str(value).casefold())
+                found = self._contains(self._column(name, text), str(value).casefold())
             case Call("contains"):
                 raise ConfigError(
                     f"the filter {text!r} has contains without a feature and a text", hint="genres contains Comedy"
                 )
             case Call("is_null", (Name(name),)) if self._column(name, text).lists is not None:
-                truth = self._column(name, text).operand[1]
+                found = self._column(name, text).operand[1], _PRESENT
             case Call(function, arguments):
                 return Call(function, tuple(self._without_lists(argument, text, own) for argument in arguments))
             case _:
                 return tree
         replaced = f"contains {len(own)}"
-        own[replaced] = _Column((truth, np.zeros(1, bool)), "truth")
+        own[replaced] = _Column(found, "truth")
         return Name(replaced)
 
-    def _contains(self, column: _Column, part: str) -> npt.NDArray[np.bool_]:
+    def _contains(self, column: _Column, part: str) -> Operand:
+        values, nulls = column.operand
         if column.lists is not None:
             equal = np.array([value.casefold() == part for value in column.lists.texts], bool)
-            return column.lists.any_of(equal)[self._rows]
-        values, nulls = column.operand
-        return np.fromiter((part in str(value).casefold() for value in values), bool, len(values)) & ~nulls
+            return column.lists.any_of(equal)[self._rows], nulls
+        return np.fromiter((part in str(value).casefold() for value in values), bool, len(values)), nulls
 
     def _column(self, name: str, text: str) -> _Column:
         if name not in self._columns:
@@ -164,7 +166,7 @@ class ItemFilter:
         if name == TITLE and served.titles is not None:
             return _of_arrow(served.titles.take(pa.array(positions)), name)
         if name not in served.features.names:
-            numbers = served.features.numbers(name)[self._rows]
+            numbers = served.features.numbers(name)[self._rows].astype(np.float64)
             return _Column((numbers, np.isnan(numbers)), "number")
         found = served.features.values(name)
         if found.is_list:

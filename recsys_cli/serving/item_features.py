@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +67,7 @@ class ItemFeatures:
         self._data = data
         self._path = data.table(data.schema.only(Role.ITEM).name)
         self._columns: dict[str, Values] = {}
+        self._numbers: dict[str, npt.NDArray[Any]] = {}
 
     @cached_property
     def _in_table(self) -> dict[str, Column]:
@@ -103,9 +105,11 @@ class ItemFeatures:
                 found.setdefault(name, ())
         return {name: ops for name, ops in found.items() if ops}
 
-    def numbers(self, name: str) -> npt.NDArray[np.float64]:
-        """Return a numeric feature by table row, NaN for null."""
-        return read_parquet(self._path, [name])[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
+    def numbers(self, name: str) -> npt.NDArray[Any]:
+        """Return a numeric feature by table row in its stored type, NaN for null."""
+        if name not in self._numbers:
+            self._numbers[name] = read_parquet(self._path, [name])[name].to_numpy(zero_copy_only=False)
+        return self._numbers[name]
 
     def values(self, name: str) -> Values:
         """Return the values of a feature."""
@@ -125,8 +129,14 @@ class ItemFeatures:
         return self._columns[name]
 
     def of(self, row: int) -> dict[str, tuple[str, ...]]:
-        """Return the raw values of an item as text, by feature."""
+        """Return the raw categorical values of an item as text, by feature."""
         return {name: self.values(name).of_row(row) for name in self.names}
+
+    def shown(self, row: int) -> dict[str, tuple[str, ...]]:
+        """Return the raw values of an item as text, by feature; without numbers that ops of the plan change."""
+        numbers = {n: self.numbers(n)[row] for n in self.numeric if n not in self.changed_by}
+        texts = {n: () if np.isnan(v) else (np.format_float_positional(v, trim="-"),) for n, v in numbers.items()}
+        return self.of(row) | texts
 
     @cached_property
     def vectors(self) -> npt.NDArray[np.float32] | None:

@@ -18,12 +18,13 @@ def model_card(manifest: Mapping[str, Any], served: ServedModel) -> str:
     run, metrics = manifest["run"], manifest.get("metrics") or {}
     figures = [f"| {name} | {value:.4g} |" for name, value in metrics.items() if isinstance(value, int | float)]
     options = [f"| {name} | {value} |" for name, value in _options(manifest, served).items()] or ["| (defaults) | |"]
-    buffers = sum(buffer.numel() for buffer in served.model.buffers())  # of a closed-form model
+    kind = "parameters" if served.model.num_parameters else "non-zero weights"
+    size = f"; {manifest['num_parameters']:,} {kind}" if manifest["num_parameters"] else ""
     split = f" on {manifest['split']}" if manifest.get("split") else ""
     parts = [
         f"# {served.source.name}: {manifest.get('dataset', 'own data')}",
-        f"Exported from the run `{run['name']}`; {manifest['num_users']:,} users, {manifest['num_items']:,} items, "
-        f"{manifest['num_parameters'] or buffers:,} parameters.",
+        f"Exported from the run `{run['name']}`; {manifest['num_users']:,} users, {manifest['num_items']:,} items"
+        f"{size}.",
         "## Metrics" + split,
         "\n".join(["| metric | value |", "|---|---|", *figures]) if figures else "Not evaluated: `recsys evaluate`.",
         "## Options",

@@ -20,10 +20,12 @@ class RecentInteraction:
     Attributes:
         item: Raw item id.
         label: Value of the label; of a binary label, positive if above 0. None for a positive.
+        time: Seconds since 1970; None for a time after the stored history.
     """
 
     item: Any
     label: float | None = None
+    time: float | None = None
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Query:
     Attributes:
         user: Raw user id; None for an anonymous user.
         history: Raw item ids, oldest first, in place of the stored history of the user; None for the stored one.
-        recent: Interactions that follow the stored history; without effect on a `history` of the request.
+        recent: Interactions after training, oldest first, added to the stored history by time; without effect on a `history`
+            of the request.
         features: Raw values of user and context features by column, for models with features.
         k: Cut-off.
         candidates: Raw ids of the only items to rank; None for the catalog.

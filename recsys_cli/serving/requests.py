@@ -108,7 +108,8 @@ class Resolver:
         if history is None:
             own = self._served.histories.of_user(user if 0 <= user < self._served.users.cardinality else -1)
             if recent is not None and len(recent):
-                own = extended(self._served.histories, own, query.recent, recent)
+                ticks = self._served.schema.ticks
+                own = extended(self._served.histories, own, query.recent, recent, ticks=ticks)
         else:
             own = self._served.histories.of_items(_known(history, "the history", notes))
         scores, source = self._origin(query, user, own, notes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.evaluation.loaded_run import config_of
@@ -96,16 +96,17 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
         out: The folder to write; None for bundles/RUN in the workspace.
         histories: Include the user histories.
         tables: Type of the embedding tables' rows. With fp16 or int8 the quality lost is measured on the held-out split.
-        verify: Score a sample of raw rows by the run and by the bundle, and compare.
+        verify: Score a sample of raw rows by the run, with tables of the same type, and by the written folder, and compare.
         force: Replace an existing folder.
         emit: Receives messages.
 
     Raises:
-        ConfigError: The format is unknown, the folder exists, or the model needs the histories.
+        ConfigError: The format or the type of tables is unknown, the folder exists, or the model needs the histories.
         MissingArtifactError: The run is not finished, or its prepared data is missing.
         DataError: A score of the bundle differs from that of the run.
     """
     check_kind(kind)
+    check_tables(tables)
     name = run.folder.name if kind == "bundle" else f"{run.folder.name}-{kind}"
     target = workspace.root / "bundles" / name if out is None else out
     _check_target(target, force=force)
@@ -121,10 +122,11 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
         write(served, folder, key=key_of(kind, run.key, histories, tables), source=source, histories=histories)
         if verify and served.model.folds_in and not histories:
             emit(Message(f"{target.name} is not verified: its scores need the histories of requests", "warning"))
-        elif verify and tables == "fp32":  # quantized rows have other scores
+        elif verify:
             scorer = load(folder)
+            encode = getattr(scorer, "features", None)
             verified = verify_scores(
-                run, workspace, scorer.score, encode=getattr(scorer, "features", None), name=target.name, emit=emit
+                run, workspace, scorer.score, encode=encode, name=target.name, tables=tables, emit=emit
             )
     manifest = Artifact(target).manifest
     return Exported(
@@ -144,6 +146,16 @@ def check_kind(kind: str) -> None:
     """
     if kind not in FORMATS:
         raise ConfigError(f"unknown format {kind!r}{suggest(kind, FORMATS)}", hint=f"use {', '.join(FORMATS)}")
+
+
+def check_tables(tables: str) -> None:
+    """Check the type of the embedding tables' rows.
+
+    Raises:
+        ConfigError: It is no `TableType`.
+    """
+    if tables not in (known := get_args(TableType)):
+        raise ConfigError(f"unknown type of tables {tables!r}{suggest(tables, known)}", hint=f"use {', '.join(known)}")
 
 
 def served_run(run: TrainedRun, workspace: Workspace) -> ServedModel:

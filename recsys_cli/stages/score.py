@@ -14,6 +14,7 @@ from recsys_cli.etl.new_rows import Applied
 from recsys_cli.evaluation.loaded_run import config_of, model_in_context
 from recsys_cli.evaluation.recommend import score_rows
 from recsys_cli.events import Emit, ignore
+from recsys_cli.models.embedding import TableType
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.stages.apply import apply
 from recsys_cli.stages.tables import TableWriter, check_format, read_columns
@@ -88,9 +89,11 @@ def score_by_run(
         return score_rows_by_run(run, workspace, applied)
 
 
-def score_rows_by_run(run: TrainedRun, workspace: Workspace, applied: Applied) -> tuple[npt.NDArray[np.float32], bool]:
-    """Score prepared rows by a run; see `score_by_run`."""
+def score_rows_by_run(
+    run: TrainedRun, workspace: Workspace, applied: Applied, *, tables: TableType = "fp32"
+) -> tuple[npt.NDArray[np.float32], bool]:
+    """Score prepared rows by a run, with embedding tables of a type; see `score_by_run`."""
     config, data = config_of(run), workspace.data_of(run)
-    model = model_in_context(run, config, data)
+    model = model_in_context(run, config, data, tables=tables)
     scores = score_rows(model, applied.output, applied.schema, batch_size=config.evaluate.batch_size)
     return scores, model.probabilistic

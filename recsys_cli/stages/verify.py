@@ -22,6 +22,7 @@ from recsys_cli.events import Emit, Message
 from recsys_cli.features.program import INTERACTIONS
 from recsys_cli.loader.reading import groups_of
 from recsys_cli.loader.records import Layout, read_records
+from recsys_cli.models.embedding import TableType
 from recsys_cli.stages.apply import apply
 from recsys_cli.stages.score import score_rows_by_run
 from recsys_cli.workspace import TrainedRun, Workspace
@@ -37,7 +38,14 @@ Encode = Callable[[Mapping[str, Any]], Mapping[str, Feature]]
 
 
 def verify_scores(
-    run: TrainedRun, workspace: Workspace, score: Score, *, encode: Encode | None, name: str, emit: Emit
+    run: TrainedRun,
+    workspace: Workspace,
+    score: Score,
+    *,
+    encode: Encode | None,
+    name: str,
+    tables: TableType = "fp32",
+    emit: Emit,
 ) -> int | None:
     """Compare the scores of a sample of raw rows by a run and by an artifact.
 
@@ -47,6 +55,7 @@ def verify_scores(
         score: Scores of raw columns by the artifact.
         encode: Model inputs of raw columns by the artifact, to name the first column that differs; None if unavailable.
         name: Name of the artifact, for errors.
+        tables: Type of the embedding tables' rows, in the run's model, too.
         emit: Receives a warning if there is nothing to compare.
 
     Returns:
@@ -64,7 +73,7 @@ def verify_scores(
         path = scratch / "rows.parquet"
         pq.write_table(raw, path, store_schema=False)
         applied = apply(str(run.folder), [str(path)], workspace, output=scratch / "rows.prepared.parquet")
-        expected, _ = score_rows_by_run(run, workspace, applied)
+        expected, _ = score_rows_by_run(run, workspace, applied, tables=tables)
         actual = score(rows)
         differs = ~(np.abs(actual - expected) <= TOLERANCE * np.maximum(1, np.abs(expected)))
         if differs.any():

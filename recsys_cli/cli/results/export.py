@@ -27,9 +27,11 @@ def result(made: Exported) -> dict[str, Any]:
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
     """Draw the folder, its size, and the next command."""
+    tables = result["manifest"].get("tables")
     if result["verified_rows"]:
-        line(to, f"{result['verified_rows']:,} raw rows have equal scores by the run and by the export")
-    if tables := result["manifest"].get("tables"):
+        quantized = f" with {tables['type']} tables" if tables else ""
+        line(to, f"{result['verified_rows']:,} raw rows have equal scores by the run{quantized} and by the export")
+    if tables:
         line(to, f"tables as {tables['type']}: {size(tables['bytes'])} instead of {size(tables['fp32_bytes'])}")
         for name, metric in tables["metrics"].items():
             if {"fp32", "quantized"} <= set(metric):

@@ -40,7 +40,8 @@ class Lookup:
     def spread(self) -> Tensor:
         """Return one embedding per batch row, shape (B, D): the sum of a ragged row's ids, zero if empty."""
         if self.offsets is None:
-            return F.embedding(self.inverse, self.rows)
+            is_copy = self.inverse.numel() == 1 and not torch.is_grad_enabled()
+            return self.rows if is_copy else F.embedding(self.inverse, self.rows)
         if self.rows.shape[0] <= _FEW and self.rows.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
             return self._counts(self.offsets) @ self.rows
         weights = None if self.weights is None else self.weights.to(self.rows.dtype)
@@ -57,6 +58,9 @@ class Lookup:
     def _counts(self, offsets: Tensor) -> Tensor:
         """Return the count, or total weight, of each distinct row in each batch row; shape (B, U)."""
         num_rows, used = offsets.numel() - 1, self.rows.shape[0]
+        if num_rows == 1:
+            ones = torch.ones(self.inverse.numel(), dtype=self.rows.dtype) if self.weights is None else self.weights
+            return self.rows.new_zeros(used).index_add_(0, self.inverse, ones.to(self.rows.dtype)).unsqueeze(0)
         row = torch.repeat_interleave(offsets.diff(), output_size=self.inverse.numel())
         weights = torch.ones(row.numel()) if self.weights is None else self.weights
         counts = self.rows.new_zeros(num_rows * used)

@@ -12,6 +12,7 @@ from recsys_cli.features.columns import row_column
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops.filling import FILLED
 from recsys_cli.features.ops.foreign import ForeignOp
+from recsys_cli.features.ops.grouping import Group, GroupOp
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.program import FLAT, INTERACTIONS, Gather, Locate
 from recsys_cli.features.spec import Spec
@@ -105,6 +106,9 @@ def _restricted(node: Node, hit: set[str]) -> Node:
         return replace(node, op=op, writes=dict.fromkeys(op.columns))
     if isinstance(op, Locate | ForeignOp):
         return node
+    if isinstance(op, GroupOp):
+        groups = tuple(group for group in op.columns if hit & _written_for(op, group))
+        return replace(node, op=op.model_copy(update={"columns": groups}), writes=dict.fromkeys(hit))
     if op.encodes and not op.separable:
         return replace(node, writes=dict.fromkeys(hit))  # one vocabulary, but each column is encoded on its own
     if not op.separable:
@@ -120,6 +124,11 @@ def _restricted(node: Node, hit: set[str]) -> Node:
 
 def _reads(node: Node) -> set[str]:
     return set(node.writes) if node.op.encodes else set(node.op.reads_to_apply)
+
+
+def _written_for(op: Any, group: Group) -> set[str]:
+    names = op.written(group)  # by statistic in JoinGroupby
+    return set(names.values() if isinstance(names, Mapping) else names)
 
 
 def _written(op: Op, column: str) -> set[str]:

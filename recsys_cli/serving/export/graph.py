@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from recsys_cli.serving.export.inputs import Input
@@ -41,6 +43,10 @@ class Value(NamedTuple):
     def with_data(self, data: str, kind: Kind, nulls: str | None = None) -> Value:
         """Return other values in the shape of the column."""
         return Value(data, kind, nulls, self.mask)
+
+
+Columns = dict[str, Value]
+State = Mapping[str, pa.Table]
 
 
 @dataclass

@@ -6,20 +6,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recsys_cli.features import ops
 from recsys_cli.features.ops.filling import FILLED
+from recsys_cli.features.ops.grouping import Group, members, name_of
 from recsys_cli.features.ops.numeric import calculated_type
 from recsys_cli.features.ops.reduce_dtype_size import reduced
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.steps import Locate
+from recsys_cli.serving.encoder import join_groupby, target_encoding
 from recsys_cli.serving.encoder.vocabulary import ABSENT
-from recsys_cli.serving.export.graph import ML, Graph, Outside, Value
+from recsys_cli.serving.export.graph import ML, Columns, Graph, Kind, Outside, State, Value
+from recsys_cli.serving.export.onnx_expressions import calculate
 from recsys_cli.serving.export.raw_inputs import NULL_INTEGER, NULL_TEXT
 
-State = Mapping[str, pa.Table]
-Columns = dict[str, Value]
 _ARROW = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
 
 
@@ -165,16 +168,44 @@ def _reduce(graph: Graph, op: ops.ReduceDtypeSize, state: State, columns: Column
         columns[name] = value.with_data(graph.where(value.nulls, 0, data, "int64"), "int64")
 
 
+def _grouped(
+    columns_of: Callable[[Any, Group, State], Mapping[str, npt.NDArray[Any]]],
+) -> Callable[[Graph, Any, State, Columns, frozenset[str]], None]:
+    """Return an op that looks up fitted values by one key; null is a group of its own."""
+
+    def emitted(graph: Graph, op: Any, state: State, columns: Columns, wanted: frozenset[str]) -> None:
+        for group in op.columns:
+            found = {name: values for name, values in columns_of(op, group, state).items() if name in wanted}
+            if not found:
+                continue
+            if len(members(group)) > 1:
+                raise Outside(f"{op.name} of several columns has no ONNX form")
+            key, keys = columns[members(group)[0]], state[name_of(group)].column("key0")
+            absent, of_null = len(keys), pc.index(keys.is_null(), True).as_py()
+            known = keys.drop_null()
+            rows = np.flatnonzero(keys.is_valid().to_numpy()).tolist()
+            row = _label_encoder(graph, key, known, rows, default=absent)
+            row = graph.where(key.nulls, absent if of_null < 0 else of_null, row, "int64")
+            for name, values in found.items():
+                kind: Kind = "int64" if values.dtype.kind == "i" else "float64"
+                columns[name] = key.with_data(graph.add("Gather", graph.constant(values, kind), row), kind)
+
+    return emitted
+
+
 _EMITTERS: dict[type, Callable[..., None]] = {
     ops.Bucketize: _bucketize,
     ops.Categorify: _categorify,
     ops.Clip: _clip,
     ops.FillMedian: _fill,
     ops.FillMissing: _fill,
+    ops.JoinGroupby: _grouped(join_groupby.columns_of),
+    ops.LambdaOp: calculate,
     ops.LogOp: _of_floats(_log),
     ops.Normalize: _of_floats(_standardized),
     ops.NormalizeMinMax: _of_floats(_scaled),
     ops.ReduceDtypeSize: _reduce,
     ops.Rename: _rename,
+    ops.TargetEncoding: _grouped(target_encoding.columns_of),
     Locate: _locate,
 }

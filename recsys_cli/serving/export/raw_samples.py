@@ -13,6 +13,7 @@ import torch
 from recsys_cli.batch import Batch, Feature
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.features.ops.grouping import GroupOp
 from recsys_cli.features.spec import is_list
 from recsys_cli.serving.encoder import RowEncoder
 from recsys_cli.serving.encoder.values import element
@@ -56,12 +57,14 @@ class RawSampler:
         return sample
 
     def _values(self, name: str) -> list[Any]:
-        """Return known values of a raw column, from its vocabulary and the cold keys of its table."""
+        """Return known values of a raw column, from its vocabulary, its fitted groups and the cold keys of its table."""
         plan, values = self._fitted.plan, []
         for index, op in enumerate(plan.ops):
             for column in op.encodes:
                 if plan.raw_source(column) == name or column == name:
                     values += self._fitted.state[index, op.vocabulary_of(column)].column("value").to_pylist()  # type: ignore[union-attr]
+            if isinstance(op, GroupOp) and name in op.columns and not values:  # later keys are ids
+                values += self._fitted.state[index, name].column("key0").drop_null().to_pylist()
         cold = self._fitted.cold_keys(name)
         return values if cold is None else values + cold.column("value").to_pylist()
 

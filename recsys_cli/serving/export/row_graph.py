@@ -8,9 +8,9 @@ from recsys_cli.features.columns import row_column
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import Schema
 from recsys_cli.serving.encoder.slicing import slice_plan
-from recsys_cli.serving.export.graph import Graph, Outside, Value
+from recsys_cli.serving.export.graph import Columns, Graph, Outside, Value
 from recsys_cli.serving.export.inputs import ENCODED, Input
-from recsys_cli.serving.export.onnx_ops import Columns, emit
+from recsys_cli.serving.export.onnx_ops import emit
 from recsys_cli.serving.export.raw_inputs import raw_value
 
 

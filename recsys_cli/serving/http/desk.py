@@ -49,7 +49,8 @@ class FeedbackDesk:
         """Return the feedback of a user, oldest first."""
         if user is None:
             return ()
-        return tuple(RecentInteraction(event.item, self._label(event.label)) for event in self.state.of_user(user))
+        events = self.state.of_user(user)
+        return tuple(RecentInteraction(event.item, self._label(event.label), event.time) for event in events)
 
     def _label(self, label: float | None) -> float | None:
         if label is None or self._positive_above is None:

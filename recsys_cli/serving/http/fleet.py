@@ -42,6 +42,7 @@ class Deployment:
         signature: Raw inputs and outputs of `score`.
         thread: The thread of its recommender.
         catalog: Its items; other threads than that of the recommender may look up ids only.
+        folds_in: Whether the model scores a history of the request.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Deployment:
     signature: Mapping[str, Any]
     thread: ModelThread
     catalog: Catalog
+    folds_in: bool
 
     @property
     def version(self) -> str:
@@ -85,6 +87,11 @@ class Fleet:
     def default(self) -> Deployment:
         """The first bundle."""
         return next(iter(self._deployments.values()))
+
+    def folding_in(self, history: Sequence[Id]) -> list[str]:
+        """Return the names of the bundles, without shadows, that fold in a history with an item of their catalog."""
+        able = (one for one in self.all if one.folds_in and one.name not in self._settings.shadow)
+        return [one.name for one in able if (one.catalog.places_of(history) >= 0).any()]
 
     def named(self, name: str | None) -> Deployment:
         """Return a bundle; the first one for None.
@@ -162,7 +169,8 @@ class Fleet:
         cache = model.served.cache
         thread = ModelThread(name, model, self._settings.batching, self._metrics, self._under_way, cache)
         signature = read_json(folder / "signature.json", hint="recsys export RUN --force", expected={"inputs": list})
-        return Deployment(name, folder, model.served.about, signature, thread, model.catalog)
+        folds_in = model.served.model.folds_in
+        return Deployment(name, folder, model.served.about, signature, thread, model.catalog, folds_in)
 
 
 def warm(model: Recommender) -> None:

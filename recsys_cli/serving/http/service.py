@@ -74,7 +74,14 @@ class Service:
         who = body.user if body.user is not None else tuple(body.history or ())
         deployment = self.deployment(body.bundle, who)
         answer = (await self.answers(deployment, [query]))[0]
-        return recommendations(answer, deployment, explain=body.explain)
+        shown = recommendations(answer, deployment, explain=body.explain)
+        if (
+            body.bundle is None
+            and answer.source == "popularity"
+            and (able := self.fleet.folding_in(body.history or ()))
+        ):
+            shown["note"] += f"; with {' or '.join(able)} as the bundle of the request, the history counts"
+        return shown
 
     async def answers(self, deployment: Deployment, queries: Sequence[Query]) -> list[Answer]:
         """Answer queries by a bundle; shadows get a copy."""

@@ -38,13 +38,14 @@ def recommender(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
         "size": [float(number % 4) for number in ids],
         "weight": [float(number) for number in ids],
         "year": [None if number == 7 else 1980 + number % 3 for number in ids],
-        "genres": [["Drama", "War"] for _ in ids],
+        "genres": [[] if number == 9 else ["Drama", "War"] for number in ids],
+        "studio": [None if number == 4 else "ÉCLAIR" for number in ids],
     })  # fmt: skip
     train = {"epochs": 1, "batch_size": 256, "device": "cpu"}
     values = recsys.config_from_frame(ratings(), workspace, **COLUMNS, model="ease", train=train).model_dump()
     values["dataset"] = recsys.dataset_from_frames(workspace, ratings(), movies=movies)
     join = {"op": "JoinExternal", "table": "movies", "on": "movieId", "columns": movies.columns[1:]}
-    encoded = {"op": "Categorify", "columns": ["userId", "movieId", "year", "genres"]}
+    encoded = {"op": "Categorify", "columns": ["userId", "movieId", "year", "genres", "studio"]}
     slice_last = OPS[-1]
     values["features"]["ops"] = [join, *OPS[:-1], encoded, slice_last, *values["features"]["ops"][1:]]
     config = recsys.load_config(values)
@@ -84,11 +85,28 @@ def test_the_list_of_features_leaves_overwritten_columns_out(recommender: Recomm
         ("cost < 3", {1, 2}),
         ("double <= 4", {1, 2}),
         ("genres contains Drama and cost < 3", {1, 2}),
+        (
+            "not genres contains Opera and cost < 11",
+            {1, 2, 3, 4, 5, 6, 7, 8, 10},
+        ),  # an empty list is null, as in comparisons
+        ("not studio contains éclair or is_null(genres)", {9}),
+        ("studio contains écl and cost < 6", {1, 2, 3, 5}),
+        ("(studio contains x or cost < 6) and not studio == 'x'", {1, 2, 3, 5}),
     ],
 )
 def test_raw_values_are_compared(where: str, wanted: set[int], recommender: Recommender) -> None:
     (answer,) = recommender.recommend([Query(user=1, where=where, k=100, exclude_seen=False)])
     assert {one.item.id for one in answer.items} == wanted
+
+
+def test_items_show_raw_numbers(recommender: Recommender) -> None:
+    (answer,) = recommender.recommend([Query(user=1, where="cost >= 4 and cost <= 5", exclude_seen=False)])
+    four, five = sorted((one.item for one in answer.items), key=lambda item: item.id)
+    assert {name: four.features[name] for name in ("cost", "double", "price_raw", "genres", "studio")} == {
+        "cost": ("4",), "double": ("8",), "price_raw": ("4",), "genres": ("Drama",), "studio": (),
+    }  # fmt: skip
+    assert five.features["price_raw"] == ()
+    assert not {"price", "mass"} & set(five.features)
 
 
 def test_the_card_of_a_closed_form_model_has_weights_and_chosen_values(
@@ -97,6 +115,8 @@ def test_the_card_of_a_closed_form_model_has_weights_and_chosen_values(
     from recsys_cli.serving.bundle_writer import write_bundle
 
     source = {"run": {"name": "r", "key": "k"}, "data": "d", "chosen": {"regularization": 12.5}}
-    card = write_bundle(recommender.served, tmp_path, key="k", source=source).card.read_text()
-    assert " 0 parameters" not in card
+    bundle = write_bundle(recommender.served, tmp_path, key="k", source=source)
+    card, weights = bundle.card.read_text(), 40 * 39
+    assert bundle.manifest["num_parameters"] == weights
+    assert f"40 items; {weights:,} non-zero weights.\n" in card
     assert "| regularization | 12.5 (chosen on train) |" in card

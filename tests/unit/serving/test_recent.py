@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from recsys_cli.serving.histories import Histories, History
-from recsys_cli.serving.query import RecentInteraction
+from recsys_cli.serving.query import Query, RecentInteraction
 from recsys_cli.serving.recent import extended
+from recsys_cli.serving.recommender import Recommender
 
 
 def histories(mean: float | None) -> Histories:
@@ -25,6 +28,28 @@ def test_recent_interactions_follow_and_replace_stored_ones(mean: float | None, 
     assert found.labels.tolist() == labels
     assert found.times is not None
     assert found.times.tolist() == [10, 30, 31, 32, 33]
+
+
+def test_recent_interactions_with_a_time_are_in_its_order() -> None:
+    recent = [RecentInteraction("a", time=0.5), RecentInteraction("b", time=2.0), RecentInteraction("c", time=1e11),
+              RecentInteraction("d")]  # fmt: skip
+    all_users = histories(None)
+    found = extended(all_users, all_users.of_user(3), recent, np.array([6, 7, 8, 9]), ticks=10)
+    assert found.items.tolist() == [6, 3, 4, 7, 5, 8, 9]
+    assert found.times is not None
+    assert found.times.tolist() == [5, 10, 20, 20, 30, 10**12, 10**12 + 4]
+
+
+def test_a_sequence_model_reads_recent_interactions_by_time(recommenders: Callable[[str], Recommender]) -> None:
+    model = recommenders("sasrec")
+    stored = [one.id for one in reversed(model.history(3, 100))]
+    item = next(one for one in range(1, 41) if one not in stored)
+    early, late, unknown = (
+        [(one.item.id, one.score) for one in model.recommend([Query(user=3, recent=[recent])])[0].items]
+        for recent in (RecentInteraction(item, time=0.0), RecentInteraction(item, time=1e6), RecentInteraction(item))
+    )
+    assert late == unknown
+    assert late != early
 
 
 def test_unknown_items_change_nothing() -> None:

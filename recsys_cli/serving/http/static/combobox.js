@@ -1,6 +1,6 @@
 // Search with suggestions, as the ARIA combobox pattern has it: arrow keys, Enter, Escape.
 
-import { element, label } from "./dom.js";
+import { element, label, valuesOf } from "./dom.js";
 
 const PAUSE = 120; // ms without a key before a search
 
@@ -34,7 +34,7 @@ export function combobox(input, list, search, choose) {
   }
 
   function optionOf(item, row) {
-    const values = Object.values(item.features).flat().slice(0, 4).join(" · ");
+    const values = valuesOf(item).slice(0, 4).join(" · ");
     const keep = (event) => event.preventDefault(); // the focus stays in the input
     return element("li", { role: "option", id: `option-${row}`, onmousedown: keep, onclick: () => pick(row) }, label(item), element("small", {}, values));
   }

@@ -18,5 +18,9 @@ export function element(tag, properties = {}, ...children) {
 /** Title of an item, or its id. */
 export const label = (item) => item.title || String(item.id);
 
+/** Feature values of an item for people; numbers have the name of their feature. */
+export const valuesOf = (item) => Object.entries(item.features).flatMap(([name, values]) =>
+  values.map((value) => (value.trim() && Number.isFinite(Number(value)) ? `${name} ${value}` : value)));
+
 /** "1 item", "2 items". */
 export const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;

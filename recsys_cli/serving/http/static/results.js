@@ -1,7 +1,7 @@
 // Lists of recommendations, one column per bundle.
 
 import { sentence } from "./changes.js";
-import { counted, element, label } from "./dom.js";
+import { counted, element, label, valuesOf } from "./dom.js";
 
 const SOURCES = {
   model: "Ranked by the model.",
@@ -43,7 +43,7 @@ function entryOf(entry, rank, change, actions, scored) {
   const nearest = element("div", { class: "similar", hidden: true });
   const opener = element("button", { class: "quiet", "aria-expanded": "false", "aria-label": `Similar to ${label(entry.item)}` }, "Similar");
   opener.addEventListener("click", () => toggle(opener, nearest, entry.item, actions));
-  const values = Object.values(entry.item.features).flat().slice(0, 6);
+  const values = valuesOf(entry.item).slice(0, 6);
   return element("li", { class: change === "new" ? "entry new" : "entry" },
     element("span", { class: "rank", "aria-hidden": "true" }, String(rank)),
     element("div", { class: "body" },

@@ -10,13 +10,16 @@ import pytest
 import torch
 
 import recsys_cli as recsys
-from recsys_cli.errors import ConfigError
+from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.events import ignore
 from recsys_cli.models.embedding.quantized import QuantizedTable
 from recsys_cli.serving.bundle import read_bundle
 from recsys_cli.serving.export.samples import encoded_sample
+from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.stages.export import export
-from recsys_cli.workspace import Bundle
+from recsys_cli.stages.verify import verify_scores
+from recsys_cli.workspace import Artifact, Bundle
 
 TYPES = ("fp16", "int8")
 
@@ -51,6 +54,7 @@ def test_bundle_has_quantized_tables(
 ) -> None:
     made = export(runs(model), export_workspace, tables=kind, out=tmp_path / "out")  # type: ignore[arg-type]
 
+    assert made.verified == 400
     about = made.manifest["tables"]
     assert about["type"] == kind
     assert about["bytes"] < about["fp32_bytes"] * (0.51 if kind == "fp16" else 0.4)
@@ -71,6 +75,7 @@ def test_onnx_has_quantized_tables(
 ) -> None:
     made = export(runs("fm"), export_workspace, kind="onnx", tables="int8", out=tmp_path / "out")
 
+    assert made.verified == 400
     tensors = onnx.load(made.folder / "model.onnx").graph.initializer
     rows = 23  # of 20 users
     assert any(one.data_type == onnx.TensorProto.INT8 and one.dims[0] == rows for one in tensors)
@@ -78,6 +83,35 @@ def test_onnx_has_quantized_tables(
         one.data_type == onnx.TensorProto.FLOAT and list(one.dims[:1]) == [rows] and len(one.dims) > 1
         for one in tensors
     )
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_rows_of_another_type_fail_the_comparison(
+    kind: str,
+    served: Callable[[str], ServedModel],
+    runs: Callable[[str], recsys.TrainedRun],
+    export_workspace: recsys.Workspace,
+) -> None:
+    exact = Recommender(served("fm")).score
+
+    with pytest.raises(DataError, match=r"row .* of the sample scores"):
+        verify_scores(runs("fm"), export_workspace, exact, encode=None, name="fm", tables=kind, emit=ignore)  # type: ignore[arg-type]
+
+
+def test_python_has_formats_and_types_of_tables(runs: Callable[[str], recsys.TrainedRun], tmp_path: Path) -> None:
+    folder = recsys.export(runs("fm"), tmp_path / "out", format="torch", tables="fp16", progress=False)
+
+    manifest = Artifact(folder).manifest
+    assert (manifest["export"], manifest["tables"]["type"]) == ("torch", "fp16")
+    assert (folder / "model.pt2").is_file()
+    for wrong, message in (
+        ({"format": "onxx"}, "unknown format 'onxx' .did you mean onnx"),
+        ({"tables": "int4"}, "unknown type of tables 'int4'"),
+        ({"tables": 8}, "tables has to be str"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            recsys.export(runs("fm"), tmp_path / "wrong", progress=False, **wrong)  # type: ignore[arg-type]
+    assert not (tmp_path / "wrong").exists()
 
 
 def test_model_without_tables_is_refused(

@@ -218,6 +218,18 @@ def test_shares_are_stable_by_user_and_shadows_answer_nobody(server: Running) ->
     assert 'recsys_requests_total{route="/recommend",status="200"}' in metrics
 
 
+def test_a_history_without_effect_names_the_bundles_that_fold_in(server: Running) -> None:
+    answers = {}
+    for item in range(1, 41):
+        answer = server.post("/recommend", {"history": [item], "k": 3})
+        answers[answer["bundle"]] = answer
+    assert answers["mf"]["source"] == "popularity"
+    assert answers["mf"]["note"].endswith("; with ease as the bundle of the request, the history counts")
+    assert answers["ease"]["note"] is None
+    nothing = server.post("/recommend", {"history": ["nothing"]})
+    assert "counts" not in nothing["note"]
+
+
 def test_pages_of_other_sites_may_not_ask(server: Running) -> None:
     for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}, {"Origin": "null"}):
         assert httpx.post(server.url + "/recommend", json={}, headers=headers).status_code == 403
