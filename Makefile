@@ -48,7 +48,7 @@ serve: $(READY) ## Serve the demo on a page: http://127.0.0.1:8000
 
 docs: $(READY) ## Build the site of docs/ in build/docs; open build/docs/index.html
 	$(PIP) -e '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 test: $(READY_DEV) ## Run all tests that need no GPU
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -10,6 +10,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from op_examples import EXAMPLES as OPS
 from typer.main import get_command
 
 from recsys_cli.cli import app
@@ -17,7 +18,13 @@ from recsys_cli.cli import app
 ROOT = Path(__file__).resolve().parents[2]
 
 KINDS: dict[str, tuple[str, str, str]] = {
-    "sections": ("Config options", "{name}.", "The sections of a config, with all keys and defaults."),
+    "sections": (
+        "Config options",
+        "{name}.",
+        "The sections of a config, with their keys and defaults. `split`, `features.ops` and `train.schedule` have several types: "
+        "[splits](splits.md), [ops](ops.md), [schedules](schedules.md). The other keys of `dataset` and `model` are those of "
+        "[datasets](datasets.md) and [models](models.md).",
+    ),
     "datasets": ("Datasets", "dataset.", "Values of `dataset.name`."),
     "splits": ("Splits", "split.", "Values of `split.method`."),
     "ops": ("Ops", "", "Values of `op` in `features.ops`, in alphabetical order; they run in the order of the config."),
@@ -31,6 +38,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "engines": ("Engines", "", "Values of `etl.engine`."),
 }
 """Kind of `recsys ls` → title, prefix of its options in a config, introduction."""
+EXAMPLES = {op.__name__: {"op": op.__name__, **of.model_dump(exclude_defaults=True)} for op, of in OPS.items()}
 
 
 def pages() -> dict[str, str]:
@@ -78,13 +86,17 @@ def _entries(kind: str) -> Iterator[str]:
             yield _table(("name", "use"), of_task)
     else:
         yield _table(("name", ""), ((_link(row["name"]), _summary(row)) for row in rows))
+    seen = {None, ""}
     for row in rows:
         entry = _ls(kind, row["name"])
         yield _heading(row["name"])
         yield prose(_summary(row))
         yield from map(prose, entry.get("meaning", "").splitlines())
-        if notice := entry.get("notice"):
-            yield prose(notice)
+        if row.get("notice") not in seen:
+            yield prose(row["notice"])
+        seen.add(row.get("notice"))
+        if kind == "ops":
+            yield f"```yaml\n- {_yaml(EXAMPLES[row['name']])}\n```"
         options = (_option(row["name"], prefix.format(name=row["name"]), option) for option in entry.get("options", ()))
         yield "\n".join(options)
         if entry.get("train"):
@@ -127,9 +139,9 @@ def _ls(*words: str) -> dict[str, Any]:
 
 def prose(text: str) -> str:
     """Escape Markdown and HTML outside of inline code."""
-    parts = re.split(r"(`[^`]*`|https://\S+[^\s.,)])", text)
+    parts = re.split(r"(`[^`]*`|https://\S+[^\s.,)]|(?<!\S)--[a-z][a-z-]*)", text)
     parts[::2] = [re.sub(r"([*_\[\]|\\#])", r"\\\1", part).replace("<", "&lt;") for part in parts[::2]]
-    parts[1::2] = [part if part.startswith("`") else f"<{part}>" for part in parts[1::2]]
+    parts[1::2] = [f"<{part}>" if part.startswith("http") else f"`{part.strip('`')}`" for part in parts[1::2]]
     return "".join(parts)
 
 
@@ -164,5 +176,5 @@ def _yaml(value: Any) -> str:
         case list() | tuple():
             return f"[{', '.join(map(_yaml, value))}]"
         case str():
-            return value if re.fullmatch(r"[\w./-]+", value) else json.dumps(value, ensure_ascii=False)
+            return value if re.fullmatch(r"[A-Za-z_/][\w./-]*", value) else json.dumps(value, ensure_ascii=False)
     return json.dumps(value)

@@ -29,7 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if find_spec("material") is None:
         pytest.skip("mkdocs-material is not installed (pip install 'recsys-cli[docs]')")
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -76,7 +76,8 @@ def test_every_key_of_a_config_has_an_entry(site: Path) -> None:
     )
 
 
-def test_the_reference_is_true(tmp_path: Path) -> None:
+def test_the_reference_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
     from scripts.site.reference import pages
 
     for name, text in pages().items():
