@@ -87,6 +87,17 @@ def test_the_reference_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         test_docs.test_every_command_and_option_exists(page)
 
 
+def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+    pages = [*site.rglob("*.html")]
+    loaded = re.compile(
+        r'<(?:script|link|img|iframe)\b[^>]*(?:src|href)="((?:https?:)?//[^"]*)"|url\(["\']?((?:https?:)?//[^)]*)\)'
+    )
+    assert len(pages) > 30
+    assert [
+        (page.name, *found) for page in [*pages, *site.rglob("*.css")] for found in loaded.findall(page.read_text())
+    ] == []
+
+
 @pytest.fixture
 def address(site: Path) -> Iterator[str]:
     """A server of the site."""
