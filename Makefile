@@ -11,7 +11,7 @@ READY_DEV := .venv/.ready-dev
 CODE := recsys_cli tests scripts
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo serve test test-core test-gpu lint format type e2e soak bench clean
+.PHONY: help setup setup-dev demo serve docs test test-core test-gpu lint format type e2e soak bench clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -45,6 +45,10 @@ serve: $(READY) ## Serve the demo on a page: http://127.0.0.1:8000
 	$(BIN)/recsys run configs/demo.yaml model.name=ease --quiet
 	$(BIN)/recsys export ease --out workspace/bundles/demo --force --quiet
 	$(BIN)/recsys serve workspace/bundles/demo
+
+docs: $(READY) ## Build the site of docs/ in build/docs; open build/docs/index.html
+	$(PIP) -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 test: $(READY_DEV) ## Run all tests that need no GPU
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect as python_inspect
+import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -117,9 +118,19 @@ def _metrics(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the sa
     named |= {f"{name}@k": metric for name, metric in RANKING.items()}
     named |= {f"{name}@k": metric for name, metric in BEYOND.items()}
     return [
-        {"name": name, "summary": str(getattr(python_inspect.getmodule(metric.compute), "__doc__", "")).splitlines()[0]}
+        {
+            "name": name,
+            "summary": str(getattr(python_inspect.getmodule(metric.compute), "__doc__", "")).splitlines()[0],
+            "meaning": _definition(metric.compute),
+        }
         for name, metric in named.items()
     ]
+
+
+def _definition(compute: Callable[..., Any]) -> str:
+    """Return the value of a metric in words, with its source."""
+    text = options.unwrapped(python_inspect.getdoc(compute) or "")
+    return re.sub(r"; (shape|each) \([^)]*\)", "", text).replace("Return ", "Value: ", 1)
 
 
 def _configs(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
@@ -170,6 +181,7 @@ _DETAILS: dict[ListedKind, Callable[[str], dict[str, Any]]] = {
     ListedKind.OPS: lambda name: options.explain(options.ops()[name], leave_out="op"),
     ListedKind.MODELS: _model_details,
     ListedKind.SCHEDULES: lambda name: options.explain(options.schedules()[name], leave_out="name"),
+    ListedKind.METRICS: lambda _: {"options": []},
     ListedKind.SECTIONS: lambda name: options.explain(options.sections()[name]),
 }
 

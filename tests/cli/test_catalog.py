@@ -131,3 +131,12 @@ def test_a_section_with_several_forms_refers_to_its_list(recsys: Recsys, section
     answer = recsys("ls", "sections", section)
     assert answer.code == 2
     assert f"hint: recsys ls {kind}" in answer.err
+
+
+def test_a_metric_is_explained_by_its_definition_without_shapes(recsys: Recsys) -> None:
+    found = recsys("ls", "metrics", "ndcg@k", "--json").json
+    assert found["meaning"].startswith(
+        "Value: the discounted cumulative gain of the top k over that of the ideal ranking."
+    )
+    assert "Järvelin and Kekäläinen (2002)" in " ".join(rendered(found, 80))
+    assert not any("shape (" in row["meaning"] for row in recsys("ls", "metrics", "--json").json["metrics"])

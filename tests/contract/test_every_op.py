@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
+from op_examples import EXAMPLES
 from pydantic import TypeAdapter, ValidationError
 
 from recsys_cli.cli.field_docs import field_docs
@@ -14,73 +15,13 @@ from recsys_cli.etl.filters.ops import MODULES as FILTERS
 from recsys_cli.etl.implementations import load, refusal
 from recsys_cli.etl.nvtabular_engine.ops import MODULES as NVTABULAR
 from recsys_cli.etl.polars_engine.ops import MODULES as POLARS
-from recsys_cli.features.ops import (
-    AddTags,
-    AnyOp,
-    Bucketize,
-    Categorify,
-    Clip,
-    Deduplicate,
-    DifferenceLag,
-    DropLowCardinality,
-    Dropna,
-    FillMedian,
-    FillMissing,
-    Filter,
-    Groupby,
-    HashBucket,
-    HashedCross,
-    JoinExternal,
-    JoinGroupby,
-    KCore,
-    LambdaOp,
-    ListSlice,
-    LogOp,
-    NegativeSampling,
-    Normalize,
-    NormalizeMinMax,
-    ReduceDtypeSize,
-    Rename,
-    TargetEncoding,
-    TimeWindow,
-    ValueCount,
-)
+from recsys_cli.features.ops import AnyOp
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.steps import Gather, Locate
 from recsys_cli.registry import ENGINES
 from recsys_cli.serving.encoder import ops as encoder
 
 OPS: tuple[type[Op], ...] = get_args(get_args(AnyOp)[0])
-EXAMPLES: dict[type[Op], Op] = {
-    Categorify: Categorify(columns=("user", "item")),
-    Deduplicate: Deduplicate(columns=("user", "item"), keep="last", order_by="time"),
-    DifferenceLag: DifferenceLag(columns="time", by="user", order_by="time", shift=(1, -1)),
-    Dropna: Dropna(columns="rating"),
-    Filter: Filter(expression="rating >= 4"),
-    Groupby: Groupby(by="user", order_by="time", aggs={"item": ("list", "last"), "rating": "mean"}),
-    HashBucket: HashBucket(columns=("city", "device"), num_buckets={"city": 100, "device": 10}),
-    HashedCross: HashedCross(columns=("city", "device"), num_buckets=100),
-    JoinExternal: JoinExternal(table="items", on="item", columns=("genres",)),
-    JoinGroupby: JoinGroupby(columns=("item", ("user", "day")), cont_cols=("rating",), stats=("count", "mean")),
-    KCore: KCore(columns={"user": 5, "item": 5}),
-    NegativeSampling: NegativeSampling(user="user", item="item", num_negatives=2, context=("time",)),
-    LambdaOp: LambdaOp(expression="rating > 3", output="label", dtype="int8"),
-    TargetEncoding: TargetEncoding(columns=("item", ("user", "day")), target="rating"),
-    TimeWindow: TimeWindow(column="time", after="2019-03-01", last="90d"),
-    Bucketize: Bucketize(columns=("age", "hour"), boundaries={"age": (18, 30.5), "hour": (12,)}),
-    Clip: Clip(columns=("clicks",), min_value=0, max_value=99.5),
-    FillMedian: FillMedian(columns=("price",), add_binary_cols=True),
-    FillMissing: FillMissing(columns=("price",), fill_val=-1, add_binary_cols=True),
-    LogOp: LogOp(columns=("clicks",)),
-    Normalize: Normalize(columns=("price", "clicks")),
-    NormalizeMinMax: NormalizeMinMax(columns=("price",)),
-    ReduceDtypeSize: ReduceDtypeSize(columns=("hour",)),
-    AddTags: AddTags(columns="genres", tags=("content", "list")),
-    DropLowCardinality: DropLowCardinality(columns="genres", min_cardinality=3),
-    ListSlice: ListSlice(columns="genres", start=-3, pad=True),
-    Rename: Rename(columns={"userId": "user", "movieId": "item"}),
-    ValueCount: ValueCount(columns="genres"),
-}
 
 every_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
 reader: TypeAdapter[Op] = TypeAdapter(AnyOp)
@@ -103,13 +44,13 @@ REFUSED = {
 
 def example_of(op: type[Op]) -> Op:
     if op not in EXAMPLES:
-        pytest.fail(f"add {op.__name__}: {op.__name__}(…) with typical options to EXAMPLES of {__file__}")
+        pytest.fail(f"add {op.__name__}: {op.__name__}(…) with typical options to EXAMPLES of tests/op_examples.py")
     return EXAMPLES[op]
 
 
 def test_op_without_an_example_is_explained() -> None:
     with pytest.raises(
-        pytest.fail.Exception, match=r"add Op: Op\(…\) with typical options to EXAMPLES of .*test_every_op\.py"
+        pytest.fail.Exception, match=r"add Op: Op\(…\) with typical options to EXAMPLES of tests/op_examples\.py"
     ):
         example_of(Op)
 

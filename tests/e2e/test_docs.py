@@ -21,7 +21,7 @@ import pytest
 from recsys_cli.config.load import load
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "recsys_cli" / "README.md"])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "recsys_cli" / "README.md"])
 FENCE = re.compile(r"^( *)```(\S*)[ ]*([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 INLINE = re.compile(r"`([^`\n]+)`")
