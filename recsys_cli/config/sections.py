@@ -178,6 +178,8 @@ class RunConfig(Section):
         problems = [f"features: {problem}" for problem in self.features.wrong_roles()]
         problems += self._placement_problems()
         problems += self._label_problems()
+        if self.features.impression is not None:
+            problems += self._impression_problems()
         if self.bench is not None:
             problems += [
                 f"bench.metrics: {problem}"
@@ -199,6 +201,17 @@ class RunConfig(Section):
             problems.append(f"train.positive_weight needs a binary label (0 or 1), but {label} is numeric")
         if train.label_smoothing and "binary" not in tasks.values():
             problems.append("train.label_smoothing needs a binary label (0 or 1), but all labels are numeric")
+        return problems
+
+    def _impression_problems(self) -> list[str]:
+        """Problems of impressions: a split that divides them, or a label without clicks."""
+        problems = []
+        if self.split.method in {"random", "leave-last-out"}:
+            problems.append(
+                f"split.method={self.split.method} divides the impressions of features.impression: choose temporal, user or files"
+            )
+        if self.features.tasks[self.features.labels[0]] == "regression":
+            problems.append("features.impression needs a binary main label (1 for a click)")
         return problems
 
     def _placement_problems(self) -> list[str]:

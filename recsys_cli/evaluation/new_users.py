@@ -17,7 +17,7 @@ from recsys_cli.evaluation.fingerprint import Hashes, row_hashes, value_hashes
 from recsys_cli.evaluation.fold_in import fold_in
 from recsys_cli.features.schema import FIRST, UNSEEN, Role
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader.interactions import read_interactions, read_user_hashes, read_user_rows
+from recsys_cli.loader.interactions import read_impressions, read_interactions, read_user_hashes, read_user_rows
 from recsys_cli.workspace import PreparedData
 
 _Id = TypeVar("_Id", bound="np.integer[Any]")
@@ -103,6 +103,7 @@ class SplitByUser:
         items: Hash of each item id's value, cold items included.
         cold: Cold items of the joined table; rows of the splits contain them.
         num_folded: Number of users after a split by user; 0 for other splits.
+        impressions: Number of each row's impression, see `read_impressions`; shape (N,).
     """
 
     train: Interactions
@@ -115,6 +116,7 @@ class SplitByUser:
     items: Hashes
     cold: ColdItems
     num_folded: int
+    impressions: npt.NDArray[np.int32] | None = None
 
     @classmethod
     def read(cls, data: PreparedData, split: str, *, seed: int) -> SplitByUser:
@@ -136,7 +138,8 @@ class SplitByUser:
         if _is_by_user(rows, before, new):
             new_rows = ground_truth.chosen(new.among(ground_truth.user_idx))
             (history, ground_truth), num_folded = fold_in(new_rows, users=users, items=items, seed=seed), len(new)
-        return cls(train, rows, before, history, ground_truth, new, users, items, ColdItems.of(data), num_folded)
+        cold, impressions = ColdItems.of(data), read_impressions(data, split)
+        return cls(train, rows, before, history, ground_truth, new, users, items, cold, num_folded, impressions)
 
     def hidden(self, rows: Interactions) -> Interactions:
         """Return rows as models may see them."""

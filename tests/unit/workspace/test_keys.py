@@ -50,6 +50,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "features.weight": ("stars", "data"),
     "features.list_weights": ({"tags": "weights"}, "data"),
     "features.timestamp": ("time", "data"),
+    "features.impression": ("tags", "data"),
     "features.ops": ([TAGS], "data"),
     "features.drop": (["stars"], "data"),
     "etl.engine": ("polars", "none"),
@@ -163,6 +164,8 @@ def with_value(field: str, value: Any) -> dict[str, Any]:
 
 def base_of(field: str) -> dict[str, Any]:
     config: dict[str, Any] = json.loads(json.dumps(BASE))
+    if field == "features.impression":
+        config["split"]["method"] = "user"  # a random one divides impressions
     if field.startswith(("train.", "model.embedding")):
         config["train"] = {"sparse_embeddings": field not in DENSE_ONLY}
     return config
