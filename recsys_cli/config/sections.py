@@ -129,6 +129,9 @@ class EvaluateConfig(Section):
     comparable with full rankings, and results are marked as sampled."""
     sampled_items: int = Field(100, ge=1, le=MAX_COUNT)
     """Sampled negatives per user, from items that are neither seen nor relevant."""
+    fold_in_targets: int | None = Field(None, ge=1, le=MAX_COUNT)
+    """Ground truth of each user after a split by user or session: the last rows, ranked by fold-in of the user's earlier ones;
+    1 for the prediction of a session's last item. None: the last fifth."""
     bootstrap: int = Field(1_000, ge=10, le=MAX_COUNT)
     """Bootstrap resamples for each 95 % interval."""
     seed: int = Field(42, ge=0, le=MAX_SEED)
@@ -208,7 +211,8 @@ class RunConfig(Section):
         problems = []
         if self.split.method in {"random", "leave-last-out"}:
             problems.append(
-                f"split.method={self.split.method} divides the impressions of features.impression: choose temporal, user or files"
+                f"split.method={self.split.method} divides the impressions of features.impression: choose temporal, user, "
+                "session or files"
             )
         if self.features.tasks[self.features.labels[0]] == "regression":
             problems.append("features.impression needs a binary main label (1 for a click)")

@@ -7,6 +7,7 @@ AUC: the script skips empty ones and stops at the others; here both are left out
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,7 @@ class Impressions:
     left_out: int
 
     @classmethod
-    def of(cls, numbers: Ints, labels: npt.NDArray[np.generic], row_clusters: Ints) -> Impressions:
+    def of(cls, numbers: Ints, labels: npt.NDArray[Any], row_clusters: Ints) -> Impressions:
         """Group rows by the number of their impression, -1 for none; each (N,)."""
         rows = np.flatnonzero(numbers >= 0)
         index = np.unique(numbers[rows], return_inverse=True)[1]
@@ -49,7 +50,7 @@ class Impressions:
         first = rows[np.unique(index, return_index=True)[1]]
         return cls(rows, index, Clusters.of(row_clusters[first]), int(np.count_nonzero(~both)))
 
-    def values(self, labels: npt.NDArray[np.generic], scores: npt.NDArray[np.floating]) -> dict[str, Floats]:
+    def values(self, labels: npt.NDArray[Any], scores: npt.NDArray[np.floating]) -> dict[str, Floats]:
         """Return the metrics of each impression by name, each (G,), from labels and scores of all rows (N,)."""
         if not len(self.rows):
             return {}
@@ -57,7 +58,7 @@ class Impressions:
         names = ((metric, name, k) for metric in IMPRESSION.values() for name, k in impression_names(metric).items())
         return {name: metric.compute(ranked, k) for metric, name, k in names}
 
-    def estimates(self, labels: npt.NDArray[np.generic], scores: npt.NDArray[np.floating]) -> Estimates:
+    def estimates(self, labels: npt.NDArray[Any], scores: npt.NDArray[np.floating]) -> Estimates:
         """Return the mean of each metric over impressions, with its interval over users."""
         return {name: mean_estimate(values, self.clusters) for name, values in self.values(labels, scores).items()}
 

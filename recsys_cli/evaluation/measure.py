@@ -139,7 +139,7 @@ class _Measurement:
     def _make_task(self) -> EvaluationTask:
         split = choose_split(self.data, self.config)
         with self._timed("read"):
-            by_user = SplitByUser.read(self.data, split, seed=self.config.seed)
+            by_user = SplitByUser.read(self.data, split, self.config)
         with self._timed("prepare the ranking"):
             return EvaluationTask.of(by_user, split, self.config)
 

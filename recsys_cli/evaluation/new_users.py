@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.evaluation.fingerprint import Hashes, row_hashes, value_hashes
 from recsys_cli.evaluation.fold_in import fold_in
@@ -119,8 +120,8 @@ class SplitByUser:
     impressions: npt.NDArray[np.int32] | None = None
 
     @classmethod
-    def read(cls, data: PreparedData, split: str, *, seed: int) -> SplitByUser:
-        """Read the rows of a split and the interactions before it; the seed orders data without times for fold-in."""
+    def read(cls, data: PreparedData, split: str, config: EvaluateConfig) -> SplitByUser:
+        """Read the rows of a split and the interactions before it; see `fold_in` for the options of the evaluation."""
         column = data.schema.only(Role.USER)
         of_users, items = value_hashes(data, column), row_hashes(data, data.schema.only(Role.ITEM))
         names = ("train", "valid", "test") if split == "test" else ("train", "valid")
@@ -137,7 +138,10 @@ class SplitByUser:
         history, ground_truth, num_folded = before, rows.observed(), 0
         if _is_by_user(rows, before, new):
             new_rows = ground_truth.chosen(new.among(ground_truth.user_idx))
-            (history, ground_truth), num_folded = fold_in(new_rows, users=users, items=items, seed=seed), len(new)
+            history, ground_truth = fold_in(
+                new_rows, users=users, items=items, seed=config.seed, targets=config.fold_in_targets
+            )
+            num_folded = len(new)
         cold, impressions = ColdItems.of(data), read_impressions(data, split)
         return cls(train, rows, before, history, ground_truth, new, users, items, cold, num_folded, impressions)
 

@@ -68,7 +68,7 @@ class Outcomes:
             rows=rows,
             labels=labels,
             clusters=Clusters.of(rankings.row_clusters),
-            impressions=impressions and impressions.clusters,
+            impressions=None if impressions is None else impressions.clusters,
         )
 
     @classmethod

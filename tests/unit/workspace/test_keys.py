@@ -100,6 +100,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "evaluate.relevance": ("all", "evaluation"),
     "evaluate.candidates": ("sampled-uniform", "evaluation"),
     "evaluate.sampled_items": (7, "evaluation"),
+    "evaluate.fold_in_targets": (1, "evaluation"),
     "evaluate.bootstrap": (11, "evaluation"),
     "evaluate.seed": (1, "evaluation"),
     "evaluate.title": ("name", "evaluation"),
@@ -121,6 +122,7 @@ SPLITS: dict[str, dict[str, Any]] = {
     "temporal": {"valid": 0.3, "test": 0.3},
     "leave-last-out": {},
     "user": {"valid": 0.3, "test": 0.3, "seed": 1},
+    "session": {"valid": 0.3, "test": 0.3},
     "files": {"train": "two.csv", "valid": "two.csv", "test": "two.csv"},
 }
 """Method → another value of each field; all of them change the data key."""
