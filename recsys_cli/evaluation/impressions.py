@@ -1,7 +1,7 @@
 """Metrics per impression, with intervals over users: the figures of MIND (Wu et al., ACL 2020).
 
-Equal to its evaluation script for scores without ties. Impressions of clicked candidates alone, or of none, have no
-AUC: the script skips empty ones and stops at the others; here both are left out of all metrics.
+Equal to its evaluation script for scores without ties. Impressions of one class have no AUC: the script stops at them,
+and here they are left out of all metrics.
 """
 
 from __future__ import annotations

@@ -29,30 +29,29 @@ def test_events_have_weights_and_labels(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [f"{row % 3},{row},{event}" for row, event in enumerate([*EVENTS] * 10)]
-    Path("log.csv").write_text("\n".join(["user,item,event", *rows]) + "\n")
+    Path("log.csv").write_text("\n".join(["user_id,item_id,event", *rows]) + "\n")
     section = DOCS.read_text().partition("## Several events")[2].partition("```yaml\n")[2].partition("```")[0]
     features = yaml.safe_load(section)["features"]
-    features["ops"].append({"op": "Categorify", "columns": ["user", "item"]})
 
     data = etl(
         RunConfig.model_validate({
             "dataset": {"name": "files", "interactions": "log.csv"},
-            "features": {**features, "user": "user", "item": "item"},
+            "features": features,
             "etl": {"engine": name},
         }),
         workspace,
     ).artifact  # fmt: skip
 
     table = pa.concat_tables([pq.read_table(path) for path in data.shards("train")])
-    items = pq.read_table(data.vocabulary("item"))["value"].to_pylist()
+    items = pq.read_table(data.vocabulary("item_id"))["value"].to_pylist()
     for row in table.to_pylist():
-        event = [*EVENTS][items[row["item"] - 3] % len(EVENTS)]
+        event = [*EVENTS][items[row["item_id"] - 3] % len(EVENTS)]
         assert (row["weight"], row["purchase"], row["cart"]) == EVENTS[event]
     assert [column.name for column in data.schema.labels] == ["purchase", "cart"]
     assert data.schema["weight"].role is Role.WEIGHT
 
     model = build("logistic", {}, data.schema)
-    ids = {name: torch.tensor([3, 4]) for name in ("user", "item")}
+    ids = {name: torch.tensor([3, 4]) for name in ("user_id", "item_id")}
     labels = {name: torch.tensor([1.0, 0.0]) for name in ("purchase", "cart")}
     loss = [model.loss(Batch(ids, labels, torch.tensor(weight))).item() for weight in ([5.0, 0.0], [1.0, 0.0])]
     assert loss[0] == pytest.approx(5 * loss[1])
