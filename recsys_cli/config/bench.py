@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from recsys_cli.config import yaml12
 from recsys_cli.config.section import MAX_SEED, Section
 from recsys_cli.errors import ConfigError
+from recsys_cli.metrics import IMPRESSION
 from recsys_cli.metrics.foreign import foreign_path
 from recsys_cli.metrics.label_task import BINARY
 
@@ -92,7 +93,7 @@ def not_measured(metrics: Iterable[str], k: Collection[int], extra: Collection[s
         k: Cut-offs of the evaluation.
         extra: Metrics of plugins in the evaluation.
     """
-    parts = [(metric, metric.partition("@")[2]) for metric in metrics]
+    parts = [(one, one.partition("@")[2]) for one in metrics if one.partition("@")[0] not in IMPRESSION]
     missing = [
         f"{metric} is not measured: add {cut_off} to evaluate.k"
         for metric, cut_off in parts

@@ -129,6 +129,9 @@ class EvaluateConfig(Section):
     comparable with full rankings, and results are marked as sampled."""
     sampled_items: int = Field(100, ge=1, le=MAX_COUNT)
     """Sampled negatives per user, from items that are neither seen nor relevant."""
+    fold_in_targets: int | None = Field(None, ge=1, le=MAX_COUNT)
+    """Ground truth of each user after a split by user or session: the last rows, ranked by fold-in of the user's earlier ones;
+    1 for the prediction of a session's last item. None: the last fifth."""
     bootstrap: int = Field(1_000, ge=10, le=MAX_COUNT)
     """Bootstrap resamples for each 95 % interval."""
     seed: int = Field(42, ge=0, le=MAX_SEED)
@@ -178,6 +181,8 @@ class RunConfig(Section):
         problems = [f"features: {problem}" for problem in self.features.wrong_roles()]
         problems += self._placement_problems()
         problems += self._label_problems()
+        if self.features.impression is not None:
+            problems += self._impression_problems()
         if self.bench is not None:
             problems += [
                 f"bench.metrics: {problem}"
@@ -199,6 +204,18 @@ class RunConfig(Section):
             problems.append(f"train.positive_weight needs a binary label (0 or 1), but {label} is numeric")
         if train.label_smoothing and "binary" not in tasks.values():
             problems.append("train.label_smoothing needs a binary label (0 or 1), but all labels are numeric")
+        return problems
+
+    def _impression_problems(self) -> list[str]:
+        """Problems of impressions: a split that divides them, or a label without clicks."""
+        problems = []
+        if self.split.method in {"random", "leave-last-out"}:
+            problems.append(
+                f"split.method={self.split.method} divides the impressions of features.impression: choose temporal, user, "
+                "session or files"
+            )
+        if self.features.tasks[self.features.labels[0]] == "regression":
+            problems.append("features.impression needs a binary main label (1 for a click)")
         return problems
 
     def _placement_problems(self) -> list[str]:

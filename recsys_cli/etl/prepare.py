@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from recsys_cli.config import RunConfig, dump
-from recsys_cli.errors import DataError
+from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.cold_keys import shared_ids
 from recsys_cli.etl.engine import Engine, check_ops, choose
 from recsys_cli.etl.executor import Executor, open_executor
@@ -147,7 +147,8 @@ class Preparation:
         done, total = 0, sum(staged.rows.values())
         for split in SPLITS:
             user = _users_without_id(fitted, staged, split)
-            task = Transform(engine, fitted, staged, schema, split, self.folder / split, user=user)
+            shown = None if split == SPLITS[TRAIN] else _impressions(fitted, staged)
+            task = Transform(engine, fitted, staged, schema, split, self.folder / split, user=user, impression=shown)
             written = transform(task, executor, self.emit, done=done, total=total)
             refuse_lost(written.lost, split, schema)
             done += written.rows
@@ -177,6 +178,18 @@ def _users_without_id(fitted: FittedPlan, staged: Staged, split: str) -> str | N
     if raw not in staged.schema.names or not can_hash(staged.schema.field(raw).type):
         return None
     return raw if split != SPLITS[TRAIN] or op.leaves_out else None
+
+
+def _impressions(fitted: FittedPlan, staged: Staged) -> str | None:
+    """Return the staged column of impression ids; a `ConfigError` if an op replaced it, or for lists."""
+    name = fitted.plan.impression
+    raw = name and fitted.plan.raw_name(name)
+    if raw and (raw not in staged.schema.names or not can_hash(staged.schema.field(raw).type)):
+        raise ConfigError(
+            f"features.impression: {name!r} is removed by an op, or holds no single values",
+            hint="name a column of the interactions with one number or text in each row",
+        )
+    return raw
 
 
 @contextmanager

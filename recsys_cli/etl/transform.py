@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recsys_cli.etl.cold_keys import with_rows, without_idle
 from recsys_cli.etl.engine import Engine
@@ -20,7 +21,7 @@ from recsys_cli.etl.missing_times import missing_times, without_time
 from recsys_cli.etl.staging import Staged
 from recsys_cli.etl.write import count_missing, sweep, typed_table, write_table
 from recsys_cli.events import Emit, Progress
-from recsys_cli.features.columns import ROW_NUMBER, TRAIN_ROW, USER_HASH
+from recsys_cli.features.columns import IMPRESSION_HASH, ROW_NUMBER, TRAIN_ROW, USER_HASH
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.hashing import hash_values
 from recsys_cli.features.program import FLAT, Gather, PlanStep
@@ -60,6 +61,7 @@ class Transform:
     Attributes:
         fitted: The fitted plan; for the flat layout with the tables by id (`flattened`).
         user: The raw user column, to write a hash for each user without an id; None to write no hashes.
+        impression: The raw column of impression ids, to write their hashes; None to write none.
     """
 
     engine: Engine
@@ -69,6 +71,7 @@ class Transform:
     split: str
     folder: Path
     user: str | None = None
+    impression: str | None = None
 
     def __call__(self, shard: int) -> Written:
         """Write a shard and return its counts."""
@@ -88,6 +91,8 @@ class Transform:
         self._check_times(table)
         if self.user is not None:
             table = table.append_column(USER_HASH, self._user_hashes(table, rows.select([self.user])))
+        if self.impression is not None:
+            table = table.append_column(IMPRESSION_HASH, _hashes(rows.column(self.impression)))
         if order is not None:
             table = table.take(pa.array(order))  # cheaper than before the steps: encoded ids, no strings
         if numbers is not None:
@@ -120,6 +125,12 @@ class Transform:
         if unknown.any():
             hashes[unknown] = hash_values(raw.filter(pa.array(unknown)).column(0).combine_chunks())
         return pa.array(hashes, mask=~unknown)
+
+
+def _hashes(values: pa.ChunkedArray) -> pa.Array:
+    """Return the hash of each value, uint64; null for null and NaN."""
+    missing = pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False)
+    return pa.array(hash_values(values.combine_chunks()), mask=missing)
 
 
 def _taken(numbers: pa.ChunkedArray, order: npt.NDArray[np.int64]) -> pa.Array:

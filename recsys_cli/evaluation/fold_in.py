@@ -17,8 +17,10 @@ HISTORY = 0.8
 _ORDER = 19
 
 
-def fold_in(rows: Interactions, *, users: Hashes, items: Hashes, seed: int) -> tuple[Interactions, Interactions]:
-    """Split each user's rows into history (the earliest 80 %) and ground truth.
+def fold_in(
+    rows: Interactions, *, users: Hashes, items: Hashes, seed: int, targets: int | None = None
+) -> tuple[Interactions, Interactions]:
+    """Split each user's rows into history (the earliest 80 %) and ground truth, or the last `targets` rows.
 
     Rows of equal time are ordered by row number in the raw input; data without times by a hash of user, item and
     seed. The ground truth of n rows has max(1, round(n / 5)) rows. `users` and `items` are hashes by id.
@@ -29,7 +31,7 @@ def fold_in(rows: Interactions, *, users: Hashes, items: Hashes, seed: int) -> t
     else:
         order = rows.chronological()
     lengths = np.unique(rows.user_idx, return_counts=True)[1]
-    num_held_out = np.maximum(1, np.round((1 - HISTORY) * lengths)).astype(np.int64)
+    num_held_out = np.maximum(1, np.round((1 - HISTORY) * lengths)).astype(np.int64) if targets is None else targets
     position = np.arange(len(order)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     is_held_out = position >= np.repeat(lengths - num_held_out, lengths)
     return rows.chosen(order[~is_held_out]), rows.chosen(order[is_held_out])

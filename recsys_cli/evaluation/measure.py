@@ -99,7 +99,10 @@ class _Measurement:
         context = make_context(self.data, *earlier, tables=tables, read=before)
         self.model.set_context(context)
         logits = self._score_rows(task.split, len(rows))
-        of_model = LabeledRows(by_user.cold.hidden(rows), by_user.cold.hidden(by_user.train), by_user.cold.first)
+        impressions = task.impressions
+        of_model = LabeledRows(
+            by_user.cold.hidden(rows), by_user.cold.hidden(by_user.train), by_user.cold.first, impressions
+        )
         with self._timed("metrics of rows"):
             of_rows = measure_rows(logits, of_model, config=self.config, probabilistic=self.model.probabilistic)
         ranked, num_empty = self._rank(task, tables, context)
@@ -113,6 +116,7 @@ class _Measurement:
         with self._timed("verdict"):
             predicts_labels = self.model.probabilistic
             sentences = verdicts(of_rows, rows, ranked, self.config, predicts_labels=predicts_labels)
+        self.notes += [impressions.note] if impressions else []
         counts = count(task, num_empty=num_empty)
         measured = Measurements(
             split=task.split,
@@ -135,7 +139,7 @@ class _Measurement:
     def _make_task(self) -> EvaluationTask:
         split = choose_split(self.data, self.config)
         with self._timed("read"):
-            by_user = SplitByUser.read(self.data, split, seed=self.config.seed)
+            by_user = SplitByUser.read(self.data, split, self.config)
         with self._timed("prepare the ranking"):
             return EvaluationTask.of(by_user, split, self.config)
 

@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.evaluation.fingerprint import Hashes, row_hashes, value_hashes
 from recsys_cli.evaluation.fold_in import fold_in
 from recsys_cli.features.schema import FIRST, UNSEEN, Role
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader.interactions import read_interactions, read_user_hashes, read_user_rows
+from recsys_cli.loader.interactions import read_impressions, read_interactions, read_user_hashes, read_user_rows
 from recsys_cli.workspace import PreparedData
 
 _Id = TypeVar("_Id", bound="np.integer[Any]")
@@ -103,6 +104,7 @@ class SplitByUser:
         items: Hash of each item id's value, cold items included.
         cold: Cold items of the joined table; rows of the splits contain them.
         num_folded: Number of users after a split by user; 0 for other splits.
+        impressions: Number of each row's impression, see `read_impressions`; shape (N,).
     """
 
     train: Interactions
@@ -115,10 +117,11 @@ class SplitByUser:
     items: Hashes
     cold: ColdItems
     num_folded: int
+    impressions: npt.NDArray[np.int32] | None = None
 
     @classmethod
-    def read(cls, data: PreparedData, split: str, *, seed: int) -> SplitByUser:
-        """Read the rows of a split and the interactions before it; the seed orders data without times for fold-in."""
+    def read(cls, data: PreparedData, split: str, config: EvaluateConfig) -> SplitByUser:
+        """Read the rows of a split and the interactions before it; see `fold_in` for the options of the evaluation."""
         column = data.schema.only(Role.USER)
         of_users, items = value_hashes(data, column), row_hashes(data, data.schema.only(Role.ITEM))
         names = ("train", "valid", "test") if split == "test" else ("train", "valid")
@@ -135,8 +138,12 @@ class SplitByUser:
         history, ground_truth, num_folded = before, rows.observed(), 0
         if _is_by_user(rows, before, new):
             new_rows = ground_truth.chosen(new.among(ground_truth.user_idx))
-            (history, ground_truth), num_folded = fold_in(new_rows, users=users, items=items, seed=seed), len(new)
-        return cls(train, rows, before, history, ground_truth, new, users, items, ColdItems.of(data), num_folded)
+            history, ground_truth = fold_in(
+                new_rows, users=users, items=items, seed=config.seed, targets=config.fold_in_targets
+            )
+            num_folded = len(new)
+        cold, impressions = ColdItems.of(data), read_impressions(data, split)
+        return cls(train, rows, before, history, ground_truth, new, users, items, cold, num_folded, impressions)
 
     def hidden(self, rows: Interactions) -> Interactions:
         """Return rows as models may see them."""

@@ -16,6 +16,7 @@ from recsys_cli.evaluation.baselines import OF_NUMBERS as BASELINES_OF_NUMBERS
 from recsys_cli.evaluation.baselines import POINTWISE as BASELINES
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.curves import precision_recall_curve, reliability_curve, roc_curve
+from recsys_cli.evaluation.impressions import Impressions
 from recsys_cli.evaluation.result import MODEL, Curve, Estimates
 from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates, weighted_estimate
 from recsys_cli.evaluation.scorers import NOT_A_NUMBER
@@ -62,6 +63,7 @@ class LabeledRows:
     held_out: Interactions
     train: Interactions
     num_items: int
+    impressions: Impressions | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ def measure_rows(
                 seed=config.seed,
             )
             | _by_user(systems[name], rows.held_out, by_user)
+            | (rows.impressions.estimates(rows.held_out.labels, systems[name]) if rows.impressions else {})
             for name, one in scored.items()
         },
         roc={name: roc_curve(one.tally) for name, one in scored.items()},

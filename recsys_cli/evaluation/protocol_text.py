@@ -110,10 +110,14 @@ def _users(config: EvaluateConfig, counts: Counts) -> Iterator[str]:
     if counts.users_without_recommendations:
         yield f"{counts.users_without_recommendations:,} users have seen all candidates and count as zero."
     if counts.users_folded_in:
-        yield (
-            f"All {counts.users_folded_in:,} users of the split are cold-start users: the first {HISTORY:.0%} of a user's "
-            "rows are the fold-in history, the rest the ground truth."
+        last = config.fold_in_targets
+        held_out = "row is" if last == 1 else f"{last} rows are"
+        parts = (
+            f"the first {HISTORY:.0%} of a user's rows are the fold-in history, the rest the ground truth."
+            if last is None
+            else f"a user's last {held_out} the ground truth, the earlier ones the fold-in history."
         )
+        yield f"All {counts.users_folded_in:,} users of the split are cold-start users: {parts}"
     elif counts.users_new:
         yield (
             "Cold-start users are absent from train. Models with fold-in use earlier interactions, available for "

@@ -21,6 +21,7 @@ from recsys_cli.workspace import replacing
 
 VERSION = 2
 _ITEMS, _HITS = "items/", "hits/"
+_IMPRESSIONS = "row_impressions"
 _META = "recsys"
 
 
@@ -43,6 +44,7 @@ class Rankings:
         task: Task of the label: scores are logits of binary labels, or predictions of numeric labels.
         row_clusters: Cluster of each row: rows of one user share a number, and a row without a user is its own cluster;
             shape (N,).
+        row_impressions: Number of each row's impression, -1 without one; shape (N,). None without impressions.
     """
 
     split: str
@@ -62,6 +64,7 @@ class Rankings:
     row_items: npt.NDArray[np.int32]
     row_clusters: npt.NDArray[np.int32]
     task: Task = "binary"
+    row_impressions: npt.NDArray[np.int32] | None = None
 
     @property
     def systems(self) -> tuple[str, ...]:
@@ -75,6 +78,8 @@ class Rankings:
         tensors: dict[str, npt.NDArray[Any]] = {name: getattr(self, field) for field, name in _TENSORS.items()}
         tensors |= {_ITEMS + system: items for system, items in self.items.items()}
         tensors |= {_HITS + system: hits.astype(np.uint8) for system, hits in self.hits.items()}
+        if self.row_impressions is not None:
+            tensors[_IMPRESSIONS] = self.row_impressions
         contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
         with replacing(path) as partial:
             save_file(contiguous, partial, metadata={_META: json.dumps(meta)})
@@ -88,7 +93,7 @@ class Rankings:
         """
         try:
             with safe_open(path, framework="np") as file:
-                meta = json.loads((file.metadata() or {})[_META])
+                meta, names = json.loads((file.metadata() or {})[_META]), set(file.keys())
                 if meta["version"] != VERSION:
                     raise ValueError(f"version {meta['version']}, expected {VERSION}")
                 return cls(
@@ -98,6 +103,7 @@ class Rankings:
                     problem=meta["problem"],
                     rows=meta["rows"],
                     task=meta.get("task", "binary"),
+                    row_impressions=file.get_tensor(_IMPRESSIONS) if _IMPRESSIONS in names else None,
                     items={system: file.get_tensor(_ITEMS + system) for system in meta["systems"]},
                     hits={system: file.get_tensor(_HITS + system) != 0 for system in meta["systems"]},
                     **{field: file.get_tensor(name) for field, name in _TENSORS.items()},

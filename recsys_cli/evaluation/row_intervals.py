@@ -90,6 +90,13 @@ def weighted_estimate(values: Floats, weights: Floats) -> Estimate:
     return _around(value, jackknife(cluster_weights * (values - value), cluster_weights), most=1.0)
 
 
+def mean_estimate(values: Floats, clusters: Clusters) -> Estimate:
+    """Return the mean of values (N,) in [0, 1] with its cluster-robust interval."""
+    value = float(values.mean())
+    spread = jackknife(clusters.sums((values - value) / len(values)), clusters.shares())
+    return _around(value, spread, most=1.0)
+
+
 def _around(value: float, spread: Spread, *, most: float) -> Estimate:
     low, high = max(0.0, value - spread.margin), min(most, value + spread.margin)
     return Estimate(value=value, low=min(low, value), high=max(high, value))

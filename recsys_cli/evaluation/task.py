@@ -12,6 +12,7 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.fingerprint import problem_hash, rows_hash
 from recsys_cli.evaluation.held_out import HeldOut, Ints, hold_out
+from recsys_cli.evaluation.impressions import Impressions
 from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import Protocol
@@ -52,6 +53,14 @@ class EvaluationTask:
         return cls(split, by_user, held_out)
 
     @property
+    def impressions(self) -> Impressions | None:
+        """The impressions of the rows; None without `features.impression`, and for numeric labels."""
+        rows, numbers = self.by_user.rows, self.by_user.impressions
+        if numbers is None or rows.mean is not None:
+            return None
+        return Impressions.of(numbers, rows.labels, Clusters.of_users(rows.user_idx).index)
+
+    @property
     def new_users(self) -> Ints:
         """Ranked cold-start users, ascending."""
         return self.held_out.user_idx[self.by_user.new.among(self.held_out.user_idx)]
@@ -81,6 +90,7 @@ class EvaluationTask:
             row_users=new.hidden_ids(rows.user_idx),
             row_items=rows.item_idx,
             row_clusters=Clusters.of_users(rows.user_idx).index.astype(np.int32),
+            row_impressions=self.by_user.impressions,
             task=rows.task,
         )
 

@@ -40,7 +40,7 @@ def of_rankings(
     """
     rows = read_interactions(data, "valid", cold_items=True).observed()
     if model.folds_in and not np.any(rows.user_idx >= FIRST):
-        by_user = SplitByUser.read(data, "valid", seed=config.seed)
+        by_user = SplitByUser.read(data, "valid", config)
         if by_user.num_folded:
             return _of_new_users(model, metric, data, by_user, config=config, compute=compute)
     train, cold = read_interactions(data, "train", cold_items=True).observed(), ColdItems.of(data)

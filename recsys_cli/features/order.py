@@ -52,6 +52,20 @@ def _count(times: Ints, low: int, high: int, step: int) -> Ints:
     return np.bincount(steps.astype(np.int64), minlength=_BINS)
 
 
+class Ends:
+    """Time of each user's last row."""
+
+    def __init__(self) -> None:
+        self.times = np.zeros(0, dtype=np.int64)
+
+    def add(self, users: Ints, times: Ints) -> None:
+        """Add the next rows."""
+        more = int(users.max(initial=-1)) + 1 - len(self.times)
+        if more > 0:
+            self.times = np.append(self.times, np.full(more, -(2**63), dtype=np.int64))
+        np.maximum.at(self.times, users, times)
+
+
 class LatestTwo:
     """Last two rows of each user by (time, row), and the number of rows."""
 

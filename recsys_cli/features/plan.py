@@ -58,6 +58,9 @@ class FeaturePlan(BaseModel):
     timestamp: str | None = None
     """Time column of the interactions, without nulls; stored in the prepared data, never a feature. Times, dates, text (see
     `times` of a table), or numbers: s, ms, µs or ns since 1970, detected by size, or a unit of their own."""
+    impression: str | None = None
+    """Raw column of impression ids: the rows of one id are candidates that were shown together, with label 1 for a click. The
+    evaluation measures AUC, MRR, NDCG@5 and NDCG@10 per impression. Never a feature, and optional in new rows."""
     ops: tuple[AnyOp, ...]
     """Ops in execution order."""
     drop: tuple[str, ...] = ()
@@ -143,8 +146,14 @@ class FeaturePlan(BaseModel):
         Raises:
             ConfigError: All problems of the plan, one per line.
         """
-        program = compile_plan(self.ops, tuple(self.roles), tables, state=state, lacks=lacks)
+        aside = [name for name in (self.impression,) if name and name not in (lacks or ())]
+        program = compile_plan(self.ops, tuple(self.roles), tables, aside=aside, state=state, lacks=lacks)
         problems = [*self.wrong_roles(), *program.problems, *self._wrong_columns(program)]
+        problems += [
+            f"impression: {name!r} is computed by an op; name a raw column of the interactions"
+            for name in aside
+            if name in tables["interactions"].names and name not in program.reads
+        ]
         problems += _wrong_names(program, tables)
         if problems:
             raise ConfigError(

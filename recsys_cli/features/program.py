@@ -46,6 +46,7 @@ class Program:
         columns: Resulting columns as (name, spec, table), interactions first.
         problems: Reasons against execution; the rest is compiled as far as possible.
         lacking: Columns that cannot be computed for new rows, each with its missing raw columns.
+        aside: Raw columns that are read and never prepared.
     """
 
     rows: tuple[tuple[int, AnyOp], ...]
@@ -56,6 +57,7 @@ class Program:
     columns: tuple[tuple[str, Spec, str | None], ...]
     problems: tuple[str, ...]
     lacking: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    aside: tuple[str, ...] = ()
 
     @property
     def passes(self) -> int:
@@ -295,10 +297,14 @@ def compile_plan(
     roles: Sequence[str],
     tables: Mapping[str, pa.Schema],
     *,
+    aside: Sequence[str] = (),
     state: State | None = None,
     lacks: frozenset[str] | None = None,
 ) -> Program:
-    """Compile the ops in order, with the columns of the roles; other arguments as of `FeaturePlan.compile`."""
+    """Compile the ops in order, with the columns of the roles; other arguments as of `FeaturePlan.compile`.
+
+    Raw columns `aside` are read and never prepared.
+    """
     last = max((position for position, op in enumerate(ops) if op.phase != "columns"), default=-1)
     early = [op for op in ops[: last + 1] if op.fitted or op.joined_by]
     encoded = frozenset(column for op in ops for column in op.encodes)
@@ -311,7 +317,7 @@ def compile_plan(
     ]
     for index, op in enumerate(ops):
         compiler.run(index, cast("Op", op))
-    for name in roles:
+    for name in (*roles, *aside):
         compiler.use(name)
     draw = next((cast("NegativeSampling", op) for op in ops[: last + 1] if op.phase == "draw"), None)
     named = [(name, column) for name, column in compiler.columns.items() if column.written or name in roles]
@@ -326,4 +332,5 @@ def compile_plan(
         columns=tuple((n, c.spec, home) for home in order for n, c in named if c.home == home and not c.lacks),
         problems=tuple(dict.fromkeys(compiler.problems)),
         lacking={name: column.lacks for name, column in named if column.lacks},
+        aside=tuple(aside),
     )

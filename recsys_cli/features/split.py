@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from recsys_cli.features.hashing import hash_counters, mix
-from recsys_cli.features.order import Ints, LatestTwo, TimeBoundary
+from recsys_cli.features.order import Ends, Ints, LatestTwo, TimeBoundary
 
 SPLITS = ("train", "valid", "test")
 TRAIN, VALID, TEST = range(3)
@@ -130,6 +130,32 @@ class UserSplit(_Fractions):
             yield _threshold(hashes, valid=self.valid, test=self.test)
 
 
+class SessionSplit(_Fractions):
+    """Disjoint users in order of time, for sessions as users: the earliest to end for train, the latest for test.
+
+    A session belongs to the split of its last row, so that nothing in train is later than the end of a session of valid or
+    test. Sessions that end at one time follow their first row. The shares are shares of sessions.
+    """
+
+    reads = ("user", "timestamp")
+
+    method: Literal["session"] = "session"
+
+    def codes(self, columns: Columns) -> Iterator[Codes]:
+        """Yield the split codes of each batch of rows; see `assign`."""
+        ends = Ends()
+        for batch in columns():
+            ends.add(batch["user"], batch["timestamp"])
+        number = len(ends.times)
+        codes = np.full(number, TRAIN, dtype=np.uint8)
+        order = np.argsort(ends.times, kind="stable")
+        # Rounded as in the temporal split.
+        codes[order[int(round(number * (1 - self.valid - self.test), 6)) :]] = VALID
+        codes[order[int(round(number * (1 - self.test), 6)) :]] = TEST
+        for batch in columns():
+            yield codes[batch["user"]]
+
+
 class FilesSplit(_Split):
     """Given files, for comparisons on published splits; columns as in the interactions of the dataset."""
 
@@ -147,7 +173,9 @@ class FilesSplit(_Split):
         return {split: path for split, path in given.items() if path is not None}
 
 
-AnySplit = Annotated[RandomSplit | TemporalSplit | LeaveLastOut | UserSplit | FilesSplit, Field(discriminator="method")]
+AnySplit = Annotated[
+    RandomSplit | TemporalSplit | LeaveLastOut | UserSplit | SessionSplit | FilesSplit, Field(discriminator="method")
+]
 
 
 def split_options(method: object) -> dict[str, object] | None:
@@ -158,7 +186,7 @@ def split_options(method: object) -> dict[str, object] | None:
     return None
 
 
-def assign(split: TemporalSplit | LeaveLastOut | UserSplit, columns: Columns) -> Iterator[Codes]:
+def assign(split: TemporalSplit | LeaveLastOut | UserSplit | SessionSplit, columns: Columns) -> Iterator[Codes]:
     """Yield the codes of each batch of rows, indices into SPLITS, in memory independent of the number of rows.
 
     `columns()` iterates over all batches of rows, with the columns of `split.reads` as integers. `user` is a numbering

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
-from recsys_cli.features.columns import ROW_NUMBER, USER_HASH, row_column
+from recsys_cli.features.columns import IMPRESSION_HASH, ROW_NUMBER, USER_HASH, row_column
 from recsys_cli.features.schema import UNSEEN, Column, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.scales import scales
@@ -100,6 +100,18 @@ def read_user_hashes(data: PreparedData, split: str) -> npt.NDArray[np.uint64] |
     """
     hashes = _read(data, split, USER_HASH)
     return None if hashes is None else hashes.fill_null(0).to_numpy()
+
+
+def read_impressions(data: PreparedData, split: str) -> npt.NDArray[np.int32] | None:
+    """Return the number of each row's impression, -1 without one, in the order of `read_interactions`; shape (N,).
+
+    Numbers follow the hashes of the ids. None for data without `features.impression`.
+    """
+    hashes = _read(data, split, IMPRESSION_HASH)
+    if hashes is None:
+        return None
+    numbers = np.unique(hashes.fill_null(0).to_numpy(), return_inverse=True)[1]
+    return np.where(hashes.is_null().to_numpy(), -1, numbers).astype(np.int32)
 
 
 def _has(shards: Sequence[Path], name: str) -> bool:

@@ -15,6 +15,9 @@ from recsys_cli.metrics.f1 import F1
 from recsys_cli.metrics.gauc import GAUC
 from recsys_cli.metrics.gini import GINI
 from recsys_cli.metrics.hr import HR
+from recsys_cli.metrics.impression_auc import IMPRESSION_AUC
+from recsys_cli.metrics.impression_mrr import IMPRESSION_MRR
+from recsys_cli.metrics.impression_ndcg import IMPRESSION_NDCG
 from recsys_cli.metrics.log_loss import LOG_LOSS
 from recsys_cli.metrics.mae import MAE, MAE_OF_ERRORS
 from recsys_cli.metrics.map import MAP
@@ -22,6 +25,7 @@ from recsys_cli.metrics.metric import (
     Catalog,
     GroupedMetric,
     Hits,
+    ImpressionMetric,
     ListMetric,
     Metric,
     PointwiseMetric,
@@ -58,6 +62,9 @@ the score of a row is its error."""
 GROUPED: dict[str, GroupedMetric] = _by_name(GAUC)
 """Metrics per user of scores against labels, by name; after the pointwise metrics in tables."""
 
+IMPRESSION: dict[str, ImpressionMetric] = _by_name(IMPRESSION_AUC, IMPRESSION_MRR, IMPRESSION_NDCG)
+"""Metrics per impression of given candidates, by name; after the metrics per user in tables."""
+
 RANKING: dict[str, RankingMetric] = _by_name(HR, NDCG, MRR, RECALL, PRECISION, MAP)
 """Accuracy metrics of rankings, by name, in table order."""
 
@@ -67,12 +74,14 @@ BEYOND: dict[str, ListMetric] = _by_name(COVERAGE, GINI, NOVELTY, ARP, DIVERSITY
 __all__ = [
     "BEYOND",
     "GROUPED",
+    "IMPRESSION",
     "OF_NUMBERS",
     "POINTWISE",
     "RANKING",
     "Catalog",
     "GroupedMetric",
     "Hits",
+    "ImpressionMetric",
     "ListMetric",
     "Metric",
     "PointwiseMetric",

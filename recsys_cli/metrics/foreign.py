@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from recsys_cli import plugins
 from recsys_cli.errors import ConfigError
-from recsys_cli.metrics import BEYOND, GROUPED, POINTWISE, RANKING
+from recsys_cli.metrics import BEYOND, GROUPED, IMPRESSION, POINTWISE, RANKING
 from recsys_cli.metrics.checked import checked
 from recsys_cli.metrics.metric import GroupedMetric, ListMetric, Metric, PointwiseMetric, RankingMetric
 
@@ -31,7 +31,7 @@ def metric_named(name: str) -> Metric | None:
     Raises:
         ConfigError: The import path is not trusted, or not a metric.
     """
-    builtin = POINTWISE.get(name) or GROUPED.get(name) or RANKING.get(name) or BEYOND.get(name)
+    builtin = POINTWISE.get(name) or GROUPED.get(name) or IMPRESSION.get(name) or RANKING.get(name) or BEYOND.get(name)
     return builtin or foreign(name)
 
 
@@ -58,7 +58,7 @@ def foreign_path(name: str) -> str | None:
         ConfigError: The import path is not trusted.
     """
     base = _base(name)
-    is_builtin = any(base in table for table in (POINTWISE, GROUPED, RANKING, BEYOND)) or base in {LOSS, ""}
+    is_builtin = any(base in table for table in (POINTWISE, GROUPED, IMPRESSION, RANKING, BEYOND)) or base in {LOSS, ""}
     return None if is_builtin else plugins.resolve(base, what="metric")
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from recsys_cli.metrics.ranked_impressions import RankedImpressions
 from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 Influence = tuple[Floats, Floats]
@@ -85,6 +86,21 @@ class GroupedMetric:
 
 
 @dataclass(frozen=True)
+class ImpressionMetric:
+    """Metric in [0, 1] of the given candidates of an impression, reported as the mean over impressions.
+
+    Attributes:
+        compute: From ranked impressions and a cut-off to values, (G,).
+        cut_offs: Reported cut-offs; None for all candidates.
+    """
+
+    name: str
+    title: str
+    compute: Callable[[RankedImpressions, int | None], Floats]
+    cut_offs: tuple[int | None, ...] = (None,)
+
+
+@dataclass(frozen=True)
 class Hits:
     """Hits in the rankings of U users.
 
@@ -155,4 +171,4 @@ class ListMetric:
     compute: Callable[[Recommended, int], Floats]
 
 
-Metric = PointwiseMetric | GroupedMetric | RankingMetric | ListMetric
+Metric = PointwiseMetric | GroupedMetric | ImpressionMetric | RankingMetric | ListMetric

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.metrics import BEYOND, GROUPED, POINTWISE, RANKING
+from recsys_cli.metrics import BEYOND, GROUPED, IMPRESSION, POINTWISE, RANKING
 from recsys_cli.metrics.foreign import LOSS, SAMPLED, foreign, metric_named, metric_of
-from recsys_cli.metrics.metric import Better, ListMetric, PointwiseMetric, RankingMetric
+from recsys_cli.metrics.metric import Better, ImpressionMetric, ListMetric, PointwiseMetric, RankingMetric
 from recsys_cli.registry import suggest
 
 MAX_CUT_OFF = 10_000
@@ -58,8 +58,12 @@ def check_reported(name: str) -> None:
         _cut_off(name)
     elif isinstance(metric, PointwiseMetric | RankingMetric):
         find_metric(name)
+    elif isinstance(metric, ImpressionMetric):
+        if name not in impression_names(metric):
+            raise ConfigError(f"{name} is not measured; there are {', '.join(impression_names(metric))}")
     elif metric is None or "@" in name:
-        raise _unknown(name, [*POINTWISE, *GROUPED], [*RANKING, *BEYOND])
+        of_impressions = [each for one in IMPRESSION.values() for each in impression_names(one)]
+        raise _unknown(name, [*POINTWISE, *GROUPED, *of_impressions], [*RANKING, *BEYOND])
 
 
 def check_additional(name: str, *, of_numbers: bool) -> None:
@@ -92,6 +96,11 @@ def _cut_off(name: str) -> int:
     if int(cut_off) > MAX_CUT_OFF:
         raise ConfigError(f"the cut-off of {name} exceeds {MAX_CUT_OFF:,}")
     return int(cut_off)
+
+
+def impression_names(metric: ImpressionMetric) -> dict[str, int | None]:
+    """Return the reported names of a metric per impression, such as `impression_ndcg@5`, with their cut-offs."""
+    return {metric.name if k is None else f"{metric.name}@{k}": k for k in metric.cut_offs}
 
 
 def title_of(name: str) -> str:

@@ -38,6 +38,7 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     counts, config = Counts.model_validate(result["counts"]), result["config"]
     of_model = result["pointwise"].get(MODEL, {})
     rows = headlines([name for name, estimate in of_model.items() if estimate["value"] is not None])
+    rows += tuple(name for name in of_model if name.startswith("impression_"))
     own = marked(result["model"], result["selected"])
     title = f"{own} of {result['run']} on {result['split']} of {result['dataset']}: {counts.rows:,} rows"
     _draw_systems(to, title, result["pointwise"], (*rows, *config.get("metrics", ())), own=own)

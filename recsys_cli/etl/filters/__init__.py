@@ -219,7 +219,7 @@ class _Columns:
 def _needed(program: Program) -> frozenset[str]:
     """Return the columns for the steps after the split."""
     written: set[str] = set()
-    needed: set[str] = set()
+    needed = set(program.aside)
     for step in (step for step in program.steps if step.home is None):
         needed |= set(step.op.reads) - written
         written |= set(step.writes)

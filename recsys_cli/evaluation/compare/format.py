@@ -8,18 +8,16 @@ from recsys_cli.evaluation.compare.comparison import Figure, Verdict
 
 METHOD = (
     "Rows of one user are not independent, so users are the sampling unit. Ranking metrics: intervals of the paired bootstrap "
-    "over users, p-values of the Wilcoxon signed-rank test. AUC: DeLong's test with placements summed by user. Log loss and "
-    "errors: paired t-test of sums by user. p-values are Holm-corrected for all tests of the table. A difference is significant "
-    "if its corrected p-value is below 0.05 and its 95 % confidence interval excludes zero."
+    "over users, p-values of the Wilcoxon signed-rank test. AUC: DeLong's test with placements summed by user. Log loss, errors "
+    "and metrics per impression: paired t-test of sums by user. p-values are Holm-corrected for all tests of the table. A "
+    "difference is significant if its corrected p-value is below 0.05 and its 95 % confidence interval excludes zero."
 )
 
 
-def verdicts(against: str, others: Sequence[str], figures: Sequence[Figure], *, users: int, rows: int) -> Iterator[str]:
-    """Yield the verdict on each run other than the reference."""
+def verdicts(against: str, others: Sequence[str], figures: Sequence[Figure], **units: int) -> Iterator[str]:
+    """Yield the verdict on each run other than the reference; `units` are the numbers of users, rows and impressions."""
     sample = " and ".join(
-        f"{number:,} {unit}"
-        for unit, number in (("users", users), ("rows", rows))
-        if any(figure.unit == unit for figure in figures)
+        f"{number:,} {unit}" for unit, number in units.items() if any(figure.unit == unit for figure in figures)
     )
     for label in others:
         yield " ".join(_about(label, against, figures, sample))

@@ -21,15 +21,16 @@ from recsys_cli.evaluation.compare.paired import (
     by_rows,
     by_users,
 )
+from recsys_cli.evaluation.impressions import Impressions
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
-from recsys_cli.metrics import RANKING, Hits, PointwiseMetric
+from recsys_cli.metrics import RANKING, Hits, ImpressionMetric, PointwiseMetric
 from recsys_cli.metrics.foreign import SAMPLED, extended, metric_of
 from recsys_cli.metrics.label_task import COMPARED, TASKS
 from recsys_cli.metrics.named import better_of
 from recsys_cli.metrics.score_counts import Floats
 
-Unit = Literal["users", "rows"]
+Unit = Literal["users", "rows", "impressions"]
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,11 @@ class Outcomes:
     Attributes:
         users: By name, such as `ndcg@10`: the metric of each user, in order of hashes; shape (U,). Empty without
             rankings.
-        rows: By name, such as `log_loss`: the value of each row (see `metrics.metric.ByRow`), shape (N,).
+        rows: By name, such as `log_loss`: the value of each row (see `metrics.metric.ByRow`), shape (N,). Of metrics per
+            impression the value of each impression, shape (G,).
         labels: Whether the main label of each row is 1, or for numeric labels other than 0; shape (N,).
         seeds: By name: standard error of the metric over training seeds. Empty for a single run.
+        impressions: Clusters of the impressions.
     """
 
     users: dict[str, Floats]
@@ -49,16 +52,23 @@ class Outcomes:
     labels: npt.NDArray[np.bool_]
     clusters: Clusters
     seeds: Mapping[str, Spread] = field(default_factory=dict)
+    impressions: Clusters | None = None
 
     @classmethod
     def of(cls, rankings: Rankings, *, system: str = MODEL, metrics: Collection[str] | None = None) -> Outcomes:
         """Compute the outcomes of the model or a baseline; baselines have no rows. None takes all metrics."""
-        labels = rankings.labels != 0
+        labels, rows = rankings.labels != 0, _by_row(rankings, rankings.labels != 0, metrics) if system == MODEL else {}
+        impressions = None
+        if rows and rankings.row_impressions is not None:
+            impressions = Impressions.of(rankings.row_impressions, rankings.labels, rankings.row_clusters)
+            values = impressions.values(rankings.labels, rankings.logits)
+            rows |= {name: value for name, value in values.items() if metrics is None or name in metrics}
         return cls(
             users=_by_user(rankings, system, metrics) if system in rankings.hits and len(rankings.users) else {},
-            rows=_by_row(rankings, labels, metrics) if system == MODEL else {},
+            rows=rows,
             labels=labels,
             clusters=Clusters.of(rankings.row_clusters),
+            impressions=None if impressions is None else impressions.clusters,
         )
 
     @classmethod
@@ -80,7 +90,8 @@ class Outcomes:
     @property
     def metrics(self) -> dict[str, Unit]:
         """Units of the metrics by name."""
-        return {**dict.fromkeys(self.users, "users"), **dict.fromkeys(self.rows, "rows")}
+        of_rows: dict[str, Unit] = {name: "impressions" if _of_impressions(name) else "rows" for name in self.rows}
+        return {**dict.fromkeys(self.users, "users"), **of_rows}
 
     def only(self, metrics: Container[str]) -> Outcomes:
         """Return the outcomes of some metrics."""
@@ -108,8 +119,9 @@ class Outcomes:
             centered = values - self.value(metric)
             weights = np.where(self.labels, 1 / np.count_nonzero(self.labels), 1 / np.count_nonzero(~self.labels))
             return self.clusters.sums(weights * centered)
+        clusters = self._clusters(metric)
         slope = 1 / (2 * self.value(metric)) if _summary(metric) == "root mean" and values.any() else 1.0
-        return self.clusters.sums((values - values.mean()) * slope / len(values))
+        return clusters.sums((values - values.mean()) * slope / len(values))
 
     def minus(self, other: Outcomes, metrics: Sequence[str], *, resamples: int, seed: int) -> dict[str, PairedTest]:
         """Test the differences from another system on the same users and rows; see `paired`."""
@@ -134,6 +146,9 @@ class Outcomes:
         most = 1.0 if better_of(metric) == "higher" else math.inf
         return max(0.0, tested.low), min(most, tested.high)
 
+    def _clusters(self, metric: str) -> Clusters:
+        return self.impressions if self.impressions is not None and _of_impressions(metric) else self.clusters
+
     def _seed_spread(self, metric: str) -> Spread:
         return self.seeds.get(metric, NO_SPREAD)
 
@@ -143,7 +158,7 @@ class Outcomes:
             return by_roots(own, other, self.clusters, seed_spread)
         if summary == "class means":
             return by_placements(own - other, self.labels, self.clusters, seed_spread)
-        return by_rows(own - other, self.clusters, seed_spread)
+        return by_rows(own - other, self._clusters(name), seed_spread)
 
 
 def _over_seeds(several: Sequence[Outcomes], metric: str) -> Spread:
@@ -186,6 +201,10 @@ def _by_row(rankings: Rankings, labels: npt.NDArray[np.bool_], metrics: Collecti
         and (metrics is None or name in metrics)
         and (both_classes if metric.by_row.summary == "class means" else len(labels))
     }
+
+
+def _of_impressions(metric: str) -> bool:
+    return isinstance(metric_of(metric), ImpressionMetric)
 
 
 def _summary(metric: str) -> str:

@@ -68,6 +68,8 @@ def compare_runs(runs: Sequence[TrainedRun]) -> Comparison:
     against, *others = systems
     users = len(all_rankings[0].users) if any(figure.unit == "users" for figure in figures) else 0
     rows = len(all_rankings[0].labels) if any(figure.unit == "rows" for figure in figures) else 0
+    clusters = systems[against].impressions
+    impressions = 0 if clusters is None else len(clusters.index)
     return Comparison(
         against=against,
         runs=compared,
@@ -76,7 +78,7 @@ def compare_runs(runs: Sequence[TrainedRun]) -> Comparison:
         rows=rows,
         figures=figures,
         tests=len(figures) * len(others),
-        sentences=tuple(verdicts(against, others, figures, users=users, rows=rows)),
+        sentences=tuple(verdicts(against, others, figures, users=users, rows=rows, impressions=impressions)),
         protocol=all_rankings[0].protocol,
         notes=notes,
     )

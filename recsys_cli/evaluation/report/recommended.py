@@ -48,7 +48,7 @@ class RankingSection:
         """Compute the section; None without rankings."""
         if not rankings.systems or not len(rankings.users):
             return None
-        by_user = SplitByUser.read(data, rankings.split, seed=config.seed)
+        by_user = SplitByUser.read(data, rankings.split, config)
         splits = SplitInteractions({"train": by_user.history, rankings.split: by_user.ground_truth})
         ids = by_user.new.ids(rankings.users, rankings.user_hashes)
         return cls(

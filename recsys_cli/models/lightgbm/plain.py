@@ -8,13 +8,14 @@ from torch import Tensor
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.collaborative.rows import Categories, Elements, as_lists
+from recsys_cli.models.ranking.numbers import is_vector, numbers, numeric_columns
 
 
 class Plain:
-    """Numeric columns, and the categories of low-cardinality columns; a list of numbers becomes its mean.
+    """Numeric columns, and the categories of low-cardinality columns.
 
-    A single category is a categorical feature of the trees. A list of categories becomes one column per category, with its count
-    in the row.
+    A vector becomes one column per element, and another list of numbers its mean. A single category is a categorical
+    feature of the trees. A list of categories becomes one column per category, with its count in the row.
 
     Args:
         schema: The prepared columns.
@@ -23,7 +24,9 @@ class Plain:
 
     def __init__(self, schema: Schema, categories: Categories) -> None:
         self.categories = categories
-        self.numeric = sorted(column.name for column in schema.numeric)
+        vectors = [column for column in schema.numeric if column.ragged and is_vector(column)]
+        self.vectors = numeric_columns(vectors)
+        self.numeric = sorted(column.name for column in schema.numeric if column not in vectors)
         self.single = [column.name for column in categories.small if not column.ragged]
         self.lists = [number for number, column in enumerate(categories.small) if column.ragged]
 
@@ -36,6 +39,7 @@ class Plain:
         counts.index_put_((small.row, small.category), small.weight.float(), accumulate=True)
         starts = self.categories.starts
         parts = [column.float().unsqueeze(1) for column in columns if isinstance(column, Tensor)]
+        parts += [numbers(batch, self.vectors)] if self.vectors.widths else []
         parts += [counts[:, starts[number] : starts[number + 1]] for number in self.lists]
         return torch.cat(parts, dim=1) if parts else counts[:, :0]
 

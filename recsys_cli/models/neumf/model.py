@@ -13,7 +13,7 @@ from recsys_cli.features.schema import Kind, Role, Schema
 from recsys_cli.models.embedding import Lookup, dims_of, embed
 from recsys_cli.models.neumf.config import Config
 from recsys_cli.models.ranking.model import RankingModel
-from recsys_cli.models.ranking.numbers import numbers
+from recsys_cli.models.ranking.numbers import NumericColumns, numbers
 from recsys_cli.models.ranking.tower import Tower
 
 
@@ -37,7 +37,7 @@ class Model(RankingModel):
         self.user, self.item = pair
         self.by_content = config.content
         if not config.content:
-            self.numeric = ()
+            self.numeric = NumericColumns()
         columns = schema.categorical if config.content else pair
         self.vectors = embed(pair, {column.name: config.mf_dim for column in pair}, sparse=sparse, placement=placement)
         widths_of = dims_of(columns, config.embedding_dim)

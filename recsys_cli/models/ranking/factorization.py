@@ -13,16 +13,17 @@ from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.embedding import Lookup, embed
 from recsys_cli.models.embedding.tables import INITIAL_STD
+from recsys_cli.models.ranking.numbers import numeric_columns
 
 Lookups = Mapping[str, Lookup]
 
 
 class FirstOrder(nn.Module):
-    """A linear model: per label an intercept, a weight per id (an embedding of width 1), and a slope per numeric feature."""
+    """A linear model: per label an intercept, a weight per id (an embedding of width 1), and a slope per number."""
 
     def __init__(self, schema: Schema, *, sparse: bool = False, placement: Placement = "device") -> None:
         super().__init__()
-        num_labels, num_numeric = len(schema.labels), len(schema.numeric)
+        num_labels, num_numeric = len(schema.labels), len(numeric_columns(schema.numeric))
         widths = {column.name: num_labels for column in schema.categorical}
         self.weights = embed(schema.categorical, widths, sparse=sparse, placement=placement)
         self.bias = nn.Parameter(torch.zeros(num_labels))
@@ -47,7 +48,7 @@ class FactorizationMachine(nn.Module):
 
     def __init__(self, schema: Schema, dim: int, *, sparse: bool = False, placement: Placement = "device") -> None:
         super().__init__()
-        width, num_numeric = len(schema.labels) * dim, len(schema.numeric)
+        width, num_numeric = len(schema.labels) * dim, len(numeric_columns(schema.numeric))
         widths = {column.name: width for column in schema.categorical}
         self.dim = dim
         self.first_order = FirstOrder(schema, sparse=sparse, placement=placement)

@@ -15,7 +15,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.embedding import Lookup
 from recsys_cli.models.model import Model, TrainingContext
-from recsys_cli.models.ranking.numbers import numeric_names
+from recsys_cli.models.ranking.numbers import numeric_columns
 from recsys_cli.models.ranking.options import RankingOptions
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ class RankingModel(Model):
     model starts at the mean and learns at the usual rates in any unit; the scales are part of the weights.
 
     Raises:
-        ConfigError: There is no label or no feature, a feature is a list of numbers, or `label_weights` has an unknown label.
+        ConfigError: There is no label or no feature, a feature is a list of numbers but no vector, or `label_weights` has an
+            unknown label.
     """
 
     row_dropout = True
@@ -56,7 +57,7 @@ class RankingModel(Model):
         if not schema.features:
             raise ConfigError("the prepared data has no feature column")
         self.regularization = options.regularization
-        self.numeric = numeric_names(schema.features)
+        self.numeric = numeric_columns(schema.features)
         self.collaborative: CollaborativeColumns | None = None
         if options.collaborative is not None:
             from recsys_cli.models.collaborative.columns import CollaborativeColumns  # imports scipy

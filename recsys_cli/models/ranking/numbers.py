@@ -1,32 +1,57 @@
-"""Numeric columns of a batch."""
+"""Numeric columns of a batch: single numbers, and vectors, which are lists of numbers of a fixed length."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-from recsys_cli.batch import Batch, Ragged
+from recsys_cli.batch import Batch, Feature, Ragged
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind
 
 
-def numeric_names(columns: Iterable[Column]) -> tuple[str, ...]:
-    """Return the sorted names of the numeric columns, for `numbers`; a `ConfigError` for lists of numbers."""
-    numeric = [column for column in columns if column.kind is Kind.NUMERIC]
-    if lists := [column.name for column in numeric if column.ragged]:
+@dataclass(frozen=True)
+class NumericColumns:
+    """Widths of numeric columns by name, in the order of `numbers`; the length is their sum."""
+
+    widths: Mapping[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return sum(self.widths.values())
+
+
+def numeric_columns(columns: Iterable[Column]) -> NumericColumns:
+    """Return the numeric columns by name; a `ConfigError` for lists of numbers without a fixed length."""
+    numeric = sorted((column for column in columns if column.kind is Kind.NUMERIC), key=lambda column: column.name)
+    if lists := [column.name for column in numeric if column.ragged and not is_vector(column)]:
+        names = ", ".join(lists)
         raise ConfigError(
-            f"the model does not support lists of numbers: {', '.join(lists)}",
-            hint="categorify or drop them, or use them as weights of a list with features.list_weights",
+            f"the model does not support lists of numbers: {names}; only vectors, lists of one length that ValueCount has recorded",
+            hint=f"for vectors, add {{op: ValueCount, columns: [{names}]}} to features.ops; otherwise categorify or drop them, or "
+            "use them as weights of a list with features.list_weights",
         )
-    return tuple(sorted(column.name for column in numeric))
+    return NumericColumns({column.name: column.lengths[1] if column.lengths else 1 for column in numeric})
 
 
-def numbers(batch: Batch, names: Sequence[str]) -> Tensor:
-    """Return the matrix of numeric columns; shape (B, number of names), float32."""
-    columns = [batch.features[name] for name in names]
-    dense = [column.float() for column in columns if not isinstance(column, Ragged)]
+def is_vector(column: Column) -> bool:
+    """Whether all lists of train have one length; an empty list is a missing vector."""
+    return column.lengths is not None and column.lengths[1] > 0 and column.lengths[0] in {0, column.lengths[1]}
+
+
+def numbers(batch: Batch, numeric: NumericColumns) -> Tensor:
+    """Return the matrix of numeric columns; shape (B, len(numeric)), float32. A missing vector is zero."""
+    dense = [_rectangle(batch.features[name], width) for name, width in numeric.widths.items()]
     if dense:
-        return torch.stack(dense, dim=1)
+        return dense[0] if len(dense) == 1 else torch.cat(dense, dim=1)
     return torch.empty((batch.num_rows, 0), device=next(batch.tensors()).device)
+
+
+def _rectangle(feature: Feature, width: int) -> Tensor:
+    """Return a column as a matrix (B, width); an exported program gives vectors as matrices."""
+    values = feature.padded(width)[0] if isinstance(feature, Ragged) else feature
+    values = values.float().unsqueeze(1) if values.dim() == 1 else values.float()
+    return values if values.shape[1] == width else F.pad(values, (0, width - values.shape[1]))

@@ -10,7 +10,7 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 from recsys_cli.batch import Batch, Feature
 from recsys_cli.features.schema import Column, Schema
 from recsys_cli.models.embedding import Embeddings
-from recsys_cli.models.ranking.numbers import numbers, numeric_names
+from recsys_cli.models.ranking.numbers import numbers, numeric_columns
 from recsys_cli.models.ranking.tower import Tower
 from recsys_cli.models.two_tower.config import Config
 
@@ -28,7 +28,7 @@ class Encoder(nn.Module):
 
     def __init__(self, columns: Sequence[Column], embeddings: Embeddings, config: Config) -> None:
         super().__init__()
-        self.numeric = numeric_names(columns)
+        self.numeric = numeric_columns(columns)
         self.embeddings = embeddings
         dims, widths = list(embeddings.dims.values()), (*config.hidden_dims, config.output_dim)
         self.tower = Tower(

@@ -13,7 +13,7 @@ from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.embedding import Lookup, dims_of, embed
 from recsys_cli.models.ranking.factorization import FirstOrder
 from recsys_cli.models.ranking.model import RankingModel
-from recsys_cli.models.ranking.numbers import numbers, numeric_names
+from recsys_cli.models.ranking.numbers import numbers, numeric_columns
 from recsys_cli.models.ranking.tower import Tower
 from recsys_cli.models.wide_deep.config import Config
 from recsys_cli.registry import suggest
@@ -27,11 +27,11 @@ class Model(RankingModel):
     ) -> None:
         super().__init__(config, schema)
         wide, deep = _part(schema, config.wide, option="wide"), _part(schema, config.deep, option="deep")
-        self.wide_numeric, self.deep_numeric = (numeric_names(part.features) for part in (wide, deep))
+        self.wide_numeric, self.deep_numeric = (numeric_columns(part.features) for part in (wide, deep))
         self.wide = FirstOrder(wide, sparse=sparse, placement=placement)
         widths_of = dims_of(deep.categorical, config.embedding_dim)
         self.embeddings = embed(deep.categorical, widths_of, sparse=sparse, placement=placement)
-        self.tower = Tower.of(config, self.embeddings.dims, len(deep.numeric), len(self.labels))
+        self.tower = Tower.of(config, self.embeddings.dims, len(self.deep_numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
         """Return the logits, shape (B, T), and all lookups."""

@@ -171,10 +171,10 @@ def _inputs(keys: list[Column], sizes: list[int], rest: list[Column]) -> tuple[I
         for column, size in zip(keys, sizes, strict=True)
     ]  # fmt: skip
     for column in rest:
-        if column.kind is Kind.NUMERIC:
-            found.append(Input(column.name, "float32", ("batch",), of=column.name))
-            continue
         shape = ("batch", length_of(column.name)) if column.ragged else ("batch",)
+        if column.kind is Kind.NUMERIC:
+            found.append(Input(column.name, "float32", shape, of=column.name))
+            continue
         found.append(Input(column.name, "int64", shape, cardinality=column.cardinality, of=column.name))
         if column.weights is not None:
             found.append(Input(column.weights, "float32", shape, of=column.weights))

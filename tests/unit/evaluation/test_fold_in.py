@@ -90,7 +90,7 @@ def test_model_with_fold_in_ranks_for_cold_start_users(make_prepared) -> None:
     assert set(rankings.users.tolist()) == {UNSEEN}
     assert set(rankings.user_hashes.tolist()) <= set(_hashes(data))
     # On the checkerboard users meet everything, so there is little to find; but what was met before is not recommended.
-    asked = EvaluationTask.of(SplitByUser.read(data, "valid", seed=CONFIG.seed), "valid", CONFIG)
+    asked = EvaluationTask.of(SplitByUser.read(data, "valid", CONFIG), "valid", CONFIG)
     for number, who in enumerate(asked.held_out.user_idx):
         met = set(asked.by_user.history.item_idx[asked.by_user.history.user_idx == who].tolist())
         assert met

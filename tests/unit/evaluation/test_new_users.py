@@ -112,7 +112,7 @@ def test_all_users_are_ranked_and_cold_start_users_have_their_history(world: Pre
 
 
 def test_context_reuses_the_rows_of_the_evaluation(world: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("recsys_cli.evaluation.training_context.read_interactions")
+    monkeypatch.delattr("recsys_cli.evaluation.training_context.read_observed")
 
     assert len(_ranked(world, model := Mirror())[1].users) == 4
     assert len(model.rows) == 2  # at last, what eve met
@@ -141,7 +141,7 @@ def test_model_without_fold_in_ranks_for_cold_start_users_by_popularity(world: P
 
 def test_scores_of_a_fitted_model_follow_from_the_history_of_a_new_user(world: PreparedData) -> None:
     model = build("item-knn", {"shrinkage": 0.0}, world.schema)
-    train = SplitByUser.read(world, "test", seed=0).train
+    train = SplitByUser.read(world, "test", EvaluateConfig(seed=0)).train
     model.fit(TrainingContext(lambda: train, dict))
 
     found = _ranked(world, model)[2]["model"]

@@ -100,7 +100,7 @@ SAMPLE = EvaluateConfig(k=(1, 5), max_ranking_users=5)
 
 
 def _asked(data: PreparedData, config: EvaluateConfig = CONFIG) -> EvaluationTask:
-    return EvaluationTask.of(SplitByUser.read(data, "valid", seed=config.seed), "valid", config)
+    return EvaluationTask.of(SplitByUser.read(data, "valid", config), "valid", config)
 
 
 def _names(asked: EvaluationTask, config: EvaluateConfig = CONFIG) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from recsys_cli.features.split import (
     AnySplit,
     LeaveLastOut,
     RandomSplit,
+    SessionSplit,
     TemporalSplit,
     UserSplit,
     assign,
@@ -88,7 +89,9 @@ def test_user_split_keeps_users_whole() -> None:
     assert np.bincount(codes) / 5_000 == pytest.approx([0.6, 0.2, 0.2], abs=0.06)
 
 
-@pytest.mark.parametrize("split", [TemporalSplit(), LeaveLastOut(), UserSplit()], ids=lambda s: s.method)
+@pytest.mark.parametrize(
+    "split", [TemporalSplit(), LeaveLastOut(), UserSplit(), SessionSplit()], ids=lambda s: s.method
+)
 def test_split_of_no_rows_is_empty(split) -> None:
     nothing = np.array([], dtype=np.int64)
 
@@ -137,3 +140,18 @@ def test_per_user_splits_warn_of_leakage() -> None:
 def test_a_split_without_train_is_refused() -> None:
     with pytest.raises(ValidationError, match="leaves nothing to train on"):
         TypeAdapter(AnySplit).validate_python({"method": "random", "valid": 0.6, "test": 0.4})
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), TIMES), min_size=1, max_size=40), st.integers(1, 7))
+def test_session_split_orders_whole_sessions_by_their_end(rows: list[tuple[int, int]], batches: int) -> None:
+    numbers = {session: number for number, session in enumerate(dict.fromkeys(one for one, _ in rows))}
+    sessions, times = np.array([numbers[one] for one, _ in rows]), np.array([time for _, time in rows])
+
+    codes = assigned(SessionSplit(valid=0.3, test=0.3), batches=batches, user=sessions, timestamp=times)
+
+    ends = [times[sessions == session].max() for session in range(len(numbers))]
+    in_order = sorted(range(len(numbers)), key=lambda session: (ends[session], session))
+    of = [codes[sessions == session] for session in in_order]
+    assert all(len(set(one)) == 1 for one in of)
+    assert np.all(np.diff([int(one[0]) for one in of]) >= 0)
+    assert sum(one[0] == TEST for one in of) == pytest.approx(0.3 * len(of), abs=0.99)

@@ -144,7 +144,7 @@ def test_wide_deep_is_a_linear_model_plus_a_tower_over_the_selected_columns() ->
 def test_wide_deep_uses_all_columns_in_both_parts_by_default() -> None:
     model = a_model("wide-deep")
     assert model.wide.weights.names == model.embeddings.names == ("genres", "item", "user")
-    assert model.wide_numeric == model.deep_numeric == ("age", "price")
+    assert [*model.wide_numeric.widths] == [*model.deep_numeric.widths] == ["age", "price"]
 
 
 @pytest.mark.parametrize("option", ["wide", "deep"])

@@ -50,6 +50,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "features.weight": ("stars", "data"),
     "features.list_weights": ({"tags": "weights"}, "data"),
     "features.timestamp": ("time", "data"),
+    "features.impression": ("tags", "data"),
     "features.ops": ([TAGS], "data"),
     "features.drop": (["stars"], "data"),
     "etl.engine": ("polars", "none"),
@@ -99,6 +100,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "evaluate.relevance": ("all", "evaluation"),
     "evaluate.candidates": ("sampled-uniform", "evaluation"),
     "evaluate.sampled_items": (7, "evaluation"),
+    "evaluate.fold_in_targets": (1, "evaluation"),
     "evaluate.bootstrap": (11, "evaluation"),
     "evaluate.seed": (1, "evaluation"),
     "evaluate.title": ("name", "evaluation"),
@@ -120,6 +122,7 @@ SPLITS: dict[str, dict[str, Any]] = {
     "temporal": {"valid": 0.3, "test": 0.3},
     "leave-last-out": {},
     "user": {"valid": 0.3, "test": 0.3, "seed": 1},
+    "session": {"valid": 0.3, "test": 0.3},
     "files": {"train": "two.csv", "valid": "two.csv", "test": "two.csv"},
 }
 """Method → another value of each field; all of them change the data key."""
@@ -163,6 +166,8 @@ def with_value(field: str, value: Any) -> dict[str, Any]:
 
 def base_of(field: str) -> dict[str, Any]:
     config: dict[str, Any] = json.loads(json.dumps(BASE))
+    if field == "features.impression":
+        config["split"]["method"] = "user"  # a random one divides impressions
     if field.startswith(("train.", "model.embedding")):
         config["train"] = {"sparse_embeddings": field not in DENSE_ONLY}
     return config

@@ -1,0 +1,57 @@
+"""Event names to weights and to several labels, by the expressions of docs/events.md, on each engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+from engines import every_engine
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import RunConfig
+from recsys_cli.features.schema import Role
+from recsys_cli.models import build
+from recsys_cli.stages.etl import etl
+from recsys_cli.workspace import Workspace
+
+DOCS = Path(__file__).parents[3] / "docs" / "events.md"
+EVENTS = {"view": (1, 0, 0), "cart": (3, 0, 1), "purchase": (5, 1, 0), "rate": (0, 0, 0)}
+"""Weight, purchase and cart of each event."""
+
+
+@every_engine
+def test_events_have_weights_and_labels(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: Workspace
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{row % 3},{row},{event}" for row, event in enumerate([*EVENTS] * 10)]
+    Path("log.csv").write_text("\n".join(["user_id,item_id,event", *rows]) + "\n")
+    section = DOCS.read_text().partition("## Several events")[2].partition("```yaml\n")[2].partition("```")[0]
+    features = yaml.safe_load(section)["features"]
+
+    data = etl(
+        RunConfig.model_validate({
+            "dataset": {"name": "files", "interactions": "log.csv"},
+            "features": features,
+            "etl": {"engine": name},
+        }),
+        workspace,
+    ).artifact  # fmt: skip
+
+    table = pa.concat_tables([pq.read_table(path) for path in data.shards("train")])
+    items = pq.read_table(data.vocabulary("item_id"))["value"].to_pylist()
+    for row in table.to_pylist():
+        event = [*EVENTS][items[row["item_id"] - 3] % len(EVENTS)]
+        assert (row["weight"], row["purchase"], row["cart"]) == EVENTS[event]
+    assert [column.name for column in data.schema.labels] == ["purchase", "cart"]
+    assert data.schema["weight"].role is Role.WEIGHT
+
+    model = build("logistic", {}, data.schema)
+    ids = {name: torch.tensor([3, 4]) for name in ("user_id", "item_id")}
+    labels = {name: torch.tensor([1.0, 0.0]) for name in ("purchase", "cart")}
+    loss = [model.loss(Batch(ids, labels, torch.tensor(weight))).item() for weight in ([5.0, 0.0], [1.0, 0.0])]
+    assert loss[0] == pytest.approx(5 * loss[1])

@@ -1,0 +1,75 @@
+"""Sessions as users: split by the time of their end, ranked by fold-in of their earlier items."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from recsys_cli.config import RunConfig
+from recsys_cli.evaluation import Evaluation
+from recsys_cli.loader.interactions import read_interactions
+from recsys_cli.stages.etl import etl
+from recsys_cli.stages.evaluate import evaluate
+from recsys_cli.stages.train import train
+from recsys_cli.workspace import Workspace
+
+SESSIONS, GROUPS, SIZE, LENGTH = 500, 10, 8, 5
+CONFIG: dict[str, Any] = {
+    "dataset": {"name": "files", "interactions": "clicks.csv"},
+    "split": {"method": "session", "valid": 0.1, "test": 0.2},
+    "features": {
+        "user": "session", "item": "item", "label": "label", "timestamp": "time",
+        "ops": [
+            {"op": "Categorify", "columns": ["session", "item"]},
+            {"op": "LambdaOp", "expression": "1", "output": "label", "dtype": "int8"},
+        ],
+    },
+    "train": {"device": "cpu"},
+    "evaluate": {"k": [SIZE - LENGTH + 1], "bootstrap": 50, "fold_in_targets": 1},
+}  # fmt: skip
+
+
+@pytest.fixture
+def clicks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each session has items of one group; its last item is one of the four that it has not seen yet."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = []
+    for session in range(SESSIONS):
+        items = rng.permutation(SIZE)[:LENGTH] + SIZE * rng.integers(GROUPS)
+        rows += [f"s{session},{item},{1_700_000_000 + 60 * session + step}" for step, item in enumerate(items)]
+    lines = [rows[row] for row in rng.permutation(len(rows))]
+    Path("clicks.csv").write_text("\n".join(["session,item,time", *lines]) + "\n")
+
+
+def test_later_sessions_are_held_out_whole(clicks: None, workspace: Workspace) -> None:
+    data = etl(RunConfig.model_validate(CONFIG), workspace).artifact
+
+    bounds = {}
+    for split, share in (("train", 0.7), ("valid", 0.1), ("test", 0.2)):
+        times = read_interactions(data, split, times=True).times
+        assert times is not None
+        assert len(times) == share * SESSIONS * LENGTH
+        bounds[split] = times.min(), times.max()
+    assert bounds["train"][1] < bounds["valid"][0] < bounds["valid"][1] < bounds["test"][0]
+    assert pq.read_table(data.vocabulary("session")).num_rows == 0.7 * SESSIONS
+
+
+@pytest.mark.parametrize("model", ["item-knn", "ease"])
+def test_last_item_is_found_from_the_earlier_ones(clicks: None, workspace: Workspace, model: str) -> None:
+    config = RunConfig.model_validate({**CONFIG, "model": {"name": model}})
+    etl(config, workspace)
+    run = train(config, workspace).artifact
+    evaluate(run, workspace)
+
+    evaluation = Evaluation.read(run.evaluation)
+    k = SIZE - LENGTH + 1
+    assert evaluation.counts.users_ranked == evaluation.counts.relevant == 0.2 * SESSIONS
+    assert evaluation.metrics[f"hr@{k}"].value == 1
+    assert evaluation.ranking["popularity"][f"hr@{k}"].value < 0.2
+    assert "a user's last row is the ground truth" in evaluation.protocol.users
+    assert not any("optimistic" in note for note in evaluation.notes)
