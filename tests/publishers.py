@@ -152,10 +152,11 @@ def mind_large(folder: Path) -> Path:
 
 
 def amazon_reviews_2023(folder: Path) -> Path:
-    """JSON lines: prices as numbers, texts and null, line ends and zero bytes in texts, products without a store."""
+    """JSON lines: prices of several types, half a surrogate pair and zero bytes in texts, products without a store."""
     reviews = [
         {
-            "rating": float(1 + (user + item) % 5), "title": "Lovely", "text": 'two\nlines, "quotes" \u0000', "images": [],
+            "rating": float(1 + (user + item) % 5), "title": "Lovely", "images": [],
+            "text": 'two\nlines, "quotes" \u0000' + "\ud83d" * (item == 7),
             "asin": f"B00YQ6X9{item:02d}", "parent_asin": f"B00YQ6X8{item:02d}", "user_id": f"AGKHLEW2SOWHNMFQ{user:02d}",
             "timestamp": 1588687728923 + 86_400_000 * item, "helpful_vote": 0, "verified_purchase": item % 2 == 0,
         }

@@ -67,23 +67,31 @@ def _tables(file: Path, schema: pa.Schema, emit: Emit) -> Iterator[pa.Table]:
     line = 1
     fields = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     for block in blocks(file, emit):
-        whole = pyarrow.json.ReadOptions(use_threads=True, block_size=len(block) + 1)
+        whole = pyarrow.json.ReadOptions(block_size=len(block) + 1)
         try:
             yield pyarrow.json.read_json(pa.BufferReader(block), read_options=whole, parse_options=fields)
-        except pa.ArrowInvalid as error:
-            raise _bad_line(file, block, line, error) from error
+        except pa.ArrowInvalid:
+            yield _line_by_line(file, block, line, schema)
         line += block.count(b"\n")
 
 
-def _bad_line(file: Path, block: bytes, line: int, error: Exception) -> DataError:
-    reason = str(error)
-    for number, text in enumerate(block.splitlines(), line):
+def _line_by_line(file: Path, block: bytes, first: int, schema: pa.Schema) -> pa.Table:
+    """Parse a block with a line that Arrow refuses, such as one with half a surrogate pair in a text."""
+    rows = []
+    for number, text in enumerate(block.removesuffix(b"\n").split(b"\n"), first):
         try:
-            json.loads(text or b"{}")
-        except ValueError as problem:
-            line, reason = number, f"{problem}: {text[:200]!r}"
-            break
-    return DataError(f"{file.name}:{line}: not a review or product in JSON: {reason}", hint="fetch the file again")
+            row = json.loads(text)
+            rows.append(pa.Table.from_pylist([{name: _whole(row.get(name)) for name in schema.names}], schema))
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise DataError(
+                f"{file.name}:{number}: not a review or product in JSON: {error}: {text[:200]!r}",
+                hint="fetch the file again",
+            ) from error
+    return pa.concat_tables(rows)
+
+
+def _whole(value: object) -> object:
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
 DESCRIPTIONS = (
