@@ -32,3 +32,21 @@ def test_config_trains_from_the_publishers_files(name: str, recsys: Recsys, tmp_
 
 def _one_epoch(name: str) -> tuple[str, ...]:
     return () if name == "hetrec-lastfm" else ("train.epochs=1", "train.batch_size=64")
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("clicks", "rows=4_000"), ("sessions", "count=400"), ("impressions", "count=400")],
+)
+def test_synthetic_events_have_a_ceiling(name: str, size: str, recsys: Recsys) -> None:
+    config, options = f"configs/synthetic-{name}.yaml", (f"dataset.{size.replace('_', '')}", "train.epochs=1")
+
+    ran = recsys("--json", "run", config, *options, "evaluate.bootstrap=20", "evaluate.max_ranking_users=100")
+
+    assert ran.code == 0, ran.err
+    ceiling = ran.json["download"]["facts"]["ceiling"]
+    if name == "sessions":
+        assert 0.6 < ceiling["hr@10"] < 0.9
+    else:
+        assert ran.json["evaluate"]["ceiling"]["auc"] == pytest.approx(ceiling["auc"])
+        assert 0.75 < ceiling["auc"] < 0.9
