@@ -85,6 +85,7 @@ def _datasets(session: Session) -> list[dict[str, Any]]:
             "rows": info.rows,
             "bytes": info.size,
             "licence": info.licence,
+            "access": info.access,
             "here": session.workspace.raw(info.name).exists,
             "homepage": info.homepage,
             "notice": info.notice,
@@ -195,14 +196,16 @@ def _draw_list(to: Console, kind: ListedKind, result: Mapping[str, Any]) -> None
             (
                 row["name"],
                 row["licence"],
+                row["access"],
                 "yes" if row["here"] else "",
                 f"{row['rows']:,}" if row["rows"] else "",
                 size(row["bytes"]) if row["bytes"] else "",
             )
             for row in rows
         ]
-        table(to, "", ("dataset", "license", "downloaded", "rows", "size"), cells, text=3)
+        table(to, "", ("dataset", "license", "access", "downloaded", "rows", "size"), cells, text=4)
         line(to, "recsys download NAME downloads one; recsys ls datasets NAME lists its options")
+        line(to, "login, moved: recsys download NAME names the files to fetch by hand, for --from-file")
         line(to, "recsys init writes a config for your own table")
     elif kind is ListedKind.ENGINES:
         engines = [(row["name"], row["summary"], "yes" if row["available"] else str(row["install"])) for row in rows]

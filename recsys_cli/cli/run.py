@@ -27,7 +27,8 @@ def download(
         ),
     ],
     from_file: Annotated[
-        Path | None, typer.Option("--from-file", metavar="ZIP", help="Unpack this archive instead of downloading.")
+        Path | None,
+        typer.Option("--from-file", metavar="PATH", help="Take this archive, file or folder instead of downloading."),
     ] = None,
     mirror: Annotated[
         str | None, typer.Option("--mirror", metavar="URL", help="Download from this mirror (or RECSYS_MIRROR).")

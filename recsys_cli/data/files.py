@@ -17,7 +17,7 @@ from recsys_cli.data.streams import COMPRESSIONS, stamp, unpacked_name
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit
 
-INFO = DatasetInfo(name="files", rows=None, size=None, licence="your own")
+INFO = DatasetInfo(name="files", rows=None, size=None, licence="your own", access="own")
 SUFFIXES: dict[str, tuple[Literal["csv", "parquet"], str]] = {
     ".csv": ("csv", ","),
     ".tsv": ("csv", "\t"),

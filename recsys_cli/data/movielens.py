@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +10,13 @@ from recsys_cli.data import movielens_layouts as layouts
 from recsys_cli.data.archive import unpack
 from recsys_cli.data.digest import Digest, file_digest, refuse_impostor
 from recsys_cli.data.fetch import download
+from recsys_cli.data.mirror import address
 from recsys_cli.data.options import NoOptions, parse_options
 from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawTable
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Message
 
 PUBLISHER = "https://files.grouplens.org/datasets/movielens/"
-MIRROR_VARIABLE = "RECSYS_MIRROR"
 NOTICE = (
     "MovieLens data is published by GroupLens, University of Minnesota, for research: acknowledge it in publications "
     "(Harper and Konstan 2015, doi.org/10.1145/2827872), ask GroupLens before any commercial use, and read the "
@@ -105,7 +104,8 @@ class MovieLens:
             archive, origin = request.from_file, str(request.from_file)
             digest = self._check_local(archive, emit)
         else:
-            archive, origin = request.cache / self._release.archive, self._url(request.mirror)
+            name = self._release.archive
+            archive, origin = request.cache / name, address(name, PUBLISHER + name, request.mirror)
             digest = download(origin, archive, digest=self._release.digest, emit=emit)
         unpack(archive, self._release.members, request.folder, emit=emit)
         return {"origin": origin, "bytes": archive.stat().st_size, "md5": digest}
@@ -113,16 +113,6 @@ class MovieLens:
     def tables(self, folder: Path) -> tuple[RawTable, ...]:
         """Describe the release's files in `folder`."""
         return self._release.layout(folder)
-
-    def _url(self, mirror: str | None) -> str:
-        base = mirror or os.environ.get(MIRROR_VARIABLE) or PUBLISHER
-        archive = self._release.archive
-        if not base.startswith(("http://", "https://")):
-            raise ConfigError(
-                f"mirror {base!r} is not a web address",
-                hint=f"set --mirror (or {MIRROR_VARIABLE}) to https://host/folder, the folder of {archive}",
-            )
-        return f"{base.rstrip('/')}/{archive}"
 
     def _check_local(self, archive: Path, emit: Emit) -> str:
         if not archive.is_file():
@@ -147,6 +137,7 @@ def info(name: str) -> DatasetInfo:
         licence="GroupLens, research use",
         homepage=f"https://grouplens.org/datasets/movielens/{name.removeprefix('movielens-').removesuffix('-small')}/",
         notice=NOTICE,
+        access="download",
     )
 
 

@@ -74,10 +74,12 @@ class DatasetInfo:
     Attributes:
         name: Name of the dataset.
         rows: Number of interactions; None if it depends on options.
-        size: Download size in bytes, or approximate size of a generated set; None for the user's own files.
+        size: Download size in bytes, or approximate size of a generated set; None if unknown, or for own files.
         licence: Short name of the license.
         homepage: URL, may be empty.
         notice: License notice for downloads; may be empty.
+        access: `download`; `login` or `moved` for files to fetch by hand; `generated`; `own` for the user's own files;
+            None: `own` without a size.
     """
 
     name: str
@@ -86,11 +88,12 @@ class DatasetInfo:
     licence: str
     homepage: str = ""
     notice: str = ""
+    access: Literal["download", "login", "moved", "generated", "own"] | None = None
 
     @property
     def is_own(self) -> bool:
         """Whether the dataset consists of the user's own files, read in place without a download."""
-        return self.size is None
+        return self.size is None if self.access is None else self.access == "own"
 
 
 @dataclass(frozen=True)

@@ -127,4 +127,5 @@ def source(name: str, options: Mapping[str, object]) -> Synthetic:
 
 
 def _line(name: str, rows: int) -> DatasetInfo:
-    return DatasetInfo(name=name, rows=rows, size=rows * ROW_BYTES, licence="generated, free to use")
+    size = rows * ROW_BYTES
+    return DatasetInfo(name=name, rows=rows, size=size, licence="generated, free to use", access="generated")

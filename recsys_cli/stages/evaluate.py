@@ -143,8 +143,8 @@ def _ceiling(workspace: Workspace, config: RunConfig) -> Ceiling | None:
     raw = workspace.raw(config.dataset.name)
     ceiling = raw.manifest.get("facts", {}).get("ceiling") if raw.exists else None
     main = config.features.labels[0]
-    label = next((op.expressions[main] for op in config.features.ops if main in op.expressions), None)
-    if ceiling is None or label is None or parse(label) != parse(ceiling["label"]):
+    label = next((op.expressions[main] for op in config.features.ops if main in op.expressions), main)
+    if ceiling is None or "auc" not in ceiling or parse(label) != parse(ceiling["label"]):
         return None
     return Ceiling(label=ceiling["label"], auc=ceiling["auc"])
 
