@@ -90,7 +90,7 @@ def _entries(kind: str) -> Iterator[str]:
     for row in rows:
         entry = _ls(kind, row["name"])
         yield _heading(row["name"])
-        yield prose(_summary(row))
+        yield prose(f"{_summary(row)} {row.get('homepage') or ''}".rstrip())
         yield from map(prose, entry.get("meaning", "").splitlines())
         if row.get("notice") not in seen:
             yield prose(row["notice"])
@@ -107,7 +107,7 @@ def _summary(row: Mapping[str, Any]) -> str:
     if "licence" not in row:
         return str(row["summary"])
     size = f"{row['rows']:,} rows. " if row["rows"] else ""
-    return f"{size}License: {row['licence']}. {row['homepage'] or ''}".rstrip()
+    return f"{size}License: {row['licence']}."
 
 
 def _option(entry: str, prefix: str, option: Mapping[str, Any]) -> str:
