@@ -14,6 +14,7 @@ from recsys_cli.data.digest import Digest
 from recsys_cli.data.published.description import Description, Download
 from recsys_cli.data.published.rows import blocks, parsed, unique, write_rows
 from recsys_cli.data.source import RawColumn, RawTable
+from recsys_cli.data.streams import unpacked_name
 from recsys_cli.errors import DataError
 from recsys_cli.events import Emit
 
@@ -24,7 +25,7 @@ _BEHAVIORS = ("impression_id", "user_id", "time", "history", "impressions")
 _NEWS = ("news_id", "category", "subcategory", "title", "abstract", "url", "title_entities", "abstract_entities")
 _CANDIDATE = r"^[^\s-]+-[01]$"
 SHOWN = pa.schema([
-    ("part", pa.string()), ("impression_id", pa.int64()), ("user_id", pa.string()), ("time", pa.string()),
+    ("part", pa.string()), ("impression_id", pa.string()), ("user_id", pa.string()), ("time", pa.string()),
     ("news_id", pa.string()), ("click", pa.int8()),
 ])  # fmt: skip
 
@@ -33,9 +34,9 @@ def convert(folder: Path, files: Sequence[Path], emit: Emit) -> None:
     """Write one row per shown news with its click, and the distinct news of all parts."""
     with pq.ParquetWriter(folder / "impressions.parquet", SHOWN) as writer:
         for file in files:
-            for table in _shown(file, emit) if file.name == "behaviors.tsv" else ():
+            for table in _shown(file, emit) if unpacked_name(file.name) == "behaviors.tsv" else ():
                 writer.write_table(table)
-    news = (row for file in files if file.name == "news.tsv" for row in parsed(file, _one_news, emit))
+    news = (row for file in files if unpacked_name(file.name) == "news.tsv" for row in parsed(file, _one_news, emit))
     write_rows(folder / "news.parquet", pa.schema([(name, pa.string()) for name in _NEWS[:4]]), unique(news))
 
 
@@ -74,10 +75,11 @@ def _exploded(rows: pa.Table, part: str, file: Path) -> pa.Table:
             "not NEWS-0 or NEWS-1",
             hint="pass the train and dev archives: the test archive has no clicks",
         )
-    taken = [rows.column(name).take(row) for name in ("impression_id", "user_id", "time")]
+    impression, *taken = (rows.column(name).take(row) for name in ("impression_id", "user_id", "time"))
+    number = pc.binary_join_element_wise(part, impression.cast(pa.string()), "-")  # both parts count from 1
     news = pc.replace_substring_regex(candidate, "-[01]$", "")
     click = pc.ends_with(candidate, "-1").cast(pa.int8())
-    return pa.Table.from_arrays([pa.array([part] * len(row), pa.string()), *taken, news, click], schema=SHOWN)
+    return pa.Table.from_arrays([pa.array([part] * len(row), pa.string()), number, *taken, news, click], schema=SHOWN)
 
 
 def _of(size: str, downloads: Sequence[tuple[str, str, int | None]]) -> Description:

@@ -7,22 +7,26 @@ from pathlib import Path
 
 from recsys_cli.data.digest import Digest
 from recsys_cli.data.published.description import Description, Download, columns, time
+from recsys_cli.data.published.rows import blocks
 from recsys_cli.data.source import RawTable
+from recsys_cli.data.streams import unpacked_name
 from recsys_cli.errors import DataError
 from recsys_cli.events import Emit
 
 _ARTISTS = (b"id\tname\turl\tpictureURL", b"artistID\tname\turl\tpictureURL")
 
 
-def _rename_key(folder: Path, files: Sequence[Path], emit: Emit) -> None:  # noqa: ARG001 - small files
+def _rename_key(folder: Path, files: Sequence[Path], emit: Emit) -> None:
     """Give the artists' key the name that it has in the interactions."""
     before, after = _ARTISTS
     for file in files:
-        header, end, rows = file.read_bytes().partition(b"\n")
-        if file.name == "artists.dat" and not header.startswith(before):
-            raise DataError(f"{file.name}: the header is {header[:200]!r}, not {before!r}")
-        header = header.replace(before, after) if file.name == "artists.dat" else header
-        (folder / file.with_suffix(".tsv").name).write_bytes(header + end + rows)
+        name = Path(unpacked_name(file.name))
+        text = b"".join(blocks(file, emit))
+        if name.stem == "artists":
+            if not text.startswith(before):
+                raise DataError(f"{file.name}: the header is {text[:60]!r}, not {before!r}")
+            text = after + text.removeprefix(before)
+        (folder / name.with_suffix(".tsv")).write_bytes(text)
 
 
 DESCRIPTIONS = (

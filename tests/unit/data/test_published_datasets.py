@@ -107,6 +107,7 @@ def test_mind_has_a_row_per_shown_news(sample: Any) -> None:
     assert [row["click"] for row in shown[:4]] == [0, 0, 0, 1]
     assert shown[0]["time"] == dt.datetime(2019, 11, 11, 13, 5, 58)
     assert {row["part"] for row in shown} == {"train", "dev"}
+    assert len({row["impression_id"] for row in shown}) == 24
     assert tables["news"].num_rows == 14
     assert tables["news"].column("title")[0].as_py() == 'The "Brands" of 0'
 
@@ -249,8 +250,10 @@ def test_unpacked_folder_is_as_good_as_the_archive(given: Path, tmp_path: Path) 
         inner = given / f"MINDsmall_{part}"
         inner.mkdir()
         (inner / "behaviors.tsv").write_text(f"1\tU{part}\t11/11/2019 9:05:58 AM\t\tN1-1 N2-0\n")
-        (inner / "news.tsv").write_text("N1\tnews\tx\tT\tA\tu\t[]\t[]\n")
-    shown = fetched("mind-small", given, tmp_path / "raw")["interactions"]
+        (inner / "news.tsv.gz").write_bytes(gzip.compress(b"N1\tnews\tx\tT\tA\tu\t[]\t[]\n"))
+    tables = fetched("mind-small", given, tmp_path / "raw")
+    assert tables["news"].num_rows == 1
+    shown = tables["interactions"]
     assert shown.column("user_id").to_pylist() == ["Utrain", "Utrain", "Udev", "Udev"]
     assert (given / "MINDsmall_dev" / "behaviors.tsv").is_file()
 
