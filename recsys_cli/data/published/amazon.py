@@ -97,7 +97,7 @@ def _whole(value: object) -> object:
 DESCRIPTIONS = (
     Description(
         name="amazon-reviews-2023",
-        licence="research use",
+        licence="on its page",
         homepage="https://amazon-reviews-2023.github.io",
         downloads=(
             Download("{part}.jsonl.gz", f"{_ADDRESS}review_categories/{{part}}.jsonl.gz"),

@@ -76,7 +76,7 @@ def _text(value: str | None) -> str | None:
 DESCRIPTIONS = (
     Description(
         name="book-crossing",
-        licence="free, with acknowledgment",
+        licence="on its page",
         homepage="http://www2.informatik.uni-freiburg.de/~cziegler/BX/",
         downloads=(Download("BX-CSV-Dump.zip", members=("BX-Book-Ratings.csv", "BX-Books.csv", "BX-Users.csv")),),
         tables=(

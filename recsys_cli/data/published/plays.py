@@ -107,7 +107,7 @@ DESCRIPTIONS = (
     ),
     Description(
         name="gowalla",
-        licence="research use",
+        licence="on its page",
         homepage="https://snap.stanford.edu/data/loc-gowalla.html",
         downloads=(
             Download(

@@ -31,7 +31,7 @@ def _history(line: str) -> list[int] | None:
 def _of(name: str, category: str, *, rows: int) -> Description:
     return Description(
         name=f"amazon-5core-{name}",
-        licence="research use",
+        licence="on its page",
         homepage="https://github.com/RUCAIBox/CIKM2020-S3Rec",
         downloads=(Download(f"{category}.txt", f"{_ADDRESS}{category}.txt"),),
         tables=(

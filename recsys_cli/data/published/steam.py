@@ -71,7 +71,7 @@ def literal(line: str) -> dict[str, Any]:
 DESCRIPTIONS = (
     Description(
         name="steam",
-        licence="research use",
+        licence="on its page",
         homepage="https://cseweb.ucsd.edu/~jmcauley/datasets.html#steam_data",
         downloads=(
             Download("steam_reviews.json.gz", f"{_ADDRESS}steam_reviews.json.gz"),
