@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.data.digest import file_digest
+from recsys_cli.data.since import SinceValue
 from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.events import Emit, Progress
 
@@ -31,8 +32,8 @@ class CopiedTable(Protocol):
     def identity(self) -> dict[str, object]:
         """Return the address and the version, as JSON values."""
 
-    def batches(self) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-        """Return the schema and the rows, in an order fixed by the version."""
+    def batches(self, since: Mapping[str, SinceValue]) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+        """Return the schema and the rows, in an order fixed by the version; files with earlier rows only may be left out."""
 
 
 def kind_of(options: TableOptions) -> Kind | None:
@@ -96,7 +97,9 @@ def open_table(name: str, options: TableOptions) -> CopiedTable:
     return Query(name, str(options.query), options.database)
 
 
-def copy(name: str, table: CopiedTable, path: Path, emit: Emit) -> dict[str, object]:
+def copy(
+    name: str, table: CopiedTable, path: Path, emit: Emit, *, since: Mapping[str, SinceValue]
+) -> dict[str, object]:
     """Write a table's rows to a Parquet file; return its version, rows and digest.
 
     Raises:
@@ -104,7 +107,7 @@ def copy(name: str, table: CopiedTable, path: Path, emit: Emit) -> dict[str, obj
     """
     rows = 0
     with table_errors(name):
-        schema, batches = table.batches()
+        schema, batches = table.batches(since)
         with pq.ParquetWriter(path, schema, store_schema=False) as file:
             for group in _row_groups(schema, batches):
                 file.write_table(group)

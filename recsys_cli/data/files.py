@@ -223,7 +223,7 @@ class Files:
         """
         tables = self.tables(request.folder)
         copies = {
-            name: copy(name, snapshot, request.folder / f"{name}.parquet", emit)
+            name: copy(name, snapshot, request.folder / f"{name}.parquet", emit, since=self._options.named[name].since)
             for name, snapshot in self._snapshots.items()
         }
         return {"files": sum(len(table.files) for table in tables)} | ({"copies": copies} if copies else {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from recsys_cli.data import remote
 from recsys_cli.data.copies import table_errors
 from recsys_cli.data.lake_files import column_type, open_parquet, rows_of
+from recsys_cli.data.since import SinceValue, may_be_new
 from recsys_cli.errors import DataError, MissingExtraError
 
 # pyiceberg's default takes newer releases of pyarrow than the core install.
@@ -50,13 +51,17 @@ class IcebergSnapshot:
         """Return address, snapshot, and the id that a table keeps until it is created again."""
         return {"iceberg": self.address, "version": self._snapshot, "id": str(self._table.metadata.table_uuid)}
 
-    def batches(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def batches(self, since: Mapping[str, SinceValue]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the schema and the rows."""
         scan = self._table.scan(snapshot_id=self._snapshot)
         types = {field: column_type(str(field.field_type)) for field in scan.projection().fields}
         ids = {field.field_id: field.name for field, kind in types.items() if kind is not None}
         schema = pa.schema([(field.name, kind) for field, kind in types.items() if kind is not None])
-        return schema, self._rows(schema, ids, list(scan.plan_files()))
+        tasks = list(scan.plan_files())
+        wanted = [field for field, kind in types.items() if kind is not None and field.name in since]
+        tops = {field.name: [_greatest(task.file, field) for task in tasks] for field in wanted}
+        new = may_be_new(self.name, since, tops, schema) or [True] * len(tasks)
+        return schema, self._rows(schema, ids, [task for task, is_new in zip(tasks, new, strict=True) if is_new])
 
     def _rows(self, schema: pa.Schema, ids: dict[int, str], tasks: list[Any]) -> Iterator[pa.RecordBatch]:
         for task in tasks:
@@ -94,6 +99,14 @@ class IcebergSnapshot:
             of_file = np.asarray(deleted["file_path"].to_pylist(), dtype=object) == task.file.file_path
             keep[deleted["pos"].to_numpy()[of_file]] = False
         return pa.array(keep)
+
+
+def _greatest(file: Any, field: Any) -> Any:
+    """Return the upper bound of a file's column; None if unknown."""
+    from pyiceberg.conversions import from_bytes
+
+    bound = (file.upper_bounds or {}).get(field.field_id)
+    return None if bound is None else from_bytes(field.field_type, bound)
 
 
 def _metadata(address: str) -> str | None:

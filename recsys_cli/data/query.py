@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from recsys_cli.data.copies import table_errors
+from recsys_cli.data.since import SinceValue
 from recsys_cli.errors import ConfigError, MissingExtraError
 
 _BATCH_ROWS = 100_000
@@ -39,7 +40,7 @@ class Query:
         """Return the query; the version of its rows is the digest of their copy."""
         return {"query": self.query, "database": self.database}
 
-    def batches(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def batches(self, since: Mapping[str, SinceValue]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:  # noqa: ARG002
         """Return the schema and the rows, in the order of the query."""
         address = self._address()
         with table_errors(self.name, secret=address):

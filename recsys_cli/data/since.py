@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -78,6 +78,39 @@ def least(name: str, value: SinceValue, kind: pa.DataType, *, newest: pa.Scalar 
 def mask(values: Any, limit: pa.Scalar) -> Any:
     """Return which values reach a limit; nulls do not."""
     return pc.fill_null(pc.greater_equal(values, limit), False)
+
+
+def may_be_new(
+    table: str, since: Mapping[str, SinceValue], greatest: Mapping[str, Sequence[Any]], schema: pa.Schema
+) -> list[bool]:
+    """Return which files of a table may have rows since a moment, by the greatest values of their columns.
+
+    A column without the value of each file, or of numbers with a time, says nothing about the files.
+
+    Raises:
+        ConfigError: A value does not fit its column.
+        DataError: No file has such rows.
+    """
+    keep = None
+    for name, value in since.items():
+        kind = schema.field(name).type if name in schema.names else pa.null()
+        is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+        is_unclear = isinstance(value, str) and not (is_time or pa.types.is_string(kind))
+        if is_unclear or None in greatest.get(name, [None]):
+            continue
+        tops = pa.array(greatest[name], kind)
+        if is_time:
+            tops = tops.cast(pa.timestamp("us"))
+        limit = least(name, value, tops.type, newest=pc.max(tops), is_time=False)
+        # Statistics of Delta are cut to milliseconds.
+        new = mask(pc.add(tops, pa.scalar(1_000, pa.duration("us"))) if is_time else tops, limit)
+        keep = new if keep is None else pc.and_(keep, new)
+    if keep is None:
+        return [True] * max(map(len, greatest.values()), default=0)
+    if not pc.any(keep).as_py():
+        raise nothing_new(table, since)
+    flags: list[bool] = keep.to_pylist()
+    return flags
 
 
 def nothing_new(table: str, since: Mapping[str, SinceValue]) -> DataError:

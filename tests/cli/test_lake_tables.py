@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import deltalake
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from conftest import Answer, Recsys
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
@@ -66,7 +68,8 @@ def iceberg_table(folder: Path, *parts: pa.Table) -> str:
         file = DataFile.from_args(
             content=DataFileContent.DATA, file_path=f"file://{path}", file_format=FileFormat.PARQUET, partition=Record(),
             record_count=part.num_rows, file_size_in_bytes=path.stat().st_size, column_sizes={}, value_counts={},
-            null_value_counts={}, nan_value_counts={}, lower_bounds={}, upper_bounds={}, key_metadata=None,
+            null_value_counts={}, nan_value_counts={}, lower_bounds={}, key_metadata=None,
+            upper_bounds={4: to_bytes(LongType(), max(part["timestamp"].to_pylist()))},
             split_offsets=None, equality_ids=None, sort_order_id=None,
         )  # fmt: skip
         file.spec_id = 0
@@ -125,11 +128,22 @@ def test_new_version_is_a_new_dataset(recsys: Recsys, config: Path) -> None:
     assert recsys("etl", name, "--json").json["path"] != first["path"]
 
 
-def test_since_reads_the_new_rows_of_a_lake(recsys: Recsys, config: Path) -> None:
-    deltalake.write_deltalake("delta", rows(config.parent))
-    name = reading(config, {"files": "delta", "since": {"timestamp": "100s"}})
-    assert recsys("download", name).code == 0
-    assert sum(recsys("etl", name, "--json").json["rows"].values()) == 101
+def test_since_reads_the_new_rows_of_a_lake_only(recsys: Recsys, config: Path) -> None:
+    table = rows(config.parent)
+    day = pa.array([datetime(2024, 1, 1) + timedelta(hours=hour) for hour in range(600)])
+    parts = [table.append_column("day", day).slice(start, 300) for start in (0, 300)]
+    for part in parts:
+        deltalake.write_deltalake("delta", part, mode="append")
+    iceberg = iceberg_table(config.parent, *(part.drop_columns("day") for part in parts))
+    Path(deltalake.DeltaTable("delta", version=0).file_uris()[0]).unlink()  # nobody reads the earlier files
+    Path("lake/0.parquet").unlink()
+    for source, value in (("delta", {"timestamp": 1_500}), (iceberg, {"timestamp": 1_500}), ("delta", {"day": "99h"})):
+        name = reading(config, {"files": source, "since": value})
+        made = recsys("download", name, "--json")
+        assert made.json["facts"]["copies"]["interactions"]["rows"] == 300
+        assert sum(recsys("etl", name, "--json").json["rows"].values()) == 100
+    refused = recsys("download", reading(config, {"files": "delta", "since": {"day": "2025-01-01"}}))
+    fails(refused, 4, "has no rows since {day: 2025-01-01}")
 
 
 def fails(answer: Answer, code: int, text: str) -> None:
