@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.data.digest import file_digest
+from recsys_cli.data.secrets import holds_secret
 from recsys_cli.data.since import SinceValue
 from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.events import Emit, Progress
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["delta", "iceberg", "query"]
 _ROW_GROUP_BYTES, _MAX_MESSAGE = 64 << 20, 300
-_SECRET = re.compile(
-    r"(password|passwd|pwd|secret|token)\s*(=|=>|\s)\s*['\"]?\w|://[^/\s'\"]+:[^/\s'\"]+@", re.IGNORECASE
-)
 
 
 class CopiedTable(Protocol):
@@ -41,7 +38,7 @@ def kind_of(options: TableOptions) -> Kind | None:
     if options.query is not None:
         return "query"
     if options.format in {"delta", "iceberg"}:
-        return options.format  # type: ignore[return-value]
+        return options.format
     if options.format is None and len(options.files) == 1 and (folder := Path(options.files[0])).is_dir():
         if (folder / "_delta_log").is_dir():
             return "delta"
@@ -60,7 +57,7 @@ def check_origin(options: TableOptions) -> None:
         raise ValueError("needs either files or a query")
     if options.query is None and options.database is not None:
         raise ValueError("database is for a query")
-    if options.query is not None and _SECRET.search(options.query):
+    if options.query is not None and holds_secret(options.query):
         raise ValueError(
             "the query holds a secret, and configs are stored: name a variable with the address as database"
         )
@@ -130,7 +127,10 @@ def table_errors(name: str, *, secret: str | None = None) -> Iterator[None]:
         raise
     except Exception as error:
         text = str(error) or type(error).__name__
-        text = text if secret is None else text.replace(secret, "…")
+        if secret is not None:
+            text = text.replace(secret, "…")
+        if holds_secret(text):
+            text = "the message of its package holds a secret"
         raise DataError(
             f"table {name!r} cannot be read: {text[:_MAX_MESSAGE]}",
             hint="check its address, its files and your access rights; credentials come from the environment alone",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -82,7 +82,7 @@ class TableOptions(BaseModel):
     """Version of a Delta table or snapshot id of an Iceberg table. Default: the newest."""
     query: str | None = None
     """SELECT statement for DuckDB, in place of files; it reads only. `recsys download` keeps its rows."""
-    database: str | None = Field(None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    database: str | None = None
     """Environment variable with the query's database: the path of a DuckDB or SQLite file, or an address
     (postgres://, mysql://). Never the address itself, because configs are stored. Default: files only."""
     since: dict[str, SinceValue] = Field(default_factory=dict)
@@ -103,6 +103,13 @@ class TableOptions(BaseModel):
     def _one_origin(self) -> TableOptions:
         check_origin(self)
         return self
+
+    @field_validator("database")
+    @classmethod
+    def _database_is_a_variable(cls, value: str | None) -> str | None:
+        if value is not None and not value.isidentifier():  # the message leaves out the value, possibly an address
+            raise ValueError("has to be the name of an environment variable with the address, such as PLAYS")
+        return value
 
     @field_validator("since")
     @classmethod
@@ -287,7 +294,7 @@ def _of_files(name: str, options: TableOptions) -> RawTable:
 def _format(name: str, options: TableOptions, names: list[str]) -> tuple[Literal["csv", "parquet"], str]:
     suffixes = sorted({Path(unpacked_name(file)).suffix.lower() for file in names})
     if options.format in {"csv", "parquet"}:
-        return cast('Literal["csv", "parquet"]', options.format), ","
+        return options.format, ","
     if options.separator is not None and PARQUET.isdisjoint(suffixes):
         return "csv", options.separator
     if len(suffixes) != 1 or suffixes[0] not in SUFFIXES:

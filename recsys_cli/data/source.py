@@ -83,9 +83,8 @@ class DatasetInfo:
         licence: Short name of the license.
         homepage: URL, may be empty.
         notice: License notice for downloads; may be empty.
-        access: `download`; `login` or `moved` for files to fetch by hand; `generated`; `own` for the user's own files, `copied` for
-            those with tables of a lake or database;
-            None: `own` without a size.
+        access: `download`; `login` or `moved` for files to fetch by hand; `generated`; `own` for the user's own files;
+            `copied` for these with tables of a lake or a database; None: `own` without a size.
     """
 
     name: str

@@ -160,8 +160,12 @@ def test_mistakes_are_named_and_nothing_is_written(
     fails(download(query="SELECT 1; DROP TABLE x"), 2, "has to be one SELECT statement")
     fails(download(query="SELECT * FROM nowhere"), 4, "table 'interactions' cannot be read")
     fails(download(query="SELECT 1", database="GONE"), 2, "the environment has no GONE")
-    fails(download(query="SELECT 1", database="postgres://me:secret@host/db"), 2, "database")
-    fails(download(query="SELECT * FROM postgres_scan('password=hunter2', 'x')"), 2, "holds a secret")
+    for refused in (
+        download(query="SELECT 1", database="postgres://me:hunter2@host/db"),
+        download(query="SELECT * FROM postgres_scan('password=hunter2', 'x')"),
+    ):
+        fails(refused, 2, "dataset.interactions")
+        assert "hunter2" not in refused.out + refused.err
     fails(download(query="SELECT 1", files="ratings.csv"), 2, "either files or a query")
     fails(download(files="nowhere", format="delta"), 4, "table 'interactions' cannot be read")
     fails(download(files="nowhere", format="iceberg"), 4, "table 'interactions' cannot be read")
