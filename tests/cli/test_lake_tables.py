@@ -184,3 +184,24 @@ def test_damaged_table_is_refused(recsys: Recsys, config: Path) -> None:
     deltalake.write_deltalake("delta", rows(config.parent))
     next(Path("delta").glob("*.parquet")).unlink()
     fails(recsys("download", reading(config, "delta")), 4, "table 'interactions' cannot be read")
+
+
+def test_partitioned_folder_through_the_commands(recsys: Recsys, config: Path) -> None:
+    lines = config.with_suffix(".csv").read_text().splitlines()
+    for day, part in (("2024-01-01", lines[1:301]), ("2024-01-02", lines[301:])):
+        Path(f"plays/dt={day}").mkdir(parents=True)
+        Path(f"plays/dt={day}/part.csv").write_text("\n".join([lines[0], *part]) + "\n")
+    expected = prepared(recsys, reading(config, "ratings.csv"))
+    name = reading(config, "plays")
+    assert prepared(recsys, name) == expected
+
+    settings = yaml.safe_load(Path(name).read_text())
+    settings["features"]["ops"].insert(0, {"op": "Categorify", "columns": ["dt"]})
+    Path(name).write_text(yaml.safe_dump(settings))
+    made = recsys("etl", name, "--json").json
+    assert "dt" in made["vocabularies"]
+    assert recsys("etl", "--apply", made["path"], "plays", "--json").json["rows"] == 600
+    assert (
+        sum(recsys("etl", reading(config, {"files": "plays", "since": {"dt": "1s"}}), "--json").json["rows"].values())
+        == 300
+    )
