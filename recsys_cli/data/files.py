@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from recsys_cli.data.copies import CopiedTable, check_origin, copy, kind_of, open_table
 from recsys_cli.data.locate import locate
 from recsys_cli.data.options import parse_options
+from recsys_cli.data.partitions import with_partitions
+from recsys_cli.data.since import SinceValue
+from recsys_cli.data.since import check as check_since
 from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawColumn, RawTable, RawType
 from recsys_cli.data.streams import COMPRESSIONS, stamp, unpacked_name
 from recsys_cli.errors import ConfigError
@@ -50,13 +55,14 @@ class TableOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    files: tuple[str, ...] = Field(min_length=1)
+    files: tuple[str, ...] = Field((), min_length=1)
     """Path, glob ("ratings/*.csv.gz"), folder or URL ("s3://bucket/*.parquet"), or a list of these.
 
-    Paths are relative to the working directory.
+    Paths are relative to the working directory. Folders named column=value below a folder become columns.
     """
-    format: Literal["csv", "parquet"] | None = None
-    """Format of files without a known suffix; csv is text with any separator."""
+    format: Literal["csv", "parquet", "delta", "iceberg"] | None = None
+    """Format of files without a known suffix: csv is text with any separator; delta and iceberg name one table, by its
+    folder or URL, or as CATALOG.NAMESPACE.TABLE of Iceberg. Default: by suffix, and by the log of a local folder."""
     separator: str | None = Field(None, min_length=1)
     """Field separator of text, one character or more; None for the default of the suffix, a comma or a tab."""
     quote: str | None = Field('"', min_length=1, max_length=1)
@@ -72,6 +78,16 @@ class TableOptions(BaseModel):
     since 1970 their unit `s`, `ms`, `us` or `ns`. Default for `features.timestamp`: detected in the first rows."""
     lists: dict[str, ListOptions] = Field(default_factory=dict)
     """List columns of text, with the separator of the elements: {genres: "|"}."""
+    version: int | None = Field(None, ge=0)
+    """Version of a Delta table or snapshot id of an Iceberg table. Default: the newest."""
+    query: str | None = None
+    """SELECT statement for DuckDB, in place of files; it reads only. `recsys download` keeps its rows."""
+    database: str | None = None
+    """Environment variable with the query's database: the path of a DuckDB or SQLite file, or an address
+    (postgres://, mysql://). Never the address itself, because configs are stored. Default: files only."""
+    since: dict[str, SinceValue] = Field(default_factory=dict)
+    """New rows only, by the least value of a column: {timestamp: 2026-01-31}, {event_id: 1000000}, or a time span
+    before the newest row: {timestamp: 30d} (s, min, h, d, w). Whole partition folders before it are not read."""
 
     @model_validator(mode="before")
     @classmethod
@@ -79,9 +95,28 @@ class TableOptions(BaseModel):
         if isinstance(value, str | list | tuple):
             value = {"files": value}
         if not isinstance(value, Mapping):
-            raise ValueError("has to be a path, a list of paths, or a mapping with files")
+            raise ValueError("has to be a path, a list of paths, or a mapping with files or a query")
         files = value.get("files")
         return {**value, "files": (files,)} if isinstance(files, str) else value
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> TableOptions:
+        check_origin(self)
+        return self
+
+    @field_validator("database")
+    @classmethod
+    def _database_is_a_variable(cls, value: str | None) -> str | None:
+        if value is not None and not value.isidentifier():  # the message leaves out the value, possibly an address
+            raise ValueError("has to be the name of an environment variable with the address, such as PLAYS")
+        return value
+
+    @field_validator("since")
+    @classmethod
+    def _since_is_valid(cls, value: dict[str, SinceValue]) -> dict[str, SinceValue]:
+        for moment in value.values():
+            check_since(moment)
+        return value
 
     @model_validator(mode="after")
     def _declared_columns_are_named(self) -> TableOptions:
@@ -169,7 +204,7 @@ class Files:
     @property
     def info(self) -> DatasetInfo:
         """The catalog entry."""
-        return INFO
+        return replace(INFO, access="copied") if self._copied else INFO
 
     def identity(self) -> dict[str, object]:
         """Return the dialects, and size and modification time (or a server's tag) of all files.
@@ -180,55 +215,85 @@ class Files:
             DataError: A file does not exist.
         """
         how = {name: table.dialect for name, table in self._options.named.items() if table.dialect}
-        files = {table.name: [stamp(file) for file in table.files] for table in self.tables(Path())}
-        return {"files": files, "how": how}
+        own = (table for table in self.tables(Path()) if table.name not in self._copied)
+        identity = {"files": {table.name: [stamp(file) for file in table.files] for table in own}, "how": how}
+        versions = {name: snapshot.identity() for name, snapshot in self._snapshots.items()}
+        return {**identity, "copied": versions} if versions else identity
 
-    def fetch(self, request: FetchRequest, emit: Emit) -> dict[str, object]:  # noqa: ARG002 - only a check
-        """Check that the files exist; the folder stays empty.
+    def fetch(self, request: FetchRequest, emit: Emit) -> dict[str, object]:
+        """Check that the files exist, and copy the tables of lakes and databases; without these the folder stays empty.
 
         Raises:
             ConfigError: A suffix is unknown, or differs within a table.
-            DataError: A file does not exist.
+            DataError: A file does not exist, or a table is not readable.
+            MissingExtraError: A table needs a package that is not installed.
         """
         tables = self.tables(request.folder)
-        return {"files": sum(len(table.files) for table in tables)}
+        copies = {
+            name: copy(name, snapshot, request.folder / f"{name}.parquet", emit, since=self._options.named[name].since)
+            for name, snapshot in self._snapshots.items()
+        }
+        return {"files": sum(len(table.files) for table in tables)} | ({"copies": copies} if copies else {})
 
-    def tables(self, folder: Path) -> tuple[RawTable, ...]:  # noqa: ARG002 - the files are elsewhere
-        """Describe the user's files; undeclared columns are read from the files.
+    def tables(self, folder: Path) -> tuple[RawTable, ...]:
+        """Describe the user's files, or the copies in a folder; undeclared columns are read from the files.
 
         Raises:
             ConfigError: A suffix is unknown or differs within a table, or an option does not apply to the format.
             DataError: A file does not exist.
             MissingExtraError: A URL needs a package that is not installed.
         """
-        return tuple(_table(name, options) for name, options in self._options.named.items())
+        return tuple(
+            RawTable(name, (folder / f"{name}.parquet",), options.columns, format="parquet", since=options.since)
+            if name in self._copied
+            else _table(name, options)
+            for name, options in self._options.named.items()
+        )
+
+    @cached_property
+    def _copied(self) -> dict[str, TableOptions]:
+        return {name: table for name, table in self._options.named.items() if kind_of(table) is not None}
+
+    @cached_property
+    def _snapshots(self) -> dict[str, CopiedTable]:
+        """The tables to copy, opened once: identity and copy are of the same version."""
+        return {name: open_table(name, table) for name, table in self._copied.items()}
 
     def with_interactions(self, path: str) -> Files:
         """Return a source with another file of interactions, in the same dialect."""
         own = self._options.interactions
         is_text = Path(path).suffix.lower() not in PARQUET
         plain = TableOptions(files=(path,), types=own.types, times=own.times)
-        options = own.model_copy(update={"files": (path,)}) if is_text else plain
+        keeps_dialect = is_text and kind_of(own) is None
+        options = own.model_copy(update={"files": (path,), "since": {}}) if keeps_dialect else plain
+        if kind_of(options) is not None:
+            raise ConfigError(f"{path} is a Delta or Iceberg table, and new rows and splits are files")
         return Files(FilesOptions(interactions=options))
 
 
 def _table(name: str, options: TableOptions) -> RawTable:
+    return with_partitions(_of_files(name, options), options.files, options.types)
+
+
+def _of_files(name: str, options: TableOptions) -> RawTable:
+    if options.version is not None:
+        raise ConfigError(f"table {name!r}: version is for Delta and Iceberg tables", hint="set their format")
     files = locate(name, options.files)
     kind, separator = _format(name, options, [file.name for file in files])
     if kind == "parquet":
         text_only = [option for option in ("separator", "quote", "encoding", "names") if option in options.dialect]
         if text_only:
             raise ConfigError(f"table {name!r}: {', '.join(text_only)} is for text, but its files are Parquet")
-        return RawTable(name, files, options.columns, format=kind)
+        return RawTable(name, files, options.columns, format=kind, since=options.since)
     return RawTable(
         name, files, options.columns, separator=options.separator or separator, header=not options.names,
-        encoding=options.encoding, quote=options.quote,
+        encoding=options.encoding, quote=options.quote, since=options.since,
     )  # fmt: skip
 
 
 def _format(name: str, options: TableOptions, names: list[str]) -> tuple[Literal["csv", "parquet"], str]:
     suffixes = sorted({Path(unpacked_name(file)).suffix.lower() for file in names})
-    if options.format is not None:
+    if options.format in {"csv", "parquet"}:
         return options.format, ","
     if options.separator is not None and PARQUET.isdisjoint(suffixes):
         return "csv", options.separator

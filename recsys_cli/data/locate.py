@@ -20,7 +20,7 @@ def locate(table: str, patterns: Sequence[str]) -> tuple[RawFile, ...]:
 
     Raises:
         ConfigError: A file is matched twice, or the protocol of a URL is unknown.
-        DataError: A pattern matches no file, or a folder has partition columns in its names.
+        DataError: A pattern matches no file.
         MissingExtraError: A URL needs a package that is not installed.
     """
     files = tuple(file for pattern in patterns for file in _expand(table, pattern))
@@ -59,11 +59,4 @@ def _in_folder(table: str, folder: Path) -> list[Path]:
     paths = sorted(path for path, parts in parts_of.items() if not any(part.startswith((".", "_")) for part in parts))
     if not paths:
         raise DataError(f"table {table!r}: there is no file in folder {folder}")
-    partitions = sorted({part for path in paths for part in parts_of[path][:-1] if "=" in part})
-    if partitions:
-        raise DataError(
-            f"table {table!r}: {folder} has partition columns in the names of its folders, such as {partitions[0]}, "
-            "which are not supported",
-            hint=f"write the column into the files, or read them without it: {folder / '**' / '*'}",
-        )
     return paths

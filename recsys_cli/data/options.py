@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from recsys_cli.data.secrets import holds_secret
 from recsys_cli.errors import ConfigError
 from recsys_cli.registry import suggest
 
@@ -52,4 +53,6 @@ def _line(detail: dict[str, Any], known: list[str]) -> str:
         return f"dataset.{where}: is required"
     # A check over several fields has no location; pydantic adds a prefix to the text of a ValueError.
     text = str(detail["msg"]).removeprefix("Value error, ")
-    return f"dataset.{where}: {text} (got {detail['input']!r})" if where else f"dataset: {text}"
+    got = repr(detail["input"])
+    got = "" if holds_secret(got) else f" (got {got})"
+    return f"dataset.{where}: {text}{got}" if where else f"dataset: {text}"

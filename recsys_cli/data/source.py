@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel
 
@@ -52,6 +52,9 @@ class RawTable:
         header: Whether the first line has the column names.
         encoding: "utf-8" or "latin-1".
         quote: Quote character; None for quotes as ordinary characters.
+        partitions: Partition columns of the folders: name → Arrow array of a value per file. They replace columns of the
+            same name in the files.
+        since: Least values of columns, for the new rows only: a number, a time, or a time span before the newest row.
         flags: List columns stored as 0/1 columns: list name → flag columns, named by element (genres in ml-100k).
             Flag columns are dropped after reading.
     """
@@ -65,6 +68,8 @@ class RawTable:
     encoding: Literal["utf-8", "latin-1"] = "utf-8"
     quote: str | None = '"'
     flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    partitions: Mapping[str, Any] = field(default_factory=dict)
+    since: Mapping[str, int | float | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ class DatasetInfo:
         homepage: URL, may be empty.
         notice: License notice for downloads; may be empty.
         access: `download`; `login` or `moved` for files to fetch by hand; `generated`; `own` for the user's own files;
-            None: `own` without a size.
+            `copied` for these with tables of a lake or a database; None: `own` without a size.
     """
 
     name: str
@@ -88,7 +93,7 @@ class DatasetInfo:
     licence: str
     homepage: str = ""
     notice: str = ""
-    access: Literal["download", "login", "moved", "generated", "own"] | None = None
+    access: Literal["download", "login", "moved", "generated", "own", "copied"] | None = None
 
     @property
     def is_own(self) -> bool:

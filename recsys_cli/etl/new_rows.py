@@ -100,7 +100,8 @@ class NewRows:
         # Without the described columns: the config may describe a column absent from the file.
         names = read(replace(table, columns=()), times={}).schema().names
         if table.format == "csv":
-            return read(_described(table, names, self.fitted_on, path))
+            in_files = [name for name in names if name not in table.partitions]
+            return read(_described(table, in_files, self.fitted_on, path))
         return read(replace(table, columns=tuple(column for column in table.columns if column.name in names)))
 
 

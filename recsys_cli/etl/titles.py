@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,7 +58,7 @@ def _tables(config: RunConfig, raw: Path, *, dimension_only: bool) -> Iterator[R
     for table in sorted(tables, key=lambda table: table.name == INTERACTIONS):
         if dimension_only and table.name == INTERACTIONS:
             continue
-        reader = Reader(table, skip_bad=True)
+        reader = Reader(replace(table, since={}), skip_bad=True)
         try:
             reader.schema()
         except RecsysError:

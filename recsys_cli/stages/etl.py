@@ -82,7 +82,7 @@ def raw_identity(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
     key = source_key(config.dataset.name, source, workspace)
     raw = workspace.raw(config.dataset.name)
     if not raw.exists or raw.key != key:
-        state = "has other options" if raw.exists else "is missing"
+        state = "has changed or has other options" if raw.exists else "is missing"
         argument = "CONFIG" if config.dataset.options else config.dataset.name  # options need a config
         hint = f"recsys download {argument}, or recsys run CONFIG"
         raise MissingArtifactError(f"dataset {config.dataset.name} {state} in {workspace.root}", hint=hint)

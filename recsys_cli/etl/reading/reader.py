@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
 
+from recsys_cli.data.partitions import constants
 from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import compression, fill, opened, size_of
@@ -19,6 +20,7 @@ from recsys_cli.etl.reading.csv_chunks import Chunk, chunks, empty_chunk, parse_
 from recsys_cli.etl.reading.csv_parse import Parsed, parse
 from recsys_cli.etl.reading.parquet import estimated_parquet_rows, parquet_rows, table_schema, with_time_formats
 from recsys_cli.etl.reading.plain_types import refuse_nested
+from recsys_cli.etl.reading.since import limits, recent
 
 _SAMPLE_BYTES, _PACKED_SAMPLE_BYTES = 1 << 20, 4 << 20
 _MIN_CHUNK, _MAX_CHUNK = 1 << 20, 32 << 20
@@ -77,16 +79,16 @@ class Reader:
             DataError: A row is bad and `skip_bad` is false, or a file is unreadable.
         """
         self.rejected.clear()  # a second pass collects the same rows again
-        schema = self.schema()
+        self.schema()
         if self.table.format == "parquet":
-            refuse_nested(schema, where=f"table {self.table.name!r}")
-            stored = parquet_rows(self._stored, schema, chunk_bytes=self.chunk_bytes, check=self._require)
-            tables = read_ahead(stored)
+            refuse_nested(self._selected(self._full_schema), where=f"table {self.table.name!r}")
+            tables = read_ahead(self._parquet())
         else:
             cut = chunks(self._resolved[0], chunk_bytes=self.chunk_bytes, check=self._require)
             tables = self._kept(parse_in_order(cut, self._parse, threads=self.threads))
         with closing(tables):
-            yield from _combined(tables, self.chunk_bytes // 2)
+            rows = recent(tables, self._limits, self.table) if self.table.since else tables
+            yield from _combined((part.select(self._selection) for part in rows), self.chunk_bytes // 2)
 
     def read(self) -> pa.Table:
         """Return the whole table, for small joined tables."""
@@ -112,6 +114,20 @@ class Reader:
         return names
 
     @cached_property
+    def _in_files(self) -> list[str]:
+        """The columns to read from the files, those of `since` included; at least one, for the number of rows."""
+        stored = [name for name in self._full_schema.names if name not in self.table.partitions]
+        return [name for name in dict.fromkeys((*self._selection, *self.table.since)) if name in stored] or stored[:1]
+
+    @cached_property
+    def _limits(self) -> dict[str, pa.Scalar]:
+        return limits(self)
+
+    @cached_property
+    def _constants(self) -> Mapping[RawFile, Mapping[str, pa.Scalar]]:
+        return constants(self.table)
+
+    @cached_property
     def _resolved(self) -> tuple[RawTable, bool]:
         return resolve(self.table, self.times)
 
@@ -128,15 +144,22 @@ class Reader:
     @cached_property
     def _full_schema(self) -> pa.Schema:
         if self.table.format == "parquet":
-            return table_schema(self._stored)
-        return parse(empty_chunk(self._resolved[0]), None).rows.schema
+            stored = table_schema(self._stored)
+        else:
+            stored = parse(empty_chunk(self._resolved[0]), None).rows.schema
+        partitions = self.table.partitions
+        if not partitions:
+            return stored
+        fields = [field for field in stored if field.name not in partitions]
+        return pa.schema([*fields, *(pa.field(name, values.type) for name, values in partitions.items())])
 
     def _selected(self, schema: pa.Schema) -> pa.Schema:
         self._require(self.table.files[0], schema.names)
         return pa.schema([schema.field(name) for name in self.columns or ()])
 
     def _require(self, file: RawFile, names: Sequence[str]) -> None:
-        missing = [column for column in self._selection if column not in names]
+        needed = dict.fromkeys((*self._selection, *self.table.since))
+        missing = [column for column in needed if column not in names and column not in self.table.partitions]
         if missing:
             raise DataError(
                 f"{file}: no column {', '.join(missing)}; it has {', '.join(names)}",
@@ -144,7 +167,20 @@ class Reader:
             )
 
     def _parse(self, chunk: Chunk) -> Parsed:
-        return parse(chunk, self._selection, skip_bad=self.skip_bad, every_row=self.every_row, times=self.times)
+        parsed = parse(chunk, self._in_files, skip_bad=self.skip_bad, every_row=self.every_row, times=self.times)
+        return replace(parsed, rows=self._with_constants(parsed.rows, chunk.file))
+
+    def _parquet(self) -> Iterator[pa.Table]:
+        schema = pa.schema([self._full_schema.field(name) for name in self._in_files])
+        for file in self.table.files:
+            stored = replace(self._stored, files=(file,))
+            for rows in parquet_rows(stored, schema, chunk_bytes=self.chunk_bytes, check=self._require):
+                yield self._with_constants(rows, file)
+
+    def _with_constants(self, rows: pa.Table, file: RawFile) -> pa.Table:
+        for name, value in self._constants[file].items():
+            rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+        return rows
 
     def _kept(self, parsed: Iterable[Parsed]) -> Generator[pa.Table]:
         for part in parsed:

@@ -1,0 +1,149 @@
+"""Copies of the user's tables in lakes and databases: Delta, Iceberg and SQL queries, as Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recsys_cli.data.digest import file_digest
+from recsys_cli.data.secrets import holds_secret
+from recsys_cli.data.since import SinceValue
+from recsys_cli.errors import DataError, RecsysError
+from recsys_cli.events import Emit, Progress
+
+if TYPE_CHECKING:
+    from recsys_cli.data.files import TableOptions
+
+Kind = Literal["delta", "iceberg", "query"]
+_ROW_GROUP_BYTES, _MAX_MESSAGE = 64 << 20, 300
+
+
+class CopiedTable(Protocol):
+    """A table of a lake or a database."""
+
+    def identity(self) -> dict[str, object]:
+        """Return the address and the version, as JSON values."""
+
+    def batches(self, since: Mapping[str, SinceValue]) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+        """Return the schema and the rows, in an order fixed by the version; files with earlier rows only may be left out."""
+
+
+def kind_of(options: TableOptions) -> Kind | None:
+    """Return the kind of a table to copy; None for files that are read in place."""
+    if options.query is not None:
+        return "query"
+    if options.format in {"delta", "iceberg"}:
+        return options.format
+    if options.format is None and len(options.files) == 1 and (folder := Path(options.files[0])).is_dir():
+        if (folder / "_delta_log").is_dir():
+            return "delta"
+        if any((folder / "metadata").glob("*.metadata.json")):
+            return "iceberg"
+    return None
+
+
+def check_origin(options: TableOptions) -> None:
+    """Check the options about the origin of a table.
+
+    Raises:
+        ValueError: Options exclude each other, or the query holds a secret.
+    """
+    if (options.query is None) == (not options.files):
+        raise ValueError("needs either files or a query")
+    if options.query is None and options.database is not None:
+        raise ValueError("database is for a query")
+    if options.query is not None and holds_secret(options.query):
+        raise ValueError(
+            "the query holds a secret, and configs are stored: name a variable with the address as database"
+        )
+    kind = "query" if options.query is not None else options.format
+    if options.version is not None and kind not in {None, "delta", "iceberg"}:
+        raise ValueError("version is for Delta and Iceberg tables")
+    if kind in {"query", "delta", "iceberg"}:
+        text = [name for name in ("separator", "quote", "encoding", "names", "lists") if name in options.dialect]
+        if text:
+            raise ValueError(f"{', '.join(text)} is for text")
+        if len(options.files) > 1:
+            raise ValueError(f"format {kind} takes one table, by one address in files")
+
+
+def open_table(name: str, options: TableOptions) -> CopiedTable:
+    """Open a table of a lake or a database.
+
+    Raises:
+        ConfigError: The environment has no address of the database.
+        DataError: The table does not exist, or is unreachable.
+        MissingExtraError: The package is not installed.
+    """
+    kind = kind_of(options)
+    if kind == "delta":
+        from recsys_cli.data.delta import DeltaSnapshot
+
+        return DeltaSnapshot(name, options.files[0], options.version)
+    if kind == "iceberg":
+        from recsys_cli.data.iceberg import IcebergSnapshot
+
+        return IcebergSnapshot(name, options.files[0], options.version)
+    from recsys_cli.data.query import Query
+
+    return Query(name, str(options.query), options.database)
+
+
+def copy(
+    name: str, table: CopiedTable, path: Path, emit: Emit, *, since: Mapping[str, SinceValue]
+) -> dict[str, object]:
+    """Write a table's rows to a Parquet file; return its version, rows and digest.
+
+    Raises:
+        DataError: The table is not readable.
+    """
+    rows = 0
+    with table_errors(name):
+        schema, batches = table.batches(since)
+        with pq.ParquetWriter(path, schema, store_schema=False) as file:
+            for group in _row_groups(schema, batches):
+                file.write_table(group)
+                rows += group.num_rows
+                emit(Progress("copy", rows, None))
+    emit(Progress("copy", rows, rows))
+    return {**table.identity(), "rows": rows, "sha256": file_digest(path, "sha256")}
+
+
+@contextmanager
+def table_errors(name: str, *, secret: str | None = None) -> Iterator[None]:
+    """Convert errors of other packages into errors with the table's name, without the secret.
+
+    Raises:
+        DataError: The table is not readable.
+    """
+    try:
+        yield
+    except (RecsysError, MemoryError):
+        raise
+    except Exception as error:
+        text = str(error) or type(error).__name__
+        if secret is not None:
+            text = text.replace(secret, "…")
+        if holds_secret(text):
+            text = "the message of its package holds a secret"
+        raise DataError(
+            f"table {name!r} cannot be read: {text[:_MAX_MESSAGE]}",
+            hint="check its address, its files and your access rights; credentials come from the environment alone",
+        ) from (error if secret is None else None)
+
+
+def _row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    pending: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        pending.append(batch)
+        size += batch.nbytes
+        if size >= _ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(pending, schema)
+            pending, size = [], 0
+    yield pa.Table.from_batches(pending, schema)

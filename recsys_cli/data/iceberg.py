@@ -1,0 +1,135 @@
+"""Iceberg tables through `pyiceberg`: the files of one snapshot, in the order of its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recsys_cli.data import remote
+from recsys_cli.data.copies import table_errors
+from recsys_cli.data.lake_files import column_type, open_parquet, rows_of
+from recsys_cli.data.since import SinceValue, may_be_new
+from recsys_cli.errors import DataError, MissingExtraError
+
+# pyiceberg's default takes newer releases of pyarrow than the core install.
+_IO = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
+
+
+class IcebergSnapshot:
+    """One snapshot of an Iceberg table.
+
+    Attributes:
+        address: Metadata file, folder or URL of the table, or CATALOG.NAMESPACE.TABLE; the catalog's address and
+            credentials are in ~/.pyiceberg.yaml or variables PYICEBERG_CATALOG__…
+    """
+
+    def __init__(self, name: str, address: str, version: int | None) -> None:
+        try:
+            from pyiceberg.catalog import load_catalog
+            from pyiceberg.table import StaticTable
+        except ImportError as error:
+            raise MissingExtraError.for_extra("lake", what=f"table {name!r}: an Iceberg table") from error
+        self.name, self.address = name, address
+        with table_errors(name):
+            if (location := _metadata(address)) is not None:
+                self._table: Any = StaticTable.from_metadata(location, _IO)
+            else:
+                catalog, _, table = address.partition(".")
+                self._table = load_catalog(catalog, **_IO).load_table(table)
+            snapshot = self._table.snapshot_by_id(version) if version is not None else self._table.current_snapshot()
+        if snapshot is None:
+            what = "no snapshot yet" if version is None else f"no snapshot {version}"
+            raise DataError(f"table {name!r}: {address} has {what}", hint="write rows, or set another version")
+        self._snapshot = int(snapshot.snapshot_id)
+
+    def identity(self) -> dict[str, object]:
+        """Return address, snapshot, and the id that a table keeps until it is created again."""
+        return {"iceberg": self.address, "version": self._snapshot, "id": str(self._table.metadata.table_uuid)}
+
+    def batches(self, since: Mapping[str, SinceValue]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return the schema and the rows."""
+        scan = self._table.scan(snapshot_id=self._snapshot)
+        types = {field: column_type(str(field.field_type)) for field in scan.projection().fields}
+        ids = {field.field_id: field.name for field, kind in types.items() if kind is not None}
+        schema = pa.schema([(field.name, kind) for field, kind in types.items() if kind is not None])
+        tasks = list(scan.plan_files())
+        wanted = [field for field, kind in types.items() if kind is not None and field.name in since]
+        tops = {field.name: [_greatest(task.file, field) for task in tasks] for field in wanted}
+        new = may_be_new(self.name, since, tops, schema) or [True] * len(tasks)
+        return schema, self._rows(schema, ids, [task for task, is_new in zip(tasks, new, strict=True) if is_new])
+
+    def _rows(self, schema: pa.Schema, ids: dict[int, str], tasks: list[Any]) -> Iterator[pa.RecordBatch]:
+        for task in tasks:
+            constants = self._constants(task.file, ids)
+            with self._open(task.file.file_path) as source, open_parquet(source) as file:
+                keep = self._kept(task, file.metadata.num_rows)
+                yield from rows_of(file, schema, stored=_stored(file, ids), constants=constants, keep=keep)
+
+    def _open(self, path: str) -> Any:
+        return self._table.io.new_input(path).open()
+
+    def _constants(self, file: Any, ids: dict[int, str]) -> dict[str, Any]:
+        """Return the values of identity partitions, which imported files may lack."""
+        spec = self._table.metadata.specs()[file.spec_id]
+        return {
+            ids[field.source_id]: file.partition[position]
+            for position, field in enumerate(spec.fields)
+            if str(field.transform) == "identity" and field.source_id in ids
+        }
+
+    def _kept(self, task: Any, rows: int) -> pa.Array | None:
+        """Return which rows of a file are not deleted by position; None for all."""
+        if not task.delete_files:
+            return None
+        keep = np.ones(rows, dtype=bool)
+        for file in task.delete_files:
+            if file.content.name != "POSITION_DELETES" or file.file_format.name != "PARQUET":
+                raise DataError(
+                    f"table {self.name!r}: {self.address} has deletions by {file.content.name.lower()} in "
+                    f"{file.file_format.name} files, which are not supported",
+                    hint="compact the table (rewrite_data_files), and run the command again",
+                )
+            with self._open(file.file_path) as source:
+                deleted = pq.read_table(source, columns=["file_path", "pos"])
+            of_file = np.asarray(deleted["file_path"].to_pylist(), dtype=object) == task.file.file_path
+            keep[deleted["pos"].to_numpy()[of_file]] = False
+        return pa.array(keep)
+
+
+def _greatest(file: Any, field: Any) -> Any:
+    """Return the upper bound of a file's column; None if unknown."""
+    from pyiceberg.conversions import from_bytes
+
+    bound = (file.upper_bounds or {}).get(field.field_id)
+    return None if bound is None else from_bytes(field.field_type, bound)
+
+
+def _metadata(address: str) -> str | None:
+    """Return the newest metadata file of a folder, or the address of one; None for a table of a catalog."""
+    if remote.is_url(address):
+        return address
+    path = Path(remote.without_protocol(address))
+    if not path.is_dir():
+        return str(path.absolute()) if path.suffix == ".json" or path.exists() else None
+    files = list((path / "metadata").glob("*.metadata.json"))
+    newest = max(files, key=lambda file: (_number(file.name), file.stat().st_mtime_ns), default=path)
+    return str(newest.absolute())
+
+
+def _number(name: str) -> int:
+    """Return the number of a metadata file: 00002-UUID.metadata.json or v2.metadata.json."""
+    digits = name.removeprefix("v").partition(".")[0].partition("-")[0]
+    return int(digits) if digits.isdigit() else -1
+
+
+def _stored(file: pq.ParquetFile, ids: dict[int, str]) -> dict[str, str]:
+    """Return the file's columns by column of the table: by id, or by name in files without ids."""
+    by_id = {int((field.metadata or {}).get(b"PARQUET:field_id", -1)): field.name for field in file.schema_arrow}
+    if set(by_id) <= {-1}:
+        return {name: name for name in ids.values()}
+    return {name: by_id[number] for number, name in ids.items() if number in by_id}

@@ -1,0 +1,83 @@
+"""Files of lakes: renamed, missing and constant columns, deleted rows, embedded schemas of newer writers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField
+
+from recsys_cli.data.iceberg import IcebergSnapshot
+from recsys_cli.data.lake_files import column_type, rows_of
+from recsys_cli.errors import DataError
+
+
+def test_rows_in_the_columns_of_the_table(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"col-1": pa.array([1, 2, 3], pa.int32()), "other": [7, 8, 9]}), tmp_path / "a.parquet")
+    schema = pa.schema({"user": pa.int64(), "shop": pa.string(), "new": pa.float64()})
+    with pq.ParquetFile(tmp_path / "a.parquet") as file:
+        rows = rows_of(
+            file, schema, stored={"user": "col-1"}, constants={"shop": "x"}, keep=pa.array([True, False, True])
+        )
+        found = pa.Table.from_batches(rows, schema)
+    assert found.to_pylist() == [{"user": user, "shop": "x", "new": None} for user in (1, 3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("decimal(9, 2)", pa.decimal128(9, 2)),
+        ("list<long>", pa.list_(pa.int64())),
+        ("timestamptz", pa.timestamp("us")),
+        ("struct<1: a: optional long>", None),
+        ("list<struct<1: a: optional long>>", None),
+    ],
+)
+def test_types_of_columns(name: str, kind: pa.DataType | None) -> None:
+    assert column_type(name) == kind
+
+
+def data_file(path: Path, content: DataFileContent) -> DataFile:
+    return DataFile.from_args(
+        content=content, file_path=f"file://{path}", file_format=FileFormat.PARQUET, partition=Record(),
+        record_count=pq.read_metadata(path).num_rows, file_size_in_bytes=path.stat().st_size, column_sizes={},
+        value_counts={}, null_value_counts={}, nan_value_counts={}, lower_bounds={}, upper_bounds={}, key_metadata=None,
+        split_offsets=None, equality_ids=[1], sort_order_id=None,
+    )  # fmt: skip
+
+
+def test_deleted_rows_of_iceberg(tmp_path: Path) -> None:
+    catalog = SqlCatalog(
+        "test", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}",
+        **{"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"},
+    )  # fmt: skip
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.t", schema=Schema(NestedField(1, "user", LongType(), required=False)))
+    with pytest.raises(DataError, match="has no snapshot yet"):
+        IcebergSnapshot("interactions", f"{tmp_path}/n/t", None)
+    pq.write_table(pa.table({"user": [1, 2, 3]}), tmp_path / "a.parquet")
+    rows, others = f"file://{tmp_path}/a.parquet", "file:///elsewhere.parquet"
+    pq.write_table(pa.table({"file_path": [rows, others, rows], "pos": [0, 1, 2]}), tmp_path / "d.parquet")
+    file = data_file(tmp_path / "a.parquet", DataFileContent.DATA)
+    file.spec_id = 0
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as snapshot:
+        snapshot.append_data_file(file)
+    catalog.engine.dispose()
+
+    opened = IcebergSnapshot("interactions", f"{tmp_path}/n/t", None)
+    schema = pa.schema({"user": pa.int64()})
+
+    def read(kind: DataFileContent) -> list[int]:
+        task = FileScanTask(file, delete_files={data_file(tmp_path / "d.parquet", kind)})
+        return [user for batch in opened._rows(schema, {1: "user"}, [task]) for user in batch["user"].to_pylist()]
+
+    assert read(DataFileContent.POSITION_DELETES) == [2]
+    with pytest.raises(DataError, match="deletions by equality_deletes in PARQUET files, which are not supported"):
+        read(DataFileContent.EQUALITY_DELETES)
