@@ -10,7 +10,6 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -36,7 +35,7 @@ def create_app(service: Service) -> ASGIApp:
     for routes in (recommend_routes, feedback_routes, catalog_routes, page_routes, inference_routes):
         app.include_router(routes(service), responses=PROBLEMS)
     app.mount("/", PageFiles())
-    for kind in (RequestError, RecsysError, ValidationError, Exception):
+    for kind in (RequestError, RecsysError, Exception):
         app.add_exception_handler(kind, _problem)
     app.add_exception_handler(RequestValidationError, _invalid_parameter)
     app.add_exception_handler(HTTPException, _plain)
@@ -62,8 +61,8 @@ async def _problem(_: Request, error: Exception) -> Response:
 
 async def _invalid_parameter(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    return RequestError(422, f"{first['loc'][-1]}: {first['msg']}", "/docs describes the parameters").response()
+    problems = "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors())
+    return RequestError(422, problems, "/docs describes the parameters").response()
 
 
 async def _plain(request: Request, error: Exception) -> Response:

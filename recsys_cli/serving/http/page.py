@@ -13,6 +13,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from recsys_cli.serving.http.answers import json_response
+from recsys_cli.serving.http.reading import Route
 from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.recommender import Recommender
 
@@ -48,7 +49,7 @@ class Users(BaseModel):
 
 def page_routes(service: Service) -> APIRouter:
     """Return the routes that only the page needs."""
-    router = APIRouter()
+    router = APIRouter(route_class=Route)
 
     @router.get("/users", responses={200: {"model": Users}})
     async def examples(k: Annotated[int, Query(ge=1, le=_MOST)] = 5, bundle: str | None = None) -> Response:
