@@ -97,7 +97,7 @@ class ModelThread:
     @property
     def is_full(self) -> bool:
         """Whether a further request is rejected."""
-        return self._num_waiting >= self._batching.queue or self._work.waiting > self._work.limit
+        return self._num_waiting >= self._batching.queue or self._work.is_late(self._work.waiting)
 
     async def recommend(self, queries: Sequence[Query]) -> list[Answer]:
         """Answer queries, in batches with those of other requests."""
@@ -140,7 +140,7 @@ class ModelThread:
         """
         waiting = self._work.waiting
         needed = sum(self._work.seconds_of(job.kind, job.units) for job in jobs)
-        if self.is_full or (waiting and waiting + needed > self._work.limit):
+        if self.is_full or (waiting and self._work.is_late(waiting + needed)):
             self._rejected.inc()
             raise saturated(f"bundle {self._name}", waiting)
         self._num_waiting += 1

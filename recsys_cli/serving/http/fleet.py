@@ -31,8 +31,6 @@ from recsys_cli.workspace import read_json
 _LOG = logging.getLogger("recsys.serve")
 _GRACE = 1.0
 """Seconds between the swap of a bundle and the end of the old thread."""
-_USED = 0.8
-"""Share of the time of a request for its wait and its answer as expected; the rest is for reading, writing and errors."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +167,7 @@ class Fleet:
         """Load a bundle, and warm it up."""
         folder = folder.resolve()  # a link may change meanwhile
         model = load_bundle(folder)
-        cache, limit = model.served.cache, self._settings.limits.seconds * _USED
-        work = Work(warm(model), limit=limit)
+        cache, work = model.served.cache, Work(warm(model), limit=self._settings.limits.seconds)
         thread = ModelThread(name, model, self._settings.batching, work, self._metrics, self._under_way, cache)
         signature = read_json(folder / "signature.json", hint="recsys export RUN --force", expected={"inputs": list})
         folds_in = model.served.model.folds_in

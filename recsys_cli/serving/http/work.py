@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextvars import ContextVar
 from typing import Literal
 
 from recsys_cli.serving.query import Query
@@ -11,6 +13,10 @@ QUERY, ROW, CALL = 1_000, 20, 1_000
 """Units of a query without ids, of a raw row and of a call. An id to look up and a pair to score are one unit each."""
 _ITEM, _REASON = 5, 50
 """Units of a recommended item, and of its reasons or its diversity."""
+ARRIVED: ContextVar[float] = ContextVar("arrived")
+"""Start of the request, as of `time.perf_counter`."""
+_RESERVE = 0.2
+"""Share of the time of a request for its answer on the way back, and for errors of the expectation."""
 _KEPT = 0.9
 """Weight of the earlier measurements at a new one."""
 
@@ -20,11 +26,11 @@ class Work:
 
     Args:
         seconds: Expected seconds of a unit before the first measurement.
-        limit: Maximum seconds of waiting work.
+        limit: Time of a request, in seconds.
     """
 
     def __init__(self, seconds: float, *, limit: float) -> None:
-        self.limit = limit
+        self._limit = limit
         kinds: tuple[Kind, ...] = ("queries", "rows", "calls")
         self._added, self._finished = dict.fromkeys(kinds, 0), dict.fromkeys(kinds, 0)
         self._measured: dict[Kind, tuple[float, float]] = dict.fromkeys(kinds, (seconds * QUERY, QUERY))
@@ -46,6 +52,11 @@ class Work:
         """Return the expected seconds of some units."""
         seconds, measured = self._measured[kind]
         return units * seconds / measured
+
+    def is_late(self, seconds: float) -> bool:
+        """Whether work with an end in some seconds is late for the request of this context."""
+        left = ARRIVED.get(now := time.perf_counter()) + self._limit - now
+        return seconds > left - self._limit * _RESERVE
 
     @property
     def waiting(self) -> float:
