@@ -101,7 +101,7 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
             data=data,
             users=ids[Role.USER],
             items=ids[Role.ITEM],
-            counts=read_array(bundle.counts, "int64", length=cold.first),
+            counts=read_array(bundle.counts, "int64", length=cold.first, below=2**62),
             histories=Histories.read(
                 bundle.histories, mean=manifest["label_mean"], num_users=num_users, num_items=cold.first + cold.number
             ),
