@@ -18,7 +18,7 @@ from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.recommender import Recommender
 
 _STATIC = Path(__file__).parent / "static"
-_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "Cache-Control": "no-cache",
     "Referrer-Policy": "no-referrer",
@@ -36,7 +36,7 @@ class PageFiles(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
         """Return a file with the headers of the page."""
         response = await super().get_response(path, scope)
-        response.headers.update(_HEADERS)
+        response.headers.update(HEADERS)
         return response
 
 
