@@ -140,7 +140,7 @@ class ModelThread:
         """
         waiting = self._work.waiting
         needed = sum(self._work.seconds_of(job.kind, job.units) for job in jobs)
-        if self.is_full or (waiting and self._work.is_late(waiting + needed)):
+        if self._num_waiting >= self._batching.queue or (waiting and self._work.is_late(waiting + needed)):
             self._rejected.inc()
             raise saturated(f"bundle {self._name}", waiting)
         self._num_waiting += 1

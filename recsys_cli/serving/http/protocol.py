@@ -50,7 +50,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """End the limit."""
         self._is_in_body = True
-        self._unfinished = _ended(self._unfinished)
+        self._unfinished = self._without(self._unfinished)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -72,11 +72,11 @@ class Connection(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """End the limit."""
         super().resume_writing()
-        self._unread = _ended(self._unread)
+        self._unread = self._without(self._unread)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End all limits; the running request of a pipeline learns of it, too, and the others do not start."""
-        self._unfinished, self._unread = _ended(self._unfinished), _ended(self._unread)
+        self._unfinished, self._unread = self._without(self._unfinished), self._without(self._unread)
         self.pipeline.clear()
         if self._running is not None:
             self._running.disconnected = True
@@ -114,7 +114,9 @@ class Connection(HttpToolsProtocol):
             self.transport.write(b"".join(content))
         self.transport.close()
 
-
-def _ended(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
+    @staticmethod
+    def _without(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+        """Cancel a timer, and return None in its place."""
+        if timer is not None:
+            timer.cancel()
+        return None
