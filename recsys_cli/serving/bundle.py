@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 
 from recsys_cli.errors import DataError, MissingArtifactError
+from recsys_cli.evaluation.cold_items import ColdItems
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models import build
-from recsys_cli.models.embedding import quantize_tables
+from recsys_cli.models.embedding import TableType, quantize_tables
 from recsys_cli.models.embedding.tables import without_values
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import load_weights
 from recsys_cli.serving.arrays import read_array
+from recsys_cli.serving.bundle_checks import check_tables, naming
 from recsys_cli.serving.encoder.indexes import open_indexes
 from recsys_cli.serving.histories import Histories
 from recsys_cli.serving.ids import IdIndex
@@ -28,6 +31,9 @@ from recsys_cli.workspace.checksums import check_sizes
 if TYPE_CHECKING:
     from recsys_cli.serving.recommender import Recommender
 
+_EXPECTED: Mapping[str, Any] = {
+    "histories": bool, "label_mean": float | None, "model": str, "num_users": int, "num_items": int,
+}  # fmt: skip
 _MAPPED = 1 << 24
 """Larger files are checked by their size only, unless all files are verified: they are memory-mapped, not read."""
 
@@ -46,40 +52,77 @@ def load_bundle(path: Path | str, *, verify: bool = False) -> Recommender:
     """
     from recsys_cli.serving.recommender import Recommender
 
-    recommender = Recommender(read_bundle(Bundle(Path(path)), verify=verify))
-    recommender.warm_up()
+    bundle = Bundle(Path(path))
+    served = read_bundle(bundle, verify=verify)
+    with naming(bundle.folder, bundle):
+        recommender = Recommender(served)
+        recommender.warm_up()
     return recommender
 
 
 def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
     """Read a bundle; see `load_bundle`."""
     manifest = checked_manifest(bundle, verify=verify)
-    described = read_json(bundle.model, hint=bundle.remake, expected={"name": str, "options": dict})
-    source = ModelSource(
-        described["name"], described["options"], described["placement"], described["batch_size"], described["tables"]
-    )
-    data, schema = bundle.data, bundle.data.schema
-    try:
-        indexes = open_indexes(bundle.index)
-        users, items = (IdIndex.read(bundle.ids(role), schema.only(role), indexes) for role in (Role.USER, Role.ITEM))
-        model = mapped_model(source, schema, bundle.weights)
-        return ServedModel(
+    with naming(bundle.model, bundle):
+        described = read_json(
+            bundle.model, hint=bundle.remake, expected={"name": str, "options": dict, "batch_size": int}
+        )
+        source = ModelSource(
+            described["name"],
+            described["options"],
+            described["placement"],
+            described["batch_size"],
+            described["tables"],
+        )
+        if source.batch_size < 1 or source.tables not in get_args(TableType):
+            raise ValueError(f"the batch size is {source.batch_size}, and the tables are {source.tables}")
+    data = bundle.data
+    with naming(data.folder, bundle):
+        schema, cold = data.schema, ColdItems.of(data)
+        FittedPlan.read(data.folder).program  # noqa: B018 - compiled for a check
+    indexes = open_indexes(bundle.index)
+    check_tables(bundle, indexes)
+    ids = {}
+    for role in (Role.USER, Role.ITEM):
+        with naming(bundle.ids(role), bundle):
+            ids[role] = IdIndex.read(bundle.ids(role), schema.only(role), indexes)
+    with naming(bundle.model, bundle):
+        model = _without_weights(source, schema)
+    with naming(bundle.weights, bundle):
+        _load_mapped(model, bundle.weights)
+    with naming(bundle.titles, bundle):
+        titles = _titles(bundle.titles, len(ids[Role.ITEM].values))
+    with naming(bundle.folder, bundle):
+        num_users = int(schema.only(Role.USER).cardinality or 0) if manifest["histories"] else 1
+        served = ServedModel(
             called=bundle.folder.resolve().name,
             source=source,
             model=model,
             data=data,
-            users=users,
-            items=items,
-            counts=read_array(bundle.counts, "int64", length=schema.only(Role.ITEM).cardinality),
-            histories=Histories.read(bundle.histories, mean=manifest["label_mean"]),
+            users=ids[Role.USER],
+            items=ids[Role.ITEM],
+            counts=read_array(bundle.counts, "int64", length=cold.first, below=2**62),
+            histories=Histories.read(
+                bundle.histories, mean=manifest["label_mean"], num_users=num_users, num_items=cold.first + cold.number
+            ),
             has_histories=manifest["histories"],
-            titles=read_parquet(bundle.titles)["title"].combine_chunks() if bundle.titles.is_file() else None,
+            titles=titles,
             about=manifest,
             indexes=indexes,
             cache=read_by_page(model),
         )
-    except (LookupError, TypeError, ValueError, OSError, MemoryError, pa.ArrowException) as error:
-        raise DataError(f"{bundle.folder}: not a bundle of this version: {error}", hint=bundle.remake) from error
+        served.tables  # noqa: B018 - read for a check
+    return served
+
+
+def _titles(path: Path, number: int) -> pa.Array | None:
+    """Return the titles of all items; None without the file."""
+    if not path.is_file():
+        return None
+    titles = read_parquet(path)["title"].combine_chunks()
+    if len(titles) != number or not (pa.types.is_string(titles.type) or pa.types.is_large_string(titles.type)):
+        raise ValueError(f"{len(titles)} titles of type {titles.type} for {number} items")
+    return titles
 
 
 def checked_manifest(bundle: Bundle, *, verify: bool) -> Mapping[str, Any]:
@@ -97,17 +140,28 @@ def checked_manifest(bundle: Bundle, *, verify: bool) -> Mapping[str, Any]:
     manifest = bundle.manifest
     if (other := manifest.get("export", "bundle")) != "bundle":
         raise DataError(f"{bundle.folder} is an export in the format {other}, not a bundle", hint="recsys export RUN")
-    check_sizes(bundle.folder, manifest["files"], hint=bundle.remake)
-    names = [name for name, (size, _) in manifest["files"].items() if verify or size <= _MAPPED]
+    path = bundle.folder / "manifest.json"
+    read_json(path, hint=bundle.remake, expected=_EXPECTED)
+    with naming(path, bundle):
+        check_sizes(bundle.folder, manifest["files"], hint=bundle.remake)
+        names = [name for name, (size, _) in manifest["files"].items() if verify or size <= _MAPPED]
     bundle.verify(*(bundle.folder / name for name in names))
     return manifest
 
 
-def mapped_model(source: ModelSource, schema: Schema, weights: Path) -> Model:
-    """Return a model in evaluation mode with memory-mapped weights, without initial values of its tables."""
+def _without_weights(source: ModelSource, schema: Schema) -> Model:
+    """Return a model without initial values of its tables."""
     with without_values():
         model = build(source.name, dict(source.options), schema, placement=source.placement)
     if source.tables != "fp32":
         quantize_tables(model, source.tables, values=False)
-    load_weights(model, weights, mapped=True)
     return model.eval()
+
+
+def _load_mapped(model: Model, path: Path) -> None:
+    """Memory-map the weights of a model."""
+    types = {name: tensor.dtype for name, tensor in model.state_dict().items()}
+    load_weights(model, path, mapped=True)
+    for name, tensor in model.state_dict().items():
+        if tensor.dtype != types[name]:
+            raise ValueError(f"{name} has {tensor.dtype} in place of {types[name]}")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
-from recsys_cli.serving.arrays import read_array
+from recsys_cli.serving.arrays import read_array, read_offsets
 
 _FILES = ("offsets", "items", "labels", "times")
 
@@ -108,20 +108,22 @@ class Histories:
                 np.save(folder / f"{name}.npy", values)
 
     @classmethod
-    def read(cls, folder: Path, *, mean: float | None) -> Histories:
+    def read(cls, folder: Path, *, mean: float | None, num_users: int, num_items: int) -> Histories:
         """Memory-map the files of `write`.
 
+        Args:
+            folder: The folder.
+            mean: As of the class.
+            num_users: Upper bound of the user ids.
+            num_items: Upper bound of the items.
+
         Raises:
-            ValueError: The arrays do not fit each other.
+            ValueError: The arrays do not fit each other, or an item is out of range.
         """
-        offsets = read_array(folder / "offsets.npy", "int64", mapped=True)
-        num_rows = int(offsets[-1]) if len(offsets) else 0
-        if not len(offsets) or offsets[0] or (np.diff(offsets) < 0).any():
-            raise ValueError(f"{folder / 'offsets.npy'}: the offsets do not ascend from 0")
-        items, labels = (
-            read_array(folder / f"{name}.npy", dtype, length=num_rows, mapped=True)
-            for name, dtype in (("items", "int32"), ("labels", "float32"))
-        )
+        offsets = read_offsets(folder / "offsets.npy", length=num_users + 1)
+        num_rows = int(offsets[-1])
+        items = read_array(folder / "items.npy", "int32", length=num_rows, below=num_items, mapped=True)
+        labels = read_array(folder / "labels.npy", "float32", length=num_rows, mapped=True)
         path, times = folder / "times.npy", None
         if path.is_file():
             times = read_array(path, "int64", "float64", length=num_rows, mapped=True)

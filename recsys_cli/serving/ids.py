@@ -15,7 +15,7 @@ import pyarrow as pa
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import FIRST, Column
 from recsys_cli.serving.encoder.ids import comparable
-from recsys_cli.serving.encoder.values import from_arrow
+from recsys_cli.serving.encoder.values import from_arrow, stored
 from recsys_cli.serving.encoder.vocabulary import VocabularyIndex
 
 
@@ -90,14 +90,23 @@ class IdIndex:
 
     @classmethod
     def read(cls, path: Path, column: Column, indexes: Mapping[str, VocabularyIndex]) -> IdIndex:
-        """Memory-map the file of `write_values`, with indexes by the names of `indexes`."""
-        values = pa.ipc.open_file(pa.memory_map(str(path))).read_all()["value"]
-        return cls(
-            values.chunk(0) if values.num_chunks else values.combine_chunks(),
-            indexes[str(column.vocabulary)],
-            indexes[row_column(column.name)],
-            int(column.cardinality or 0),
-        )
+        """Memory-map the file of `write_values`, with indexes by the names of `indexes`.
+
+        Raises:
+            ValueError: The values are not those of the indexes.
+        """
+        chunks = pa.ipc.open_file(pa.memory_map(str(path))).read_all()["value"]
+        values = chunks.chunk(0) if chunks.num_chunks else chunks.combine_chunks()
+        values.validate(full=True)
+        index, cold = indexes[str(column.vocabulary)], indexes[row_column(column.name)]
+        is_text = stored(values.type).kind == "O"
+        if len(index) + len(cold) != len(chunks) or len(values) != len(chunks) or values.null_count:
+            raise ValueError(
+                f"{len(chunks)} ids, {values.null_count} of them null, are not {len(index)} and {len(cold)}"
+            )
+        if any(len(one) and one.is_text != is_text for one in (index, cold)):
+            raise ValueError(f"ids of {values.type} have an index of another type")
+        return cls(values, index, cold, int(column.cardinality or 0))
 
 
 def _cast(raw: list[Any], kind: pa.DataType) -> pa.Array:

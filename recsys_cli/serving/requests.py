@@ -112,6 +112,8 @@ class Resolver:
                 own = extended(self._served.histories, own, query.recent, recent, ticks=ticks)
         else:
             own = self._served.histories.of_items(_known(history, "the history", notes))
+        if query.features and not self._served.model.by_content:
+            notes.append(f"{self._served.source.name} reads no features: {', '.join(query.features)} had no effect")
         scores, source = self._origin(query, user, own, notes)
         seen = self._catalog.places(own.items) if query.exclude_seen else np.empty(0, np.int64)
         excluded = self._catalog.places(exclude[exclude >= 0]) if exclude is not None else np.empty(0, np.int64)

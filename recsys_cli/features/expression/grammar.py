@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -135,6 +136,11 @@ class _Reader:
 
     def _refused(self, node: ast.expr) -> ConfigError:
         piece = ast.get_source_segment("".join(_callable_if(self._text)), node) or ""
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            raise ConfigError(
+                f"the expression {self._text!r} has {piece!r}, which is out of range",
+                hint="whole numbers are below 2**63, others below 1.8e308",
+            )
         return ConfigError(
             f"the expression {self._text!r} has {piece.replace(_BOLD_IF, 'if')!r}, which is not allowed",
             hint="allowed are columns, numbers, text, + - * /, single comparisons, and, or, not, "
@@ -143,7 +149,7 @@ class _Reader:
 
 
 def _too_large(value: float | str) -> bool:
-    return type(value) is int and value >= 2**63
+    return isinstance(value, int | float) and (value >= 2**63 if type(value) is int else math.isinf(value))
 
 
 def _chain(operator: Operator, operands: list[Expression]) -> Expression:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.hashing import hash_numbers, hash_value, hash_values
+from recsys_cli.serving.arrays import read_array, read_offsets
 from recsys_cli.serving.encoder.values import Array, stored
 
 ABSENT = -1
@@ -20,7 +21,6 @@ _FEW = 32
 """Number of values up to which single lookups are faster than NumPy."""
 _CACHED = 1 << 16
 """Maximum number of looked-up values kept in memory."""
-_NUMERIC, _TEXTS = ("hashes", "positions"), ("hashes", "positions", "bytes", "offsets")
 
 
 class VocabularyIndex:
@@ -79,11 +79,26 @@ class VocabularyIndex:
         Raises:
             DataError: A file is missing or damaged.
         """
-        names = _TEXTS if (folder / "bytes.npy").exists() else _NUMERIC
         try:
-            return cls({name: _mapped(folder / f"{name}.npy") for name in names})
+            hashes = read_array(folder / "hashes.npy", "uint64", mapped=True)
+            size = len(hashes)
+            if (hashes[1:] < hashes[:-1]).any():
+                raise ValueError(f"{folder / 'hashes.npy'}: the hashes do not ascend")
+            positions = read_array(folder / "positions.npy", "int32", length=size, below=size, mapped=True)
+            arrays = {"hashes": hashes, "positions": positions}
+            if (folder / "bytes.npy").exists():
+                arrays["offsets"] = read_offsets(folder / "offsets.npy", length=size + 1)
+                num_bytes = int(arrays["offsets"][-1])
+                arrays["bytes"] = read_array(folder / "bytes.npy", "uint8", length=num_bytes, mapped=True)
         except (OSError, ValueError) as error:
             raise DataError(f"{folder}: not a vocabulary index: {error}", hint="export the run again") from error
+        # Indexing of a `memmap` object is slow.
+        return cls({name: np.asarray(array) for name, array in arrays.items()})
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the values are text."""
+        return self._bytes is not None
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -128,8 +143,3 @@ class VocabularyIndex:
         assert self._bytes is not None
         assert self._offsets is not None
         return self._bytes[self._offsets[position] : self._offsets[position + 1]].tobytes() == text
-
-
-def _mapped(path: Path) -> Array:
-    """Memory-map an array; as a plain ndarray, because indexing a `memmap` object is slow."""
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

@@ -10,10 +10,9 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp
 
 from recsys_cli import __version__
@@ -23,20 +22,22 @@ from recsys_cli.serving.http.catalog_routes import catalog_routes
 from recsys_cli.serving.http.feedback_routes import feedback_routes
 from recsys_cli.serving.http.guard import Guard
 from recsys_cli.serving.http.inference.routes import inference_routes
-from recsys_cli.serving.http.page import PageFiles, page_routes
+from recsys_cli.serving.http.page import HEADERS, PageFiles, page_routes
 from recsys_cli.serving.http.problems import RequestError, problem_of
 from recsys_cli.serving.http.reading import PROBLEMS, describe
 from recsys_cli.serving.http.recommend_routes import recommend_routes
+from recsys_cli.serving.http.reference import reference
 from recsys_cli.serving.http.service import Service
 
 
 def create_app(service: Service) -> ASGIApp:
     """Return the app of a worker."""
-    app = FastAPI(title="recsys", version=__version__, lifespan=_lifespan(service), redoc_url=None)
+    app = FastAPI(title="recsys", version=__version__, lifespan=_lifespan(service), docs_url=None, redoc_url=None)
     for routes in (recommend_routes, feedback_routes, catalog_routes, page_routes, inference_routes):
         app.include_router(routes(service), responses=PROBLEMS)
+    app.add_route("/docs", lambda _: HTMLResponse(reference(app.openapi()), headers=HEADERS), include_in_schema=False)
     app.mount("/", PageFiles())
-    for kind in (RequestError, RecsysError, ValidationError, Exception):
+    for kind in (RequestError, RecsysError, Exception):
         app.add_exception_handler(kind, _problem)
     app.add_exception_handler(RequestValidationError, _invalid_parameter)
     app.add_exception_handler(HTTPException, _plain)
@@ -62,8 +63,8 @@ async def _problem(_: Request, error: Exception) -> Response:
 
 async def _invalid_parameter(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    return RequestError(422, f"{first['loc'][-1]}: {first['msg']}", "/docs describes the parameters").response()
+    problems = "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors())
+    return RequestError(422, problems, "/docs describes the parameters").response()
 
 
 async def _plain(request: Request, error: Exception) -> Response:

@@ -16,6 +16,7 @@ from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.problems import saturated
 from recsys_cli.serving.http.settings import Batching
+from recsys_cli.serving.http.work import CALL, ROW, Kind, Work, units_of
 from recsys_cli.serving.large_tables import CacheCounters
 from recsys_cli.serving.query import Answer, Query
 from recsys_cli.serving.recommender import Recommender
@@ -27,9 +28,11 @@ _INVALID = (TypeError, ValueError, OverflowError, KeyError, pa.ArrowException)
 
 @dataclass
 class _Job:
-    """Queries of one request, its raw rows to score as columns, or a call; and its future."""
+    """Queries of one request, its raw rows to score as columns, or a call; with their work and the future."""
 
     future: asyncio.Future[Any]
+    kind: Kind
+    units: int
     queries: Sequence[Query] = ()
     rows: Mapping[str, Sequence[Any]] | None = None
     call: Call | None = None
@@ -62,6 +65,7 @@ class ModelThread:
         name: Name of the bundle, for metrics.
         model: The recommender; no other thread uses it.
         batching: Bounds.
+        work: Receives what waits and the time it takes; a request that would wait too long is rejected.
         metrics: Receives sizes and waits.
         under_way: Number of requests in the server.
         cache: Hits and misses of the model's large tables, for metrics.
@@ -72,6 +76,7 @@ class ModelThread:
         name: str,
         model: Recommender,
         batching: Batching,
+        work: Work,
         metrics: Metrics,
         under_way: Callable[[], int],
         cache: CacheCounters,
@@ -84,27 +89,34 @@ class ModelThread:
         self._pages = {result: metrics.table_pages.labels(name, result) for result in ("hits", "misses")}
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._num_waiting = 0
+        self._work = work
+        self._num_items, self._by_pair = len(model.catalog), model.scorer.scores_subsets
         self._thread = threading.Thread(target=self._run, name=f"model-{name}", daemon=True)
         self._thread.start()
 
     @property
     def is_full(self) -> bool:
         """Whether a further request is rejected."""
-        return self._num_waiting >= self._batching.queue
+        return self._num_waiting >= self._batching.queue or self._work.is_late(self._work.waiting)
 
     async def recommend(self, queries: Sequence[Query]) -> list[Answer]:
-        """Answer queries, in a batch with those of other requests."""
-        answers: list[Answer] = await self._submit(queries=queries)
-        return answers
+        """Answer queries, in batches with those of other requests."""
+        size, jobs = self._batching.size, []
+        for start in range(0, len(queries), size):
+            part = queries[start : start + size]
+            units = sum(units_of(one, self._num_items, by_pair=self._by_pair) for one in part)
+            jobs.append(self._job("queries", units, queries=part))
+        return [answer for answers in await self._submit(jobs) for answer in answers]
 
     async def score(self, rows: Mapping[str, Sequence[Any]]) -> list[float]:
         """Score raw rows, given as columns of equal length, in a batch with those of other requests."""
-        scores: list[float] = await self._submit(rows=rows)
+        units = ROW * max(map(len, rows.values()), default=0)
+        scores: list[float] = (await self._submit([self._job("rows", units, rows=rows)]))[0]
         return scores
 
     async def call(self, call: Call) -> Any:
         """Run a function of the recommender."""
-        return await self._submit(call=call)
+        return (await self._submit([self._job("calls", CALL, call=call)]))[0]
 
     async def close(self, *, grace: float = 0.0) -> None:
         """Finish what waits, and end the thread.
@@ -116,37 +128,48 @@ class ModelThread:
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    async def _submit(self, **work: Any) -> Any:
-        """Queue a job and wait for its result.
+    @staticmethod
+    def _job(kind: Kind, units: int, **work: Any) -> _Job:
+        return _Job(asyncio.get_running_loop().create_future(), kind, units, **work)
+
+    async def _submit(self, jobs: Sequence[_Job]) -> list[Any]:
+        """Queue the jobs of a request and wait for their results; the rest of them is dropped after an error.
 
         Raises:
-            RequestError: The queue is full.
+            RequestError: The queue is full, or its work takes too long. An empty queue takes every request.
         """
-        if self.is_full:
+        waiting = self._work.waiting
+        needed = sum(self._work.seconds_of(job.kind, job.units) for job in jobs)
+        if self._num_waiting >= self._batching.queue or (waiting and self._work.is_late(waiting + needed)):
             self._rejected.inc()
-            raise saturated(f"bundle {self._name}")
-        future = asyncio.get_running_loop().create_future()
+            raise saturated(f"bundle {self._name}", waiting)
         self._num_waiting += 1
         try:
-            self._jobs.put(_Job(future, **work))
-            return await future
+            for job in jobs:
+                self._work.add(job.kind, job.units)
+                self._jobs.put(job)
+            if len(jobs) == 1:
+                return [await jobs[0].future]
+            return await asyncio.gather(*(job.future for job in jobs))
         finally:
             self._num_waiting -= 1
+            for job in jobs:
+                job.future.cancel()
 
     def _run(self) -> None:
         """Answer jobs until the end."""
         ended = False
         while not ended:
-            jobs, ended = self._collect()
-            jobs = [job for job in jobs if not job.future.cancelled()]
-            if not jobs:
-                continue
-            started = time.perf_counter()
-            for job in jobs:
-                self._wait.observe(started - job.arrived)
-            self._answer(jobs)
-            self._count_pages()
-            jobs[0].future.get_loop().call_soon_threadsafe(_deliver, jobs)
+            collected, ended = self._collect()
+            if jobs := [job for job in collected if not job.future.cancelled()]:
+                started = time.perf_counter()
+                for job in jobs:
+                    self._wait.observe(started - job.arrived)
+                self._answer(jobs)
+                self._count_pages()
+                jobs[0].future.get_loop().call_soon_threadsafe(_deliver, jobs)
+            for job in collected:
+                self._work.finish(job.kind, job.units)
 
     def _count_pages(self) -> None:
         """Add the hits and misses since the last batch to the metrics."""
@@ -181,7 +204,7 @@ class ModelThread:
     def _answer(self, jobs: Sequence[_Job]) -> None:
         """Set the results or errors of jobs; an invalid query fails alone."""
         if asking := [job for job in jobs if job.queries]:
-            self._recommend(asking)
+            self._timed(self._recommend, asking)
         scoring: dict[frozenset[str], list[_Job]] = {}
         for job in jobs:
             if job.is_table:
@@ -189,13 +212,25 @@ class ModelThread:
             elif job.rows is not None:
                 job.call = _scoring(job.rows)
         for alike in scoring.values():
-            self._score(alike)
+            self._timed(self._score, alike)
         for job in jobs:
             if job.call is not None:
-                try:
-                    job.result = job.call(self._model)
-                except Exception as error:
-                    job.error = error
+                self._timed(self._call, [job])
+
+    def _timed(self, answer: Callable[[Sequence[_Job]], None], jobs: Sequence[_Job]) -> None:
+        """Answer jobs of one kind, and measure the time of their units."""
+        started = time.perf_counter()
+        answer(jobs)
+        self._work.measure(jobs[0].kind, sum(job.units for job in jobs), time.perf_counter() - started)
+
+    def _call(self, jobs: Sequence[_Job]) -> None:
+        """Run the calls of jobs."""
+        for job in jobs:
+            assert job.call is not None
+            try:
+                job.result = job.call(self._model)
+            except Exception as error:
+                job.error = error
 
     def _recommend(self, jobs: Sequence[_Job]) -> None:
         """Answer the queries of several jobs at once, or each job alone after an error."""

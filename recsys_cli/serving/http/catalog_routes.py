@@ -11,6 +11,7 @@ from starlette.responses import Response
 from recsys_cli.serving.http.answers import catalog_item, json_response
 from recsys_cli.serving.http.bodies import Bundles, Found, Item, UserAnswer
 from recsys_cli.serving.http.problems import RequestError
+from recsys_cli.serving.http.reading import Route
 from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.http.user_history import item_by_id, user_history
 
@@ -19,7 +20,7 @@ K = Annotated[int, Query(ge=1)]
 
 def catalog_routes(service: Service) -> APIRouter:
     """Return the routes."""
-    router = APIRouter()
+    router = APIRouter(route_class=Route)
     fleet, state, limits = service.fleet, service.desk.state, service.settings.limits
 
     @router.get("/items", responses={200: {"model": Found}})

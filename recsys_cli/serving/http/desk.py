@@ -41,7 +41,7 @@ class FeedbackDesk:
         self._tail = Tail(settings.feedback, own=own, state=self.state)
         self._tail.poll()
         self._alone = settings.workers == 1
-        self._last = 0
+        self._last, self._latest = 0, 0.0
         self.num_damaged = self._log.num_damaged
         assert own in current_files(settings.feedback)
 
@@ -70,7 +70,7 @@ class FeedbackDesk:
             RecsysError: The events are not in the log.
         """
         if self._log.num_waiting >= _MOST_WAITING:
-            raise saturated("the feedback log")
+            raise saturated("the feedback log", self._latest)
         started, loop = time.perf_counter(), asyncio.get_running_loop()
         written: asyncio.Future[None] = loop.create_future()
 
@@ -79,7 +79,8 @@ class FeedbackDesk:
 
         self._log.append(b"".join(event.line() for event in events), done)
         await written
-        self._metrics.commit_seconds.observe(time.perf_counter() - started)
+        self._latest = time.perf_counter() - started
+        self._metrics.commit_seconds.observe(self._latest)
 
     def _acknowledge(self, written: asyncio.Future[None], events: Iterable[Event], error: BaseException | None) -> None:
         """Apply written events; a request that does not wait any more changes nothing about that."""

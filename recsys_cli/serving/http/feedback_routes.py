@@ -14,7 +14,7 @@ from recsys_cli.features.schema import Role
 from recsys_cli.serving.feedback.event import Event, Id
 from recsys_cli.serving.http.answers import json_response
 from recsys_cli.serving.http.bodies import FeedbackAnswer, FeedbackBody, FeedbackEvent, ItemBody
-from recsys_cli.serving.http.reading import BodyRoute, body_of, described
+from recsys_cli.serving.http.reading import Route, body_of, described
 from recsys_cli.serving.http.service import Service
 
 _Id = Annotated[str, Query(max_length=1_000)]
@@ -22,7 +22,7 @@ _Id = Annotated[str, Query(max_length=1_000)]
 
 def feedback_routes(service: Service) -> APIRouter:
     """Return the routes."""
-    router = APIRouter(route_class=BodyRoute)
+    router = APIRouter(route_class=Route)
     desk, limits = service.desk, service.settings.limits
     answers: dict[int | str, dict[str, Any]] = {200: {"model": FeedbackAnswer}}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from recsys_cli.serving.http.collection import exempt_from_collection
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.problems import RequestError
 from recsys_cli.serving.http.settings import Settings
+from recsys_cli.serving.http.work import Work, units_of
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.workspace import read_json
@@ -165,20 +167,23 @@ class Fleet:
         """Load a bundle, and warm it up."""
         folder = folder.resolve()  # a link may change meanwhile
         model = load_bundle(folder)
-        warm(model)
-        cache = model.served.cache
-        thread = ModelThread(name, model, self._settings.batching, self._metrics, self._under_way, cache)
+        cache, work = model.served.cache, Work(warm(model), limit=self._settings.limits.seconds)
+        thread = ModelThread(name, model, self._settings.batching, work, self._metrics, self._under_way, cache)
         signature = read_json(folder / "signature.json", hint="recsys export RUN --force", expected={"inputs": list})
         folds_in = model.served.model.folds_in
         return Deployment(name, folder, model.served.about, signature, thread, model.catalog, folds_in)
 
 
-def warm(model: Recommender) -> None:
-    """Answer a first query for a trained user and for an anonymous one: lazy parts are built here."""
+def warm(model: Recommender) -> float:
+    """Answer first queries, and return the seconds of a unit of work: lazy parts are built here."""
     users = model.served.users.values
     first = users[0].as_py() if len(users) else None
     model.recommend([Query(), Query(user=first, explain=True)])
     model.search("a", 1)
+    query, started = Query(user=first), time.perf_counter()
+    model.recommend([query])
+    units = units_of(query, len(model.catalog), by_pair=model.scorer.scores_subsets)
+    return (time.perf_counter() - started) / units
 
 
 def share_point(user: object) -> float:

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recsys_cli.serving.http.problems import RequestError, problem_of
 from recsys_cli.serving.http.service import Service
+from recsys_cli.serving.http.work import ARRIVED
 
 _LOG = logging.getLogger("recsys.serve")
 _LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -47,7 +48,7 @@ class Guard:
                 status = message["status"]
             await send(message)
 
-        started = time.perf_counter()
+        ARRIVED.set(started := time.perf_counter())
         self._load.under_way += 1
         try:
             self._check(scope)

@@ -13,11 +13,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from recsys_cli.serving.http.answers import json_response
+from recsys_cli.serving.http.reading import Route
 from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.recommender import Recommender
 
 _STATIC = Path(__file__).parent / "static"
-_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "Cache-Control": "no-cache",
     "Referrer-Policy": "no-referrer",
@@ -35,7 +36,7 @@ class PageFiles(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
         """Return a file with the headers of the page."""
         response = await super().get_response(path, scope)
-        response.headers.update(_HEADERS)
+        response.headers.update(HEADERS)
         return response
 
 
@@ -48,7 +49,7 @@ class Users(BaseModel):
 
 def page_routes(service: Service) -> APIRouter:
     """Return the routes that only the page needs."""
-    router = APIRouter()
+    router = APIRouter(route_class=Route)
 
     @router.get("/users", responses={200: {"model": Users}})
     async def examples(k: Annotated[int, Query(ge=1, le=_MOST)] = 5, bundle: str | None = None) -> Response:

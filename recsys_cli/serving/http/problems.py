@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import orjson
-from pydantic import ValidationError
 from starlette.responses import Response
 
 from recsys_cli.errors import ConfigError, DataError, RecsysError
@@ -31,9 +31,10 @@ class RequestError(Exception):
         return Response(content, self.status, headers=self.headers, media_type="application/json")
 
 
-def saturated(what: str, *, seconds: int = 1) -> RequestError:
-    """Return the problem of a full queue."""
-    return RequestError(429, f"{what} is saturated", f"try again in {seconds} s", {"Retry-After": str(seconds)})
+def saturated(what: str, seconds: float) -> RequestError:
+    """Return the problem of a queue with work for some seconds."""
+    wait = str(max(1, math.ceil(seconds)))
+    return RequestError(429, f"{what} is saturated", f"try again in {wait} s", {"Retry-After": wait})
 
 
 def problem_of(error: Exception) -> RequestError:
@@ -41,13 +42,6 @@ def problem_of(error: Exception) -> RequestError:
     match error:
         case RequestError():
             return error
-        case ValidationError():
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            status = 400 if first["type"] == "json_invalid" else 422
-            return RequestError(
-                status, f"{where}: {first['msg']}" if where else first["msg"], "/docs describes the body"
-            )
         case ConfigError() | DataError():
             return RequestError(422, error.message, error.hint or "/docs describes the body")
         case RecsysError():

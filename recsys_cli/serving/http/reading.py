@@ -8,15 +8,20 @@ from typing import Any, TypeVar
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from recsys_cli.config.document import Document
+from recsys_cli.config.problems import describe as describe_problems
+from recsys_cli.registry import suggest
 from recsys_cli.serving.http.bodies import ProblemAnswer
 from recsys_cli.serving.http.problems import RequestError
 
 Body = TypeVar("Body", bound=BaseModel)
+_HINT = "/docs describes the body"
 _REF = "#/components/schemas/{model}"
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": ProblemAnswer, "description": text}
@@ -36,13 +41,33 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 """Responses without a result, for the OpenAPI document."""
 
 
-class BodyRoute(APIRoute):
-    """Route that calls an endpoint without parameters directly: FastAPI's resolution of none takes a tenth of a request."""
+_MOST_PROBLEMS = 8
+"""Maximum problems in an answer."""
+
+
+class Route(APIRoute):
+    """Route that refuses unknown query parameters.
+
+    It calls an endpoint without parameters directly: FastAPI's resolution of none takes a tenth of a request.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the endpoint, or FastAPI's handler if it has parameters."""
-        has_parameters = self.dependant.path_params or self.dependant.query_params
-        return super().get_route_handler() if has_parameters else self.endpoint
+        known = [one.alias for one in self.dependant.query_params]
+        only_request = self.dependant.request_param_name and not (known or self.dependant.path_params)
+        handler = self.endpoint if only_request else super().get_route_handler()
+
+        async def checked(request: Request) -> Response:
+            if request.scope["query_string"] and (unknown := request.query_params.keys() - set(known)):
+                name = sorted(unknown)[0]
+                raise RequestError(
+                    422, f"unknown query parameter {name!r}{suggest(name, known)}",
+                    f"the parameters are {', '.join(known)}" if known else "the route has no query parameters",
+                )  # fmt: skip
+            response: Response = await handler(request)
+            return response
+
+        return checked
 
 
 async def content_of(request: Request, most: int) -> bytes:
@@ -71,10 +96,38 @@ async def body_of(request: Request, kind: type[Body], most: int) -> Body:
     """Return the parsed body.
 
     Raises:
-        RequestError: The body is above the limit.
-        ValidationError: A value is invalid.
+        RequestError: The body is above the limit, or invalid.
     """
-    return kind.model_validate_json(await content_of(request, most))
+    content = await content_of(request, most)
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        if first["type"] == "json_invalid":
+            raise RequestError(400, first["msg"], _HINT) from None
+        raise _invalid(error, kind, from_json(content)) from None
+
+
+def parsed(kind: type[Body], values: dict[str, Any]) -> Body:
+    """Return a body of some values.
+
+    Raises:
+        RequestError: A value is invalid.
+    """
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise _invalid(error, kind, values) from None
+
+
+def _invalid(error: ValidationError, kind: type[BaseModel], values: Any) -> RequestError:
+    """Return the problem of invalid values, with one sentence for each field."""
+    if not isinstance(values, dict):
+        return RequestError(422, "the body is no JSON object", _HINT)
+    lines = describe_problems(error, kind, Document(values))
+    more = len(lines) - _MOST_PROBLEMS
+    shown = [*lines[:_MOST_PROBLEMS], f"and {more} more"] if more > 0 else lines
+    return RequestError(422, "; ".join(shown), _HINT)
 
 
 def described(kind: type[BaseModel]) -> dict[str, Any]:

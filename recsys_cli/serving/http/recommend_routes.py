@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -12,14 +11,14 @@ from starlette.responses import Response
 from recsys_cli.serving.http.answers import json_response, recommendations
 from recsys_cli.serving.http.bodies import Answers, BatchBody, Recommendations, RecommendBody, ScoreBody, Scores
 from recsys_cli.serving.http.problems import RequestError
-from recsys_cli.serving.http.reading import BodyRoute, body_of, described
+from recsys_cli.serving.http.reading import Route, body_of, described
 from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.query import Answer
 
 
 def recommend_routes(service: Service) -> APIRouter:
     """Return the routes."""
-    router = APIRouter(route_class=BodyRoute)
+    router = APIRouter(route_class=Route)
     limits = service.settings.limits
 
     @router.post("/recommend", responses={200: {"model": Recommendations}}, openapi_extra=described(RecommendBody))
@@ -33,7 +32,7 @@ def recommend_routes(service: Service) -> APIRouter:
         """Recommend items for several requests; one invalid request fails all."""
         body = await body_of(request, BatchBody, limits.body_bytes)
         service.check("requests", len(body.requests), service.settings.batching.queue)
-        return json_response({"answers": await asyncio.gather(*map(service.recommend, body.requests))})
+        return json_response({"answers": await service.recommend_all(body.requests)})
 
     @router.post("/score", responses={200: {"model": Scores}}, openapi_extra=described(ScoreBody))
     async def score(request: Request) -> Response:

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Semaphore
 from types import FrameType
@@ -25,6 +26,7 @@ from recsys_cli.serving.feedback.compact import rewrite
 from recsys_cli.serving.feedback.files import exclusive, worker_file
 from recsys_cli.serving.http.app import create_app
 from recsys_cli.serving.http.metrics import FOLDER
+from recsys_cli.serving.http.protocol import Connection
 from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.http.settings import Settings
 
@@ -107,6 +109,8 @@ def _run(settings: Settings, worker: int, bound: socket.socket, ready: Callable[
         _LOG.warning("%d damaged lines of the feedback log were skipped", service.desk.num_damaged)
     config = uvicorn.Config(
         create_app(service),
+        http=partial(Connection, seconds=settings.limits.seconds),  # type: ignore[arg-type]
+        ws="none",
         log_config=None,
         log_level="warning",
         access_log=False,

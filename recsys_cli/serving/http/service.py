@@ -70,10 +70,27 @@ class Service:
 
     async def recommend(self, body: RecommendBody) -> dict[str, Any]:
         """Answer a request."""
-        query = self.query(body)
-        who = body.user if body.user is not None else tuple(body.history or ())
-        deployment = self.deployment(body.bundle, who)
-        answer = (await self.answers(deployment, [query]))[0]
+        deployment = self._deployment_of(body)
+        return self._shown(body, (await self.answers(deployment, [self.query(body)]))[0], deployment)
+
+    async def recommend_all(self, bodies: Sequence[RecommendBody]) -> list[dict[str, Any]]:
+        """Answer requests in order; those of a bundle are admitted as one."""
+        rows: dict[str, list[int]] = {}
+        for row, body in enumerate(bodies):
+            rows.setdefault(self._deployment_of(body).name, []).append(row)
+        queries, deployments = [self.query(body) for body in bodies], [self.fleet.named(name) for name in rows]
+        parts = [
+            self.answers(one, [queries[row] for row in own])
+            for one, own in zip(deployments, rows.values(), strict=True)
+        ]
+        found = {}
+        for one, own, answers in zip(deployments, rows.values(), await asyncio.gather(*parts), strict=True):
+            for row, answer in zip(own, answers, strict=True):
+                found[row] = self._shown(bodies[row], answer, one)
+        return [found[row] for row in range(len(bodies))]
+
+    def _shown(self, body: RecommendBody, answer: Answer, deployment: Deployment) -> dict[str, Any]:
+        """Return the values of an answer, with the names of bundles that can use its history."""
         shown = recommendations(answer, deployment, explain=body.explain)
         if (
             body.bundle is None
@@ -82,6 +99,10 @@ class Service:
         ):
             shown["note"] += f"; with {' or '.join(able)} as the bundle of the request, the history counts"
         return shown
+
+    def _deployment_of(self, body: RecommendBody) -> Deployment:
+        """Return the bundle of a request: by its name, or of its user or history."""
+        return self.deployment(body.bundle, body.user if body.user is not None else tuple(body.history or ()))
 
     async def answers(self, deployment: Deployment, queries: Sequence[Query]) -> list[Answer]:
         """Answer queries by a bundle; shadows get a copy."""

@@ -93,7 +93,7 @@ def test_column_accepts_any_name() -> None:
     ],
 )
 def test_parse_refuses_constructs_outside_the_grammar(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"not allowed|cannot read|without the name"):
+    with pytest.raises(ConfigError, match=r"not allowed|cannot read|without the name|out of range"):
         parse(text)
 
 

@@ -11,6 +11,7 @@ from recsys_cli.serving.http.bodies import RecommendBody
 from recsys_cli.serving.http.fleet import Deployment
 from recsys_cli.serving.http.inference.tensors import Tensor, malformed
 from recsys_cli.serving.http.problems import RequestError
+from recsys_cli.serving.http.reading import parsed
 from recsys_cli.serving.http.service import Service
 
 TOP_K = "-topk"
@@ -111,8 +112,13 @@ async def infer_top_k(service: Service, deployment: Deployment, inputs: Sequence
     service.check("rows", number, service.settings.batching.queue)
     cut_offs = _cut_offs(given["k"], number) if "k" in given else [10] * number
     bodies = [
-        RecommendBody(
-            user=users[row] if users else None, history=histories[row] if histories else None, k=cut_offs[row]
+        parsed(
+            RecommendBody,
+            {
+                "user": users[row] if users else None,
+                "history": histories[row] if histories else None,
+                "k": cut_offs[row],
+            },
         )
         for row in range(number)
     ]

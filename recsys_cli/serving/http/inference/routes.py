@@ -13,7 +13,7 @@ from recsys_cli.serving.http.answers import json_response
 from recsys_cli.serving.http.inference import tensors
 from recsys_cli.serving.http.inference.models import TOP_K, find, infer_scores, infer_top_k, metadata
 from recsys_cli.serving.http.problems import RequestError
-from recsys_cli.serving.http.reading import content_of
+from recsys_cli.serving.http.reading import Route, content_of
 from recsys_cli.serving.http.service import Service
 
 _BODY: dict[str, Any] = {
@@ -51,7 +51,7 @@ _BODY: dict[str, Any] = {
 
 def inference_routes(service: Service) -> APIRouter:
     """Return the routes."""
-    router = APIRouter(prefix="/v2", tags=["Open Inference Protocol"])
+    router = APIRouter(prefix="/v2", tags=["Open Inference Protocol"], route_class=Route)
 
     @router.get("/health/live")
     async def live() -> Response:

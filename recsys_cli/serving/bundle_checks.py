@@ -1,0 +1,80 @@
+"""Checks of a bundle's files: content that does not fit is an error of the data, with the name of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from recsys_cli.errors import ConfigError, DataError, RecsysError
+from recsys_cli.features.columns import SHARED_ID, row_column
+from recsys_cli.features.parquet import read_parquet
+from recsys_cli.features.schema import FIRST, Column
+from recsys_cli.serving.encoder import VocabularyIndex
+from recsys_cli.workspace import Bundle
+
+
+@contextmanager
+def naming(path: Path, bundle: Bundle) -> Iterator[None]:
+    """Name a file in all errors about its content.
+
+    Raises:
+        DataError: An error came up.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, RecsysError) and not isinstance(error, ConfigError):
+            raise
+        reason = f"{type(error).__name__} {error}" if isinstance(error, LookupError) else str(error)
+        raise DataError(f"{path}: not a bundle of this version: {reason}", hint=bundle.remake) from error
+
+
+def check_tables(bundle: Bundle, indexes: Mapping[str, VocabularyIndex]) -> None:
+    """Check that all values and ids have a row in the tables of the model and in the dimension tables.
+
+    Raises:
+        DataError: A value or an id has none, or a file is damaged.
+    """
+    data = bundle.data
+    for column in data.schema.categorical:
+        if (index := indexes.get(str(column.vocabulary))) is not None:
+            with naming(data.vocabulary(str(column.vocabulary)), bundle):
+                _check_vocabulary(data.vocabulary(str(column.vocabulary)), index, column)
+        index, shared, keys = indexes.get(row_column(column.name)), data.table(column.name), data.cold_keys(column.name)
+        cardinality = int(column.cardinality or 0)
+        if index is None:
+            continue
+        if shared.is_file():
+            with naming(shared, bundle):
+                names = pq.read_schema(shared).names
+                if SHARED_ID in names:
+                    _check_ids(read_parquet(shared, [SHARED_ID])[SHARED_ID], 0, cardinality)
+                num_rows = pq.read_metadata(shared).num_rows
+                if len(index) and num_rows != cardinality + len(index):
+                    raise ValueError(f"{num_rows} rows for {cardinality} ids and {len(index)} cold keys")
+        if keys.is_file():
+            with naming(keys, bundle):
+                rows = read_parquet(keys, ["row"])["row"]
+                if len(rows) != len(index):
+                    raise ValueError(f"{len(rows)} cold keys for an index of {len(index)}")
+                _check_ids(rows, cardinality, cardinality + len(index))
+
+
+def _check_vocabulary(path: Path, index: VocabularyIndex, column: Column) -> None:
+    number = len(read_parquet(path, ["value"])["value"])
+    if number != len(index) or FIRST + number + column.buckets > int(column.cardinality or 0):
+        raise ValueError(f"{number} values for an index of {len(index)} and {column.cardinality} ids")
+
+
+def _check_ids(ids: pa.ChunkedArray, start: int, stop: int) -> None:
+    """Check that ids are whole numbers from start to below stop."""
+    if not pa.types.is_integer(ids.type) or ids.null_count:
+        raise ValueError(f"ids have the type {ids.type}, and {ids.null_count} nulls")
+    limits = pc.min_max(ids).as_py()
+    if len(ids) and not start <= limits["min"] <= limits["max"] < stop:
+        raise ValueError(f"the ids from {limits['min']} to {limits['max']} are not from {start} to {stop - 1}")

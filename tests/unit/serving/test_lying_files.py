@@ -1,0 +1,132 @@
+"""Files of a bundle with valid checksums and wrong content: the load ends with an error that names the file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import load_file, save_file
+from served_runs import MakeRun
+
+import recsys_cli as recsys
+from recsys_cli.errors import DataError
+from recsys_cli.features.columns import SHARED_ID
+from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.workspace import write_manifest
+
+Array = np.ndarray[Any, Any]
+ARRAYS: Mapping[str, Callable[[Array], Array]] = {
+    "float": lambda values: values.astype(np.float32),
+    "short": lambda values: values[:-1],
+    "descending": lambda values: values[::-1].copy(),
+    "large": lambda values: np.where(np.arange(len(values)) == 1, np.iinfo(values.dtype).max, values),
+    "negative": lambda values: np.where(np.arange(len(values)) == 1, -5, values),
+}
+OFFSETS = ("float", "short", "descending", "large", "negative")
+IDS = ("float", "short", "large", "negative")
+TABLES: Mapping[str, Callable[[pa.Table, int], pa.Table]] = {
+    "short": lambda table, _: table.slice(1),
+    "without": lambda table, place: table.remove_column(place),
+    "text": lambda table, place: _with(table, place, ["x"] * len(table)),
+    "null": lambda table, place: _with(table, place, [None] * len(table)),
+    "list": lambda table, place: _with(table, place, [[1]] * len(table)),
+    "large": lambda table, place: _with(table, place, [10**12] * len(table)),
+    "negative": lambda table, place: _with(table, place, [-7] * len(table)),
+}
+
+
+def _with(table: pa.Table, place: int, values: list[Any]) -> pa.Table:
+    return table.set_column(place, table.column_names[place], pa.array(values))
+
+
+@pytest.fixture(scope="module")
+def sound(make_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recsys.export(make_run("fm"), tmp_path_factory.mktemp("sound") / "fm", progress=False)
+
+
+@pytest.fixture
+def folder(sound: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(sound, tmp_path / "lying")
+
+
+def _refused(folder: Path, name: str) -> None:
+    """Sign a bundle again, and check the error of its load."""
+    for artifact, kind in ((folder / "data", "PreparedData"), (folder, "Bundle")):
+        manifest = json.loads((artifact / "manifest.json").read_text())
+        kept = {key: value for key, value in manifest.items() if key not in {"files", "checksum"}}
+        write_manifest(artifact, kind, kept)
+    with pytest.raises(DataError) as raised:
+        load_bundle(folder)
+    assert name in raised.value.message
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        *(("vocab-index/userId/hashes.npy", how) for how in ("float", "short", "descending")),
+        *(("vocab-index/userId/positions.npy", how) for how in IDS),
+        *(("vocab-index/genres/offsets.npy", how) for how in OFFSETS),
+        *(("vocab-index/genres/bytes.npy", how) for how in ("float", "short")),
+        *(("histories/offsets.npy", how) for how in OFFSETS),
+        *(("histories/items.npy", how) for how in IDS),
+        *(("counts.npy", how) for how in ("float", "short", "negative")),
+    ],
+)
+def test_an_array(name: str, how: str, folder: Path) -> None:
+    np.save(folder / name, ARRAYS[how](np.load(folder / name)))
+    named = name if how != "short" else name.rpartition("/")[0]  # the length may also be that of a neighbor
+    _refused(folder, named)
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "ways"),
+    [
+        ("data/vocab/genres.parquet", "value", ("short", "without")),
+        ("data/vocab/userId.parquet", "value", ("short", "without")),
+        ("data/tables/movieId.parquet", SHARED_ID, TABLES.keys() - {"without"}),
+        ("data/tables/movieId.parquet", "genres", TABLES.keys() - {"list"}),
+        ("data/tables/movieId.parquet", "year", TABLES),
+        ("data/state/-3/movieId.parquet", "row", TABLES),
+        ("titles.parquet", "title", ("short", "without", "list", "large")),
+    ],
+)
+def test_a_table(name: str, column: str, ways: tuple[str, ...], sound: Path, tmp_path: Path) -> None:
+    for how in ways:
+        folder = shutil.copytree(sound, tmp_path / how)
+        table = pq.read_table(folder / name)
+        pq.write_table(TABLES[how](table, table.column_names.index(column)), folder / name)
+        _refused(folder, name)
+
+
+@pytest.mark.parametrize("how", ["short", "null", "text"])
+def test_raw_ids(how: str, folder: Path) -> None:
+    path = folder / "vocab-index" / "item.arrow"
+    table = TABLES[how](pa.ipc.open_file(path).read_all(), 0)
+    with pa.ipc.new_file(str(path), table.schema) as file:
+        file.write_table(table)
+    _refused(folder, "vocab-index/item.arrow")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"name": "typo"}, {"options": {"embedding_dim": "x"}}, {"placement": 3}, {"tables": "fp1"}, {"batch_size": 0}],
+)
+def test_the_description_of_the_model(change: dict[str, Any], folder: Path) -> None:
+    path = folder / "model.json"
+    values = json.loads(path.read_text()) | change
+    path.write_text(json.dumps({key: value for key, value in values.items() if key != "checksum"}))
+    _refused(folder, "model.json")
+
+
+def test_weights_of_another_type(folder: Path) -> None:
+    path = folder / "weights.safetensors"
+    save_file({name: values.astype(np.float16) for name, values in load_file(path).items()}, path)
+    _refused(folder, "weights.safetensors")
