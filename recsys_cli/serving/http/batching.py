@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from recsys_cli.errors import DataError, RecsysError
+from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.problems import saturated
 from recsys_cli.serving.http.settings import Batching
@@ -106,6 +107,19 @@ class ModelThread:
         """Run a function of the recommender."""
         return await self._submit(call=call)
 
+    async def change(self, change: Callable[[], Recommender]) -> None:
+        """Replace the recommender by another one, made on the thread; a full queue does not reject it."""
+
+        def changed(_: Recommender) -> None:
+            self._model = change()
+
+        await self._submit(call=changed, rejected=False)
+
+    @property
+    def catalog(self) -> Catalog:
+        """Items of the recommender; other threads may look up ids only."""
+        return self._model.catalog
+
     async def close(self, *, grace: float = 0.0) -> None:
         """Finish what waits, and end the thread.
 
@@ -116,13 +130,13 @@ class ModelThread:
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    async def _submit(self, **work: Any) -> Any:
+    async def _submit(self, *, rejected: bool = True, **work: Any) -> Any:
         """Queue a job and wait for its result.
 
         Raises:
-            RequestError: The queue is full.
+            RequestError: The queue is full, and the job may be rejected.
         """
-        if self.is_full:
+        if rejected and self.is_full:
             self._rejected.inc()
             raise saturated(f"bundle {self._name}")
         future = asyncio.get_running_loop().create_future()
