@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from served_runs import config_of, movies, ratings
@@ -15,11 +17,16 @@ from served_runs import config_of, movies, ratings
 import recsys_cli as recsys
 from recsys_cli.batch import Batch
 from recsys_cli.errors import DataError
+from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.features.schema import Role
 from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.serving.encoder.table_encoder import TableEncoder
 from recsys_cli.serving.item_upserts import ItemUpserts, ItemValues
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
+from recsys_cli.serving.served import index_of
 from recsys_cli.stages.export import export
+from recsys_cli.workspace import PreparedData
 
 Recommenders = Callable[[str], Recommender]
 USERS = list(range(1, 61))
@@ -36,10 +43,11 @@ def by_item(model: Recommender, user: int, **query: Any) -> dict[Any, float]:
     return {one.item.id: one.score for one in answer.items}
 
 
-def trained_on(table: pl.DataFrame, model: str, folder: Path, **etl: str) -> Recommender:
+def trained_on(table: pl.DataFrame, model: str, folder: Path, *, layout: str, buckets: int) -> Recommender:
     """Train on all ratings, with a table of movies; the bundle, loaded."""
     workspace = recsys.Workspace(str(folder))
-    written = config_of(model, workspace).model_dump() | {"etl": etl}
+    written = config_of(model, workspace).model_dump() | {"etl": {"layout": layout}}
+    written["features"]["ops"][1]["num_buckets"] = buckets
     written["dataset"] = recsys.dataset_from_frames(workspace, ratings(), movies=table)
     config = recsys.load_config(written)
     recsys.etl(config, workspace, progress=False)
@@ -48,10 +56,11 @@ def trained_on(table: pl.DataFrame, model: str, folder: Path, **etl: str) -> Rec
     return load_bundle(folder / "bundle")
 
 
-@pytest.mark.parametrize(("model", "layout"), [("fm", "flat"), ("two-tower", "star")])
-def test_upserts_score_as_items_of_etl(tmp_path: Path, model: str, layout: str) -> None:
-    whole = trained_on(movies(), model, tmp_path / "whole", layout=layout)
-    part = trained_on(movies().filter(pl.col("movieId") <= 40), model, tmp_path / "part", layout=layout)
+@pytest.mark.parametrize(("model", "layout", "buckets"), [("fm", "flat", 5), ("two-tower", "star", 0)])
+def test_upserts_score_as_items_of_etl(tmp_path: Path, model: str, layout: str, buckets: int) -> None:
+    whole = trained_on(movies(), model, tmp_path / "whole", layout=layout, buckets=buckets)
+    known = movies().filter(pl.col("movieId") <= 40)
+    part = trained_on(known, model, tmp_path / "part", layout=layout, buckets=buckets)
     for name, weight in whole.served.model.state_dict().items():
         assert torch.equal(weight, part.served.model.state_dict()[name]), name
     upserts = ItemUpserts(part)
@@ -65,6 +74,50 @@ def test_upserts_score_as_items_of_etl(tmp_path: Path, model: str, layout: str) 
         where = {"where": "genres contains War and year > 1990"}
         assert list(by_item(upserted, user, **where)) == list(by_item(whole, user, **where))
     assert [one.item.id for one in upserted.similar(43, 5).items] == [one.item.id for one in whole.similar(43, 5).items]
+
+
+OPS = [
+    {"op": "JoinExternal", "table": "movies", "on": "movieId", "columns": ["genres", "year", "price", "studio", "made"]},
+    {"op": "ListSlice", "columns": ["genres"], "start": 0, "end": 1},
+    {"op": "FillMedian", "columns": ["price"], "add_binary_cols": True},
+    {"op": "LogOp", "columns": ["price"]},
+    {"op": "Normalize", "columns": ["price"]},
+    {"op": "LambdaOp", "expression": "year - 1980", "output": "age", "dtype": "float32"},
+    {"op": "NormalizeMinMax", "columns": ["age"]},
+    {"op": "Bucketize", "columns": ["made"], "boundaries": [3, 7]},
+    {"op": "HashBucket", "columns": ["studio"], "num_buckets": 7},
+    {"op": "Categorify", "columns": ["userId", "movieId"], "freq_threshold": 30, "num_buckets": 4},
+    {"op": "Categorify", "columns": ["genres", "year"]},
+    {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
+]  # fmt: skip
+
+
+def test_rows_of_a_table_encode_as_in_etl(tmp_path: Path) -> None:
+    workspace = recsys.Workspace(str(tmp_path))
+    number = pl.col("movieId")
+    table = movies().with_columns(
+        genres=pl.Series([None if at % 9 == 0 else genres for at, genres in enumerate(movies()["genres"].to_list())]),
+        year=pl.when(number == 44).then(2050).otherwise("year"),
+        price=pl.when(number % 7 == 0).then(None).otherwise(number * 1.7 % 11),
+        studio=pl.when(number % 5 == 0).then(None).otherwise(pl.lit("S") + (number % 6).cast(pl.String)),
+        made=number % 10,
+    )
+    written = config_of("fm", workspace).model_dump()
+    written["dataset"] = recsys.dataset_from_frames(workspace, ratings(), movies=table)
+    written["features"] |= {"ops": OPS, "label": "label"}
+    data = recsys.etl(recsys.load_config(written), workspace, progress=False)
+    prepared, fitted = PreparedData(Path(data.folder)), FittedPlan.read(Path(data.folder))
+    expected = pq.read_table(prepared.table("movieId"))
+    served = index_of(prepared, Role.ITEM)
+    ids = table["movieId"].to_list()
+    assert 0 < served.num_train < len(ids)
+    encoder = TableEncoder(fitted, "movieId", {})
+    found = encoder.encode(table.to_dicts())
+    rows = expected.take(pa.array(served.encode(ids)))
+    assert found.num_columns == 7
+    for name in found.column_names:
+        mine, theirs = found[name].to_pylist(), rows[name].to_pylist()
+        assert mine == (theirs if name == "genres" else pytest.approx(theirs, rel=1e-6)), name
 
 
 @pytest.mark.parametrize("model", ["fm", "two-tower"])

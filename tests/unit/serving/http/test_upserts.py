@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,12 +32,26 @@ def upsert(server: Running, item: object, features: dict[str, Any], **body: Any)
     return server.ask("PUT", f"/items/{item}", {"features": features, **body})
 
 
+def page_example() -> list[str]:
+    """The lines of the example in docs/server.md."""
+    page = Path(__file__).resolve().parents[4] / "docs" / "server.md"
+    (block,) = re.findall(r"^```bash no-run\n(curl -s -X PUT .*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return block.splitlines()
+
+
+def run(line: str, server: Running) -> Any:
+    words = shlex.split(line.replace("http://127.0.0.1:8000", server.url))
+    return json.loads(subprocess.run(words, check=True, capture_output=True, timeout=60).stdout)
+
+
 def test_a_new_item_is_in_all_answers_at_once(tmp_path: Path, bundle_of: BundleOf) -> None:
     with running(tmp_path, str(bundle_of("fm")), str(bundle_of("mf")), "--share", "fm=1,mf=0") as server:
         before = scores(server)
         assert server.ask("GET", "/items/900").status_code == 404
-        answer = upsert(server, 900, {"genres": ["Drama", "War"], "year": 1981}, title="Brand New").json()
-        assert answer == {"written": 1, "unchanged": 0, "unknown_items": 0, "fsync": "interval", "bundles": ["fm"]}
+        put, shown, *others = page_example()
+        assert run(put, server) == json.loads(shown.removeprefix("# "))
+        found, similar = (run(line, server)["items"] for line in others)
+        assert ([one["item"] for one in found], len(similar)) == ([900], 3)
         after = scores(server)
         assert after == pytest.approx(before | {900: after[900]}, abs=1e-6)
         assert after[900] == pytest.approx(before[41], abs=1e-6)
