@@ -25,7 +25,7 @@ from recsys_cli.serving.item_upserts import ItemUpserts, ItemValues
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.served import index_of
-from recsys_cli.stages.export import export
+from recsys_cli.stages.export import export, served_run
 from recsys_cli.workspace import PreparedData
 
 Recommenders = Callable[[str], Recommender]
@@ -153,6 +153,19 @@ def test_values_that_do_not_fit_are_refused_alone(recommenders: Recommenders) ->
         assert (101 in by_item(model, 1), wrong.item in by_item(model, 1)) == (True, False)
         assert list(upserts.refused) == [str(wrong.item)]
     assert 101 not in by_item(upserts.recommender({}), 1)
+
+
+def test_values_without_a_finite_score_are_refused(tmp_path: Path) -> None:
+    workspace = recsys.Workspace(str(tmp_path))
+    written = config_of("fm", workspace).model_dump()
+    written["features"]["ops"][1]["columns"] = ["userId", "movieId", "genres"]
+    config = recsys.load_config(written)
+    recsys.etl(config, workspace, progress=False)
+    upserts = ItemUpserts(Recommender(served_run(recsys.train(config, workspace, progress=False), workspace)))
+    upserts.check([values(3, item=101, year=2_030)])
+    with pytest.raises(DataError, match="item 102: the score of fm is not a finite number") as error:
+        upserts.check([values(3, item=101), values(3, item=102, year=None)])
+    assert "usual numbers, not null, for year" in str(error.value.hint)
 
 
 def test_many_upserts_of_an_item_leave_no_rows_behind(recommenders: Recommenders) -> None:
