@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import SHARED_ID, row_column
 from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.schema import FIRST
+from recsys_cli.features.schema import FIRST, Kind
 from recsys_cli.features.steps import COLD, Gather
 from recsys_cli.loader import DimensionTables
 from recsys_cli.serving.encoder.ids import encoder
 from recsys_cli.serving.encoder.table_encoder import TableEncoder
-from recsys_cli.serving.encoder.values import from_arrow
+from recsys_cli.serving.encoder.values import element, from_arrow
 from recsys_cli.serving.ids import IdIndex
 from recsys_cli.serving.item_features import ChangedFeatures
 from recsys_cli.serving.recommender import Recommender
@@ -116,7 +117,7 @@ class ItemUpserts:
             finite = torch.isfinite(served.model.score(Batch(features, {})))
         if not finite.all():
             one = items[int((~finite).nonzero()[0])]
-            numbers = [name for name, kind in self.columns.items() if pa.types.is_primitive(kind)]
+            numbers = [name for name, kind in self.columns.items() if pa.types.is_primitive(element(kind))]
             raise DataError(
                 f"item {one.item}: the score of {served.source.name} is not a finite number",
                 hint=f"give usual numbers, not null, for {', '.join(numbers) or 'the features'}",
@@ -142,7 +143,7 @@ class ItemUpserts:
         try:
             if self._base.items.cast([one.item for one in items]).null_count:
                 raise DataError(f"ids are {self._base.items.values.type}")
-            return self._encoder.encode([one.features for one in items])
+            return self._checked(self._encoder.encode([one.features for one in items]))
         except (DataError, *_WRONG) as error:
             if len(items) > 1:
                 for one in items:
@@ -150,6 +151,28 @@ class ItemUpserts:
             reason = error.message if isinstance(error, DataError) else f"a value does not fit its column: {error}"
             hint = (error.hint if isinstance(error, DataError) else None) or "GET /bundles has the types of the columns"
             raise DataError(f"item {items[0].item}: {reason.removeprefix('row 1, ')}", hint=hint) from error
+
+    def _checked(self, rows: pa.Table) -> pa.Table:
+        """Check the lengths of vectors, and the weights of lists.
+
+        Raises:
+            DataError: A vector has another length than in train, or weights do not fit their list.
+        """
+        for column in self._base.schema.features:
+            if column.name not in rows.column_names or not column.ragged:
+                continue
+            lengths = pc.list_value_length(rows[column.name]).to_numpy()
+            if column.weights is not None:
+                weights = rows[column.weights]
+                equal = np.array_equal(pc.list_value_length(weights).to_numpy(), lengths)
+                if not equal or not np.isfinite(pc.list_flatten(weights).to_numpy()).all():
+                    hint = f"give one finite number of {column.weights} for each element"
+                    raise DataError(f"column {column.name}: {column.weights} are no weights of its elements", hint=hint)
+            size = column.lengths[1] if column.kind is Kind.NUMERIC and column.lengths is not None else None
+            if size is not None and (wrong := lengths[~np.isin(lengths, (0, size))]).size:
+                text = f"column {column.name}: {wrong[0]} numbers, and the model needs {size}"
+                raise DataError(text, hint="give a vector of this length, or null")
+        return rows
 
     def _remember(self, items: Mapping[str, ItemValues]) -> list[ItemValues]:
         """Encode values without a row so far, and return the items of this model in order of their ids."""
