@@ -111,6 +111,17 @@ class ModelScorer:
                 _check_finite(self._vectors)
         return self._vectors
 
+    def reuse(self, vectors: Tensor, changed: Tensor) -> None:
+        """Take over `item_vectors` of the first candidates, and compute those of changed and of further ones."""
+        with torch.inference_mode():
+            further = torch.arange(len(vectors), len(self._items))
+            places = torch.cat([changed, further])
+            own = torch.cat([vectors, vectors.new_empty((len(further), vectors.shape[1]))])
+            if len(places):
+                own[places] = self._model.item_vectors(self._items[places].long())
+            _check_finite(own)
+            self._vectors = own
+
     def _by_vector(self, users: Tensor) -> Tensor:
         items, vectors = self.item_vectors, self._model.user_vectors(users)
         _check_finite(vectors)

@@ -94,7 +94,11 @@ def read_group(file: pq.ParquetFile, group: RowGroup, columns: Sequence[Column])
         DataError: An id is null or out of range, a column is not numeric, or a list and its weights differ in length.
     """
     names = [name for column in columns for name in (column.name, column.weights) if name]
-    table = file.read_row_group(group.index, columns=names)
+    return arrays_of(file.read_row_group(group.index, columns=names), group, columns)
+
+
+def arrays_of(table: pa.Table, group: RowGroup, columns: Sequence[Column]) -> Arrays:
+    """Validate the rows of a row group; see `read_group`."""
     return {column.name: _to_array(table, column, group) for column in columns}
 
 

@@ -107,6 +107,24 @@ class Records:
         )
         return Records(self.layout, self.words.to(device), values, weights)
 
+    def with_rows(self, arrays: Arrays, group: RowGroup, order: Tensor) -> Records:
+        """Return a selection of these rows and of more rows.
+
+        Args:
+            arrays: Columns of the N further rows.
+            group: Their numbers of rows and of list elements.
+            order: Positions of the selected rows among the R + N rows, int64, shape (S,).
+        """
+        builder = _Builder(self.layout, [group], first={name: part.numel() for name, part in self.values.items()})
+        builder.add(arrays, group.num_rows)
+        more = builder.finish()
+        values, weights = (
+            {name: torch.cat([part, further[name]]) for name, part in parts.items()}
+            for parts, further in ((self.values, more.values), (self.weights, more.weights))
+        )
+        words = torch.cat([self.words, more.words]).index_select(0, order)
+        return Records(self.layout, words, values, weights)
+
     def span(self, start: int, stop: int) -> dict[str, Feature]:
         """Return consecutive rows as `pick` does."""
         return self._unpack(self.words[start:stop])
@@ -139,8 +157,8 @@ class Records:
 class _Builder:
     """Builder of `Records` from known row groups in preallocated memory, without a second copy."""
 
-    def __init__(self, layout: Layout, groups: Sequence[RowGroup]) -> None:
-        self._layout = layout
+    def __init__(self, layout: Layout, groups: Sequence[RowGroup], *, first: Mapping[str, int] | None = None) -> None:
+        self._layout, self._first = layout, first or {}
         self._records = np.empty(sum(group.num_rows for group in groups), layout.record)
         self._values = {
             column.name: np.empty(_num_values(column, groups), stored_type(column)) for column in layout.lists
@@ -164,7 +182,8 @@ class _Builder:
                 if array.weights is not None:
                     self._weights[column.name][first:last] = array.weights
                 records[_length(column)] = array.lengths
-                records[_start(column)] = first + np.cumsum(array.lengths, dtype=np.int64) - array.lengths
+                before = self._first.get(column.name, 0) + first
+                records[_start(column)] = before + np.cumsum(array.lengths, dtype=np.int64) - array.lengths
             else:
                 records[column.name] = array
 

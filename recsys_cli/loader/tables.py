@@ -6,8 +6,13 @@ The row of an id of the vocabulary is the id itself. Cold keys share an id; thei
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from copy import copy
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -16,7 +21,7 @@ from recsys_cli.errors import DataError
 from recsys_cli.features.columns import SHARED_ID
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Column, Schema
-from recsys_cli.loader.reading import REDO, groups_of, open_parquet
+from recsys_cli.loader.reading import REDO, ListArrays, RowGroup, arrays_of, groups_of, open_parquet
 from recsys_cli.loader.records import Layout, Records, read_records
 from recsys_cli.workspace import PreparedData
 
@@ -64,6 +69,18 @@ class DimensionTables:
         """Return the number of rows of a key's table, including cold keys; 0 without a table."""
         return self._tables[key].records.num_rows if key in self._tables else 0
 
+    def with_rows(self, key: str, rows: pa.Table, order: npt.NDArray[np.int64]) -> DimensionTables:
+        """Return the tables with changed and further rows of a key.
+
+        Args:
+            key: Key column of a table.
+            rows: Prepared rows as in the file of the table, with the column SHARED_ID.
+            order: Position of each row of the new table among the present rows followed by `rows`.
+        """
+        tables = copy(self)
+        tables._tables = {**self._tables, key: self._tables[key].with_rows(rows, order)}
+        return tables
+
 
 @dataclass(frozen=True)
 class _Table:
@@ -71,6 +88,16 @@ class _Table:
 
     records: Records
     shared: Tensor | None
+
+    def with_rows(self, rows: pa.Table, order: npt.NDArray[np.int64]) -> _Table:
+        columns, group = self.records.layout.columns, RowGroup(Path(), 0, rows.num_rows, {})
+        arrays = arrays_of(rows, group, columns)
+        num_values = {name: array.values.size for name, array in arrays.items() if isinstance(array, ListArrays)}
+        places = torch.from_numpy(order)
+        records = self.records.with_rows(arrays, RowGroup(Path(), 0, rows.num_rows, num_values), places)
+        present = torch.arange(self.records.num_rows, dtype=torch.int32) if self.shared is None else self.shared
+        further = torch.from_numpy(rows[SHARED_ID].to_numpy().astype(np.int32))
+        return _Table(records, torch.cat([present, further]).index_select(0, places))
 
 
 def _read(data: PreparedData, schema: Schema, key: str, device: torch.device | str) -> _Table:

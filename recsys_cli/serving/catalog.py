@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.evaluation.cold_items import ColdItems
-from recsys_cli.evaluation.held_out import by_train_rows
 from recsys_cli.serving.query import CatalogItem
 from recsys_cli.serving.served import ServedModel
 
@@ -37,12 +35,12 @@ class Catalog:
     def __init__(self, served: ServedModel) -> None:
         self._served = served
         self.users, self.items = served.users, served.items
-        cold = ColdItems.of(served.data)
+        cold = served.cold
         rows = cold.rows if served.model.by_content else cold.rows[:0]
-        self.candidates: Ints = np.concatenate([by_train_rows(served.counts), rows])
+        self.candidates: Ints = np.concatenate([served.by_train_rows, rows])
         self._place_of = np.full(max(cold.first + cold.number, len(served.counts)) + 1, -1, np.int64)
         self._place_of[self.candidates] = np.arange(len(self.candidates))
-        self._kept = lru_cache(_MOST_KEPT)(self._item)
+        self._kept = lru_cache(_MOST_KEPT)(partial(_item, served))  # no method: a cycle would outlive the catalog
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -65,19 +63,12 @@ class Catalog:
 
     def item(self, place: int) -> CatalogItem:
         """Return the item at a place; those of frequent answers are kept."""
-        return self._kept(place)
-
-    def _item(self, place: int) -> CatalogItem:
-        encoded = int(self.candidates[place])
-        position = int(self._served.items.positions_of(np.array(encoded)))
-        return CatalogItem(
-            self._served.items.values[position].as_py(), self._title(position), self._served.features.shown(encoded)
-        )
+        return self._kept(int(self.candidates[place]))
 
     def label(self, encoded: int) -> str:
         """Return the title of an encoded item or table row, or else its id as text."""
         position = int(self._served.items.positions_of(np.array(encoded)))
-        return self._title(position) or str(self._served.items.values[position].as_py())
+        return _title(self._served, position) or str(self._served.items.values[position].as_py())
 
     def search(self, text: str, k: int) -> list[CatalogItem]:
         """Return items by a part of their title or id, most popular first; all letters match in both cases."""
@@ -92,7 +83,13 @@ class Catalog:
     def _texts(self) -> pa.Array:
         return self._served.items.values.cast(pa.string())
 
-    def _title(self, position: int) -> str | None:
-        titles = self._served.titles
-        title: str | None = None if titles is None or position >= len(titles) else titles[position].as_py()
-        return title
+
+def _item(served: ServedModel, encoded: int) -> CatalogItem:
+    position = int(served.items.positions_of(np.array(encoded)))
+    return CatalogItem(served.items.values[position].as_py(), _title(served, position), served.features.shown(encoded))
+
+
+def _title(served: ServedModel, position: int) -> str | None:
+    titles = served.titles
+    title: str | None = None if titles is None or position >= len(titles) else titles[position].as_py()
+    return title

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +52,21 @@ class IdIndex:
 
     def encode(self, raw: Sequence[Any]) -> npt.NDArray[np.int64]:
         """Return the encoded id or table row of each raw id, -1 for unknown ones; ids may be text or numbers."""
-        given = _cast(list(raw), self.values.type)
+        given = self.cast(raw)
         data = comparable(from_arrow(given)).data
         trained, cold = self.vocabulary.positions(data), self.cold.positions(data)
         positions = np.where(trained >= 0, trained, np.where(cold >= 0, self.num_train + cold, -1))
         known = (positions >= 0) & given.is_valid().to_numpy(zero_copy_only=False)
         return np.where(known, self.encoded(positions), -1)
+
+    def cast(self, raw: Sequence[Any]) -> pa.Array:
+        """Return raw ids in the type of the column, null for those that no row can have."""
+        return _cast(list(raw), self.values.type)
+
+    def with_cold(self, keys: pa.Array) -> IdIndex:
+        """Return the index with further cold keys."""
+        values = pa.concat_arrays([self.values, keys])
+        return replace(self, values=values, cold=VocabularyIndex.build(values.slice(self.num_train)))
 
     def canonical(self, raw: int | str) -> int | str | None:
         """Return a raw id in the type of the column, such as 42 for "042"; None for an id that no row can have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -44,6 +44,13 @@ class Values:
         """Return the values of a row as text, without missing ones."""
         ids = self.ids[self.offsets[row] : self.offsets[row + 1]] - FIRST
         return tuple(self.texts[number] for number in ids.tolist() if 0 <= number < len(self.texts))
+
+    def with_rows(self, column: pa.Array) -> Values:
+        """Return the values of other rows of the feature, given as in the dimension table."""
+        ids, offsets = _ids_of(column, is_list=self.is_list)
+        values = replace(self, ids=ids, offsets=offsets)
+        values.__dict__["texts"] = self.texts
+        return values
 
     @cached_property
     def rows(self) -> npt.NDArray[np.int64]:
@@ -108,25 +115,25 @@ class ItemFeatures:
     def numbers(self, name: str) -> npt.NDArray[Any]:
         """Return a numeric feature by table row in its stored type, NaN for null."""
         if name not in self._numbers:
-            self._numbers[name] = read_parquet(self._path, [name])[name].to_numpy(zero_copy_only=False)
+            self._numbers[name] = self._column(name).to_numpy(zero_copy_only=False)
         return self._numbers[name]
+
+    def _column(self, name: str) -> pa.Array:
+        """Return a column of the dimension table."""
+        return read_parquet(self._path, [name])[name].combine_chunks()
 
     def values(self, name: str) -> Values:
         """Return the values of a feature."""
         if name not in self._columns:
-            column = self._in_table[name]
-            ids = read_parquet(self._path, [name])[name].combine_chunks()
-            if column.ragged:
-                lengths = np.asarray(ids.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
-                offsets, ids = np.concatenate([[0], np.cumsum(lengths)]), ids.flatten()
-            else:
-                offsets = np.arange(len(ids) + 1)
-            assert column.vocabulary is not None, f"{name} has no vocabulary"
-            vocabulary = read_parquet(self._data.vocabulary(column.vocabulary), ["value"])
-            self._columns[name] = Values(
-                vocabulary["value"].combine_chunks(), ids.to_numpy().astype(np.int64), offsets, column.ragged
-            )
+            self._columns[name] = self._values(name)
         return self._columns[name]
+
+    def _values(self, name: str) -> Values:
+        column = self._in_table[name]
+        ids, offsets = _ids_of(self._column(name), is_list=column.ragged)
+        assert column.vocabulary is not None, f"{name} has no vocabulary"
+        vocabulary = read_parquet(self._data.vocabulary(column.vocabulary), ["value"])
+        return Values(vocabulary["value"].combine_chunks(), ids, offsets, column.ragged)
 
     def of(self, row: int) -> dict[str, tuple[str, ...]]:
         """Return the raw categorical values of an item as text, by feature."""
@@ -152,6 +159,43 @@ class ItemFeatures:
             vectors[table.rows[own], start + table.ids[own] - FIRST] = 1
             start += len(table.values)
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+
+
+class ChangedFeatures(ItemFeatures):
+    """Item features with changed and further rows.
+
+    Args:
+        base: The features without changes.
+        rows: Prepared rows as in the dimension table.
+        order: Position of each row of the new table among the rows of `base` followed by `rows`.
+    """
+
+    def __init__(self, base: ItemFeatures, rows: pa.Table, order: npt.NDArray[np.int64]) -> None:
+        super().__init__(base._data)
+        self._base, self._rows, self._order = base, rows, pa.array(order)
+        self.__dict__.update(_in_table=base._in_table, names=base.names, numeric=base.numeric)
+
+    @property
+    def changed_by(self) -> dict[str, tuple[str, ...]]:
+        """As of the base."""
+        return self._base.changed_by
+
+    def _column(self, name: str) -> pa.Array:
+        column = self._base._column(name)
+        further = self._rows[name].combine_chunks().cast(column.type)
+        return pa.concat_arrays([column, further]).take(self._order)
+
+    def _values(self, name: str) -> Values:
+        return self._base.values(name).with_rows(self._column(name))
+
+
+def _ids_of(column: pa.Array, *, is_list: bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return `ids` and `offsets` of `Values` from a column of the dimension table."""
+    offsets = np.arange(len(column) + 1)
+    if is_list:
+        lengths = np.asarray(column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+        offsets, column = np.concatenate([[0], np.cumsum(lengths)]), column.flatten()
+    return column.to_numpy().astype(np.int64), offsets
 
 
 _KEEPING = (HashBucket, ListSlice)

@@ -15,7 +15,6 @@ from recsys_cli.batch import Batch, Feature, Ragged
 from recsys_cli.errors import ConfigError, DataError, TrainingError
 from recsys_cli.evaluation.scorers import NOT_A_NUMBER
 from recsys_cli.features.columns import row_column
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.serving.encoder import RowEncoder
 from recsys_cli.serving.query import Query
@@ -127,15 +126,11 @@ class RowScorer:
             return self._served.model.score(Batch(features, {})).float()
 
     @cached_property
-    def _fitted(self) -> FittedPlan:
-        return FittedPlan.read(self._served.data.folder)
-
-    @cached_property
     def _encoder(self) -> RowEncoder:
         return self._made()
 
     def _made(self, only: Collection[str] | None = None) -> RowEncoder:
-        return RowEncoder(self._fitted, self._served.schema, only=only, indexes=self._served.indexes)
+        return RowEncoder(self._served.fitted, self._served.schema, only=only, indexes=self._served.indexes)
 
 
 def _repeated(feature: Feature, times: int) -> Feature:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.evaluation.scorers import ModelScorer, cannot_rank
 from recsys_cli.features.schema import FIRST
 from recsys_cli.models.item_to_item import ItemToItemModel
@@ -37,7 +36,7 @@ class CatalogScorer:
     def __init__(self, served: ServedModel, catalog: Catalog) -> None:
         self._served, self._model = served, served.model
         self._catalog = catalog
-        self._cold = ColdItems.of(served.data)
+        self._cold = served.cold
         self._scorer = self.over(catalog.candidates)
         if self._model.folds_in:
             self._model.limit_users(FIRST + MOST_USERS)
@@ -108,6 +107,21 @@ class CatalogScorer:
                 of = torch.from_numpy(self._catalog.candidates[places])
                 return self._model.weights_between(of, torch.from_numpy(rows))
         return None
+
+    @property
+    def item_vectors(self) -> Tensor | None:
+        """Vectors of the candidates, computed once; None for a model without vectors."""
+        return self._scorer.item_vectors if self._model.scoring == "dot_product" else None
+
+    def reuse(self, vectors: Tensor | None, changed: npt.NDArray[np.int64]) -> None:
+        """Take over the vectors of the first candidates from a scorer of the same model.
+
+        Args:
+            vectors: Vectors of the first candidates; None for a model without vectors.
+            changed: Places of those with other features now.
+        """
+        if vectors is not None:
+            self._scorer.reuse(vectors, torch.from_numpy(changed))
 
     @cached_property
     def _norms(self) -> Tensor:

@@ -13,9 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.config import Placement, RunConfig
+from recsys_cli.evaluation.cold_items import ColdItems
+from recsys_cli.evaluation.held_out import by_train_rows
 from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, model_of, placement_of
 from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.training_context import make_context
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Column, Role, Schema
 from recsys_cli.interactions import Interactions
@@ -141,6 +144,21 @@ class ServedModel:
     def schema(self) -> Schema:
         """Schema of the prepared columns."""
         return self.data.schema
+
+    @cached_property
+    def fitted(self) -> FittedPlan:
+        """The fitted feature plan."""
+        return FittedPlan.read(self.data.folder)
+
+    @cached_property
+    def by_train_rows(self) -> npt.NDArray[np.int64]:
+        """Encoded items of train in tie-breaking order."""
+        return by_train_rows(self.counts)
+
+    @property
+    def cold(self) -> ColdItems:
+        """The cold items."""
+        return ColdItems(self.items.cardinality, len(self.items.cold))
 
     @cached_property
     def tables(self) -> DimensionTables:

@@ -71,7 +71,7 @@ class RowEncoder:
         self._readers = {name: reader(name, kind) for name, kind in part.inputs.items()}
         types: Types = dict(part.inputs)
         self._steps = compile_nodes(part.nodes, fitted, types, indexes or {})
-        self._outputs = {column.name: _finisher(column.dtype) for column in self.columns}
+        self._outputs = {column.name: finisher(column.dtype) for column in self.columns}
         self._rows = {key: row_column(key) for key in keys}
         self._floats = [c.name for c in self.columns if c.kind is Kind.NUMERIC and c.dtype != "float32"]
         self._weighted = {c.name: c.weights for c in self.columns if c.weights is not None}
@@ -179,7 +179,7 @@ def _wanted(fitted: FittedPlan, schema: Schema, only: Collection[str] | None) ->
     return [*columns, *schema.select(lambda column: column.name in weights)]
 
 
-def _finisher(dtype: str) -> Callable[[Values], Array | Lists]:
+def finisher(dtype: str) -> Callable[[Values], Array | Lists]:
     """Return the cast of a column to its type in the prepared data."""
     kind = np.dtype(dtype)
 

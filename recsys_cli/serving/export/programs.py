@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from recsys_cli.batch import Batch, Feature
 from recsys_cli.errors import ConfigError
-from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.models.two_tower.model import Model as TwoTower
@@ -77,7 +76,7 @@ def _why_not(model: Model) -> str:
 def _set_context(served: ServedModel) -> None:
     """Set the context of a model that scores trained users only."""
     if not served.model.folds_in:
-        cold, rows = ColdItems.of(served.data), served.histories.interactions
+        cold, rows = served.cold, served.histories.interactions
         served.model.set_context(TrainingContext(lambda: cold.hidden(rows()), served.tables.join))
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-Kind = Literal["put", "delete", "hide", "show"]
+Kind = Literal["put", "delete", "hide", "show", "upsert"]
 Id = int | str
 _CHECKSUM = b',"crc":"'
 
@@ -18,12 +18,14 @@ class Event:
     """A change of the feedback.
 
     Attributes:
-        kind: Feedback put, or deleted (of one item, or of all items of a user), or an item hidden or shown.
+        kind: Feedback put, or deleted (of one item, or of all items of a user), or an item hidden, shown or upserted.
         at: Order of the event over all workers: nanoseconds since 1970, distinct.
-        user: Raw user id; None for hide and show.
+        user: Raw user id; None for hide, show and upsert.
         item: Raw item id; None for all items of a user.
         label: Label of put feedback; None for a like without a label.
         time: Time of the interaction, in seconds since 1970.
+        title: Title of an upserted item; None without a new one.
+        features: Raw values of an upserted item by column; None takes earlier upserts back.
     """
 
     kind: Kind
@@ -32,6 +34,8 @@ class Event:
     item: Id | None = None
     label: float | None = None
     time: float | None = None
+    title: str | None = None
+    features: Mapping[str, Any] | None = None
 
     def order(self) -> tuple[float, int]:
         """Return the sort key of a history: the time of the interaction, or else of its arrival."""
@@ -39,7 +43,7 @@ class Event:
 
     def line(self) -> bytes:
         """Return the line of the log, with its line end."""
-        values = {"user": self.user, "item": self.item, "label": self.label, "time": self.time}
+        values = {name: getattr(self, name) for name in ("user", "item", "label", "time", "title", "features")}
         given = {name: value for name, value in values.items() if value is not None}
         plain = json.dumps({**given, "kind": self.kind, "at": self.at}, separators=(",", ":")).encode()[:-1]
         return plain + _CHECKSUM + f'{zlib.crc32(plain):08x}"}}\n'.encode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from recsys_cli.serving.feedback.event import Event, Id
 
@@ -12,6 +12,7 @@ class FeedbackState:
 
     Attributes:
         num_events: Number of applied events.
+        num_upserts: Number of upserts among them.
     """
 
     def __init__(self) -> None:
@@ -19,7 +20,8 @@ class FeedbackState:
         self._deleted: dict[str, int] = {}
         self._visibility: dict[str, Event] = {}
         self._hidden: tuple[Id, ...] | None = ()
-        self.num_events = 0
+        self._upserts: dict[str, Event] = {}
+        self.num_events = self.num_upserts = 0
 
     def apply(self, event: Event) -> None:
         """Apply an event; an older event than the present one of its pair changes nothing."""
@@ -29,6 +31,10 @@ class FeedbackState:
             if (present := self._visibility.get(item)) is None or present.at < event.at:
                 self._visibility[item] = event
                 self._hidden = None
+        elif event.kind == "upsert":
+            self.num_upserts += 1
+            if (present := self._upserts.get(item)) is None or present.at < event.at:
+                self._upserts[item] = event
         elif event.item is None:
             self._deleted[user] = max(event.at, self._deleted.get(user, 0))
             kept = {name: one for name, one in self._pairs.pop(user, {}).items() if one.at > event.at}
@@ -62,8 +68,14 @@ class FeedbackState:
         event = self._visibility.get(str(item))
         return event is not None and event.kind == "hide"
 
+    @property
+    def upserts(self) -> Mapping[str, Event]:
+        """The latest upsert of each item by its id as text, without those taken back."""
+        return {item: event for item, event in self._upserts.items() if event.features is not None}
+
     def live(self) -> Iterator[Event]:
         """Yield the events that make up the state, without deletions."""
         for pairs in self._pairs.values():
             yield from (event for event in pairs.values() if event.kind == "put")
         yield from (event for event in self._visibility.values() if event.kind == "hide")
+        yield from self.upserts.values()

@@ -22,6 +22,7 @@ from recsys_cli.serving.http.catalog_routes import catalog_routes
 from recsys_cli.serving.http.feedback_routes import feedback_routes
 from recsys_cli.serving.http.guard import Guard
 from recsys_cli.serving.http.inference.routes import inference_routes
+from recsys_cli.serving.http.item_routes import item_routes
 from recsys_cli.serving.http.page import HEADERS, PageFiles, page_routes
 from recsys_cli.serving.http.problems import RequestError, problem_of
 from recsys_cli.serving.http.reading import PROBLEMS, describe
@@ -33,7 +34,7 @@ from recsys_cli.serving.http.service import Service
 def create_app(service: Service) -> ASGIApp:
     """Return the app of a worker."""
     app = FastAPI(title="recsys", version=__version__, lifespan=_lifespan(service), docs_url=None, redoc_url=None)
-    for routes in (recommend_routes, feedback_routes, catalog_routes, page_routes, inference_routes):
+    for routes in (recommend_routes, feedback_routes, item_routes, catalog_routes, page_routes, inference_routes):
         app.include_router(routes(service), responses=PROBLEMS)
     app.add_route("/docs", lambda _: HTMLResponse(reference(app.openapi()), headers=HEADERS), include_in_schema=False)
     app.mount("/", PageFiles())
@@ -41,7 +42,8 @@ def create_app(service: Service) -> ASGIApp:
         app.add_exception_handler(kind, _problem)
     app.add_exception_handler(RequestValidationError, _invalid_parameter)
     app.add_exception_handler(HTTPException, _plain)
-    describe(app, bodies.RecommendBody, bodies.BatchBody, bodies.ScoreBody, bodies.FeedbackBody, bodies.ItemBody)
+    read = (bodies.RecommendBody, bodies.BatchBody, bodies.ScoreBody, bodies.FeedbackBody, bodies.ItemBody)
+    describe(app, *read, bodies.ItemsBody)
     return Guard(app, service)
 
 
@@ -50,7 +52,7 @@ def _lifespan(service: Service) -> Any:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, lambda: service.background(service.fleet.reload()))
-        service.start()
+        await service.start()
         yield
         await service.close()
 

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from recsys_cli.errors import DataError, RecsysError
+from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.problems import saturated
 from recsys_cli.serving.http.settings import Batching
@@ -118,6 +119,19 @@ class ModelThread:
         """Run a function of the recommender."""
         return (await self._submit([self._job("calls", CALL, call=call)]))[0]
 
+    async def change(self, change: Callable[[], Recommender]) -> None:
+        """Replace the recommender by another one, made on the thread; a full queue does not reject it."""
+
+        def changed(_: Recommender) -> None:
+            self._model = change()
+
+        await self._submit([self._job("calls", CALL, call=changed)], rejected=False)
+
+    @property
+    def catalog(self) -> Catalog:
+        """Items of the recommender; other threads may look up ids only."""
+        return self._model.catalog
+
     async def close(self, *, grace: float = 0.0) -> None:
         """Finish what waits, and end the thread.
 
@@ -132,15 +146,17 @@ class ModelThread:
     def _job(kind: Kind, units: int, **work: Any) -> _Job:
         return _Job(asyncio.get_running_loop().create_future(), kind, units, **work)
 
-    async def _submit(self, jobs: Sequence[_Job]) -> list[Any]:
+    async def _submit(self, jobs: Sequence[_Job], *, rejected: bool = True) -> list[Any]:
         """Queue the jobs of a request and wait for their results; the rest of them is dropped after an error.
 
         Raises:
-            RequestError: The queue is full, or its work takes too long. An empty queue takes every request.
+            RequestError: The jobs may be rejected, and the queue is full or its work takes too long. An empty queue takes
+                every request.
         """
         waiting = self._work.waiting
         needed = sum(self._work.seconds_of(job.kind, job.units) for job in jobs)
-        if self._num_waiting >= self._batching.queue or (waiting and self._work.is_late(waiting + needed)):
+        is_full = self._num_waiting >= self._batching.queue or (waiting and self._work.is_late(waiting + needed))
+        if rejected and is_full:
             self._rejected.inc()
             raise saturated(f"bundle {self._name}", waiting)
         self._num_waiting += 1

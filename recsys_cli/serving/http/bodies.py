@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 _Number = Annotated[int, Field(ge=-(2**63), le=2**63 - 1, strict=True)]
@@ -88,10 +88,32 @@ class FeedbackBody(_Body):
 
 
 class ItemBody(_Body):
-    """A change of an item."""
+    """A change of an item: its visibility, or its features."""
 
-    hidden: bool
-    """Whether the item is left out of all answers."""
+    hidden: bool | None = None
+    """Whether the item is left out of all answers; null for no change."""
+    features: dict[str, Cell] | None = None
+    """Raw values of all columns of the joined item table, null for an unknown one; `GET /bundles` lists the columns."""
+    title: _Text | None = None
+    """Title, with `features`; null for the present one."""
+
+    @model_validator(mode="after")
+    def _changes(self) -> Self:
+        if self.hidden is None and self.features is None:
+            raise PydanticCustomError("change", "give hidden, or features with the raw values of the item")
+        return self
+
+
+class ItemEntry(ItemBody):
+    """An item with a change."""
+
+    item: Id
+
+
+class ItemsBody(_Body):
+    """Changes of several items."""
+
+    items: list[ItemEntry] = Field(min_length=1)
 
 
 class Item(BaseModel):
@@ -153,6 +175,13 @@ class FeedbackAnswer(BaseModel):
     fsync: Literal["always", "interval", "never"]
 
 
+class ItemAnswer(FeedbackAnswer):
+    """Acknowledged changes of items."""
+
+    bundles: list[str]
+    """Bundles with the new features; empty without features in the request."""
+
+
 class Found(BaseModel):
     """Items of a search."""
 
@@ -181,6 +210,16 @@ class UserAnswer(BaseModel):
     history: list[Interacted]
 
 
+class Upsertable(BaseModel):
+    """Upserts of items in a bundle."""
+
+    possible: bool
+    reason: str | None
+    """Reason against upserts."""
+    columns: dict[str, str]
+    """Arrow types of the raw columns by name."""
+
+
 class Deployed(BaseModel):
     """A bundle of the server."""
 
@@ -193,6 +232,7 @@ class Deployed(BaseModel):
     num_items: int
     dataset: str | None
     metrics: dict[str, float]
+    upsert: Upsertable
 
 
 class Bundles(BaseModel):

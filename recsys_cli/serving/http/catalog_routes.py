@@ -70,6 +70,7 @@ def catalog_routes(service: Service) -> APIRouter:
                     "num_items": one.about["num_items"],
                     "dataset": one.about.get("dataset"),
                     "metrics": one.about.get("metrics", {}),
+                    "upsert": one.items.about,
                 }
                 for one in fleet.all
             ]

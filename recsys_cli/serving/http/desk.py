@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from recsys_cli.serving.feedback.event import Event, Id, Kind
 from recsys_cli.serving.feedback.files import current_files, worker_file
@@ -30,10 +31,11 @@ class FeedbackDesk:
         settings: Folder and flushes.
         worker: Number of this worker, for its file.
         metrics: Receives acknowledged events.
+        upserted: Called after upserts of items, of this worker or of another one.
     """
 
-    def __init__(self, settings: Settings, worker: int, metrics: Metrics) -> None:
-        self.state = FeedbackState()
+    def __init__(self, settings: Settings, worker: int, metrics: Metrics, *, upserted: Callable[[], None]) -> None:
+        self.state, self._upserted = FeedbackState(), upserted
         self._worker, self._metrics, self._fsync = worker, metrics, settings.fsync
         self._positive_above = settings.positive_above
         own = worker_file(settings.feedback, worker)
@@ -57,7 +59,7 @@ class FeedbackDesk:
             return label
         return float(label > self._positive_above)
 
-    def event(self, kind: Kind, **values: Id | float | None) -> Event:
+    def event(self, kind: Kind, **values: Id | float | Mapping[str, Any] | None) -> Event:
         """Return a new event; its order is later than that of all earlier events of this worker."""
         self._last = max(self._last + 256, time.time_ns() >> 8 << 8)
         return Event(kind, self._last | self._worker % 256, **values)  # type: ignore[arg-type]
@@ -87,8 +89,11 @@ class FeedbackDesk:
         if error is None:
             for event in events:
                 self.state.apply(event)
-            for kind, number in Counter(event.kind for event in events).items():
+            kinds = Counter(event.kind for event in events)
+            for kind, number in kinds.items():
                 self._metrics.feedback.labels(kind).inc(number)
+            if "upsert" in kinds:
+                self._upserted()
         if not written.done():
             if error is None:
                 written.set_result(None)
@@ -99,7 +104,10 @@ class FeedbackDesk:
         """Apply the events of other workers as they come."""
         polls = 0
         while not self._alone:
+            before = self.state.num_upserts
             self._tail.poll(new_files=polls % _NEW_FILES == 0)
+            if self.state.num_upserts != before:
+                self._upserted()
             polls += 1
             await asyncio.sleep(_POLL)
 

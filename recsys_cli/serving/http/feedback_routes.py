@@ -1,4 +1,4 @@
-"""Routes of feedback and of hidden items."""
+"""Routes of feedback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from recsys_cli.features.schema import Role
 from recsys_cli.serving.feedback.event import Event, Id
 from recsys_cli.serving.http.answers import json_response
-from recsys_cli.serving.http.bodies import FeedbackAnswer, FeedbackBody, FeedbackEvent, ItemBody
+from recsys_cli.serving.http.bodies import FeedbackAnswer, FeedbackBody, FeedbackEvent
 from recsys_cli.serving.http.reading import Route, body_of, described
 from recsys_cli.serving.http.service import Service
 
@@ -67,12 +67,5 @@ def feedback_routes(service: Service) -> APIRouter:
     async def delete(user: _Id, item: _Id | None = None) -> Response:
         """Delete the feedback of a user: on one item, or all of it."""
         return await _written([desk.event("delete", user=user, item=item)], 1, [] if item is None else [item])
-
-    @router.put("/items/{item:path}", responses=answers, openapi_extra=described(ItemBody))
-    async def change(item: str, request: Request) -> Response:
-        """Hide an item from all answers, or show it again."""
-        body = await body_of(request, ItemBody, limits.body_bytes)
-        service.check("id", len(item), 1_000)
-        return await _written([desk.event("hide" if body.hidden else "show", item=item)], 1, [item])
 
     return router

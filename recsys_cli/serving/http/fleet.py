@@ -18,12 +18,15 @@ from recsys_cli.features.schema import Role
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.feedback.event import Id
+from recsys_cli.serving.feedback.state import FeedbackState
 from recsys_cli.serving.http.batching import ModelThread
 from recsys_cli.serving.http.collection import exempt_from_collection
+from recsys_cli.serving.http.item_updates import ItemUpdates
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.problems import RequestError
 from recsys_cli.serving.http.settings import Settings
 from recsys_cli.serving.http.work import Work, units_of
+from recsys_cli.serving.item_upserts import ItemUpserts
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.workspace import read_json
@@ -43,8 +46,8 @@ class Deployment:
         about: Its manifest.
         signature: Raw inputs and outputs of `score`.
         thread: The thread of its recommender.
-        catalog: Its items; other threads than that of the recommender may look up ids only.
         folds_in: Whether the model scores a history of the request.
+        items: Its upserted items.
     """
 
     name: str
@@ -52,13 +55,18 @@ class Deployment:
     about: Mapping[str, Any]
     signature: Mapping[str, Any]
     thread: ModelThread
-    catalog: Catalog
     folds_in: bool
+    items: ItemUpdates
 
     @property
     def version(self) -> str:
         """Key of the bundle."""
         return str(self.about["key"])
+
+    @property
+    def catalog(self) -> Catalog:
+        """Its items; other threads than that of the recommender may look up ids only."""
+        return self.thread.catalog
 
 
 class Fleet:
@@ -68,10 +76,13 @@ class Fleet:
         settings: Folders, shares and shadows.
         metrics: Receives reloads, and what the threads measure.
         under_way: Number of requests in the server.
+        state: The feedback, with upserted items.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics, under_way: Callable[[], int]) -> None:
-        self._settings, self._metrics, self._under_way = settings, metrics, under_way
+    def __init__(
+        self, settings: Settings, metrics: Metrics, under_way: Callable[[], int], state: FeedbackState
+    ) -> None:
+        self._settings, self._metrics, self._under_way, self._state = settings, metrics, under_way, state
         self._deployments = {name: self._load(name, folder) for name, folder in settings.bundles.items()}
         self._reloading = asyncio.Lock()
 
@@ -137,6 +148,10 @@ class Fleet:
             unknown &= one.catalog.places_of(items) < 0
         return int(unknown.sum())
 
+    async def follow(self, state: FeedbackState) -> None:
+        """Bring the upserted items into all recommenders."""
+        await asyncio.gather(*(one.items.follow(state) for one in self.all))
+
     async def reload(self) -> None:
         """Load the bundles whose folders have changed, and put them in place of the old ones.
 
@@ -148,6 +163,7 @@ class Fleet:
                     if _manifest(folder) == self._deployments[name].about:
                         continue
                     fresh = await asyncio.to_thread(self._load, name, folder)
+                    await fresh.items.follow(self._state)
                 except Exception:
                     _LOG.exception("bundle %s was not reloaded; the old one stays in place", name)
                     self._metrics.reloads.labels(name, "failed").inc()
@@ -170,8 +186,8 @@ class Fleet:
         cache, work = model.served.cache, Work(warm(model), limit=self._settings.limits.seconds)
         thread = ModelThread(name, model, self._settings.batching, work, self._metrics, self._under_way, cache)
         signature = read_json(folder / "signature.json", hint="recsys export RUN --force", expected={"inputs": list})
-        folds_in = model.served.model.folds_in
-        return Deployment(name, folder, model.served.about, signature, thread, model.catalog, folds_in)
+        items, folds_in = ItemUpdates(name, thread, ItemUpserts(model), self._metrics), model.served.model.folds_in
+        return Deployment(name, folder, model.served.about, signature, thread, folds_in, items)
 
 
 def warm(model: Recommender) -> float:

@@ -29,6 +29,7 @@ class Metrics:
             "table_pages", "Pages of looked-up rows of large tables, in the page cache or read", ["bundle", "result"]
         )
         self.feedback = self._counter("feedback_events", "Acknowledged events of feedback", ["kind"])
+        self.upserts = self._counter("upserts", "Upserts of items by bundle and result", ["bundle", "result"])
         self.commit_seconds = self._histogram("feedback_commit_seconds", "Time to an acknowledgment", [], _SECONDS)
         self.reloads = self._counter("bundle_reloads", "Reloads of bundles by result", ["bundle", "result"])
         self.shadow = self._histogram(

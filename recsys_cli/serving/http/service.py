@@ -39,13 +39,14 @@ class Service:
     def __init__(self, settings: Settings, worker: int) -> None:
         self.settings, self.worker = settings, worker
         self.metrics, self.load = Metrics(), Load()
-        self.fleet = Fleet(settings, self.metrics, lambda: self.load.under_way)
-        self.desk = FeedbackDesk(settings, worker, self.metrics)
+        self.desk = FeedbackDesk(settings, worker, self.metrics, upserted=self._upserted)
+        self.fleet = Fleet(settings, self.metrics, lambda: self.load.under_way, self.desk.state)
         self.is_ready = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Take traffic."""
+        await self.fleet.follow(self.desk.state)
         self.background(self.desk.follow())
         exempt_from_collection()
         self.is_ready = True
@@ -141,16 +142,18 @@ class Service:
         )
 
     @staticmethod
-    def check(name: str, number: int, most: int) -> None:
+    def check(name: str, number: int, most: int, *, hint: str = "ask for less, in several requests") -> None:
         """Check a bound.
 
         Raises:
             RequestError: The number is above it.
         """
         if number > most:
-            raise RequestError(
-                422, f"{name}: {number:,} is above the limit of {most:,}", "ask for less, in several requests"
-            )
+            raise RequestError(422, f"{name}: {number:,} is above the limit of {most:,}", hint)
+
+    def _upserted(self) -> None:
+        """Bring upserted items into the recommenders, also without a request that waits for it."""
+        self.background(self.fleet.follow(self.desk.state))
 
     async def _shadow(self, shadow: Deployment, queries: Sequence[Query], answers: Sequence[Answer]) -> None:
         """Answer queries by a shadow bundle, and compare."""

@@ -18,6 +18,8 @@ class Limits:
         batch: Rows of a score, or queries of a batch.
         k: Items of an answer.
         history: Items of a history, of candidates and of exclusions.
+        upserts: Upserted items.
+        upsert_bytes: Bytes of the title and the features of an upserted item, as JSON.
         seconds: Time of a request, with its wait.
     """
 
@@ -25,6 +27,8 @@ class Limits:
     batch: int = 4_096
     k: int = 1_000
     history: int = 20_000
+    upserts: int = 10_000
+    upsert_bytes: int = 16 << 10
     seconds: float = 10.0
 
 

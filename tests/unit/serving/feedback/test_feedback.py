@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from recsys_cli.errors import ConfigError, LockedError, RecsysError
 from recsys_cli.serving.feedback.compact import compact, rewrite
 from recsys_cli.serving.feedback.event import Event, lines_of, parse
-from recsys_cli.serving.feedback.files import compacted_file, current_files, exclusive, worker_file
+from recsys_cli.serving.feedback.files import compacted_file, current_files, exclusive, replay, worker_file
 from recsys_cli.serving.feedback.log import FeedbackLog
 from recsys_cli.serving.feedback.state import FeedbackState
 from recsys_cli.serving.feedback.table import TableForm, TimeUnit
 from recsys_cli.serving.feedback.tail import Tail
 
+VALUES = st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9)
 IDS = st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20)
 
 
@@ -37,12 +38,22 @@ def put(at: int, user: object = 1, item: object = 2, **values: float) -> Event:
     return Event("put", at, user, item, values.get("label", 1.0), values.get("time", 5.0))  # type: ignore[arg-type]
 
 
+def upsert(at: int, item: object, **features: object) -> Event:
+    return Event("upsert", at, item=item, features=features)  # type: ignore[arg-type]
+
+
 @given(user=IDS, item=IDS, label=st.floats(allow_nan=False, allow_infinity=False))
 def test_events_survive_their_line(user: int | str, item: int | str, label: float) -> None:
     event = put(7, user, item, label=label)
     line = event.line()
     assert line.count(b"\n") == 1
     assert list(lines_of(line)) == [(len(line), event)]
+
+
+@given(features=st.dictionaries(st.text(max_size=5), VALUES | st.lists(VALUES, max_size=3)), title=st.text(max_size=9))
+def test_upserts_survive_their_line(features: dict[str, object], title: str) -> None:
+    event = Event("upsert", 7, item=1, title=title, features=features)
+    assert list(lines_of(event.line())) == [(len(event.line()), event)]
 
 
 @given(data=st.data())
@@ -56,13 +67,16 @@ def test_a_changed_byte_damages_the_line(data: st.DataObject) -> None:
 @given(data=st.data())
 def test_the_order_of_arrival_does_not_matter(data: st.DataObject) -> None:
     events = [put(1), put(2, label=0.0), Event("delete", 3, 1), put(4, item=9), Event("delete", 5, 1, 9), put(6, 2),
-              Event("hide", 7, item=4), Event("show", 8, item=4), Event("hide", 9, item="5")]  # fmt: skip
+              Event("hide", 7, item=4), Event("show", 8, item=4), Event("hide", 9, item="5"),
+              upsert(10, 4, year=1), upsert(11, 4, year=2), upsert(12, 5), Event("upsert", 13, item=5)]  # fmt: skip
     state = FeedbackState()
     for event in data.draw(st.permutations(events)):
         state.apply(event)
     assert state.of_user("1") == []
     assert state.of_user("2") == [put(6, 2)]
     assert state.hidden == ("5",)
+    assert state.upserts == {"4": upsert(11, 4, year=2)}
+    assert state.num_upserts == 4
 
 
 @given(events=st.permutations([put(3, item=1, time=50.0), put(1, item=2, time=70.0), put(2, item=3, time=60.0)]))
@@ -180,6 +194,16 @@ def test_compaction_forgets_deleted_users_in_all_files(tmp_path: Path) -> None:
     assert (done.rows, done.removed, done.damaged) == (2, 4, 0)
     assert current_files(tmp_path) == [compacted_file(tmp_path, 1)]
     assert not [path for path in tmp_path.iterdir() if b"secret" in path.read_bytes()]
+
+
+def test_compaction_keeps_the_latest_upsert_and_the_table_has_none(tmp_path: Path) -> None:
+    write(worker_file(tmp_path, 0), upsert(1, 7, year=1), upsert(4, 8, year=4), Event("upsert", 5, item=8))
+    write(worker_file(tmp_path, 1), put(2), upsert(3, 7, year=3))
+    done = compact(tmp_path)
+    assert (done.rows, done.removed) == (1, 3)
+    state = FeedbackState()
+    replay(compacted_file(tmp_path, 1), state)
+    assert state.upserts == {"7": upsert(3, 7, year=3)}
 
 
 def test_a_killed_compaction_brings_nobody_back(tmp_path: Path) -> None:
