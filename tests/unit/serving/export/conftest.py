@@ -41,6 +41,11 @@ def rows() -> pl.DataFrame:
     })  # fmt: skip
 
 
+@pytest.fixture(scope="session")
+def interactions() -> pl.DataFrame:
+    return rows()
+
+
 def movies() -> pl.DataFrame:
     """Movies 1 to 18; interactions have the first 15 only."""
     return pl.DataFrame({

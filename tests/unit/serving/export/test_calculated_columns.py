@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import polars as pl
 import pyarrow as pa
 import pytest
 from onnx import helper
@@ -100,12 +101,10 @@ OPS: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def run(export_workspace: recsys.Workspace) -> recsys.TrainedRun:
+def run(export_workspace: recsys.Workspace, interactions: pl.DataFrame) -> recsys.TrainedRun:
     """A model of lookups and expressions, on text with nulls and on integers."""
-    from conftest import rows
-
     columns = {"user": "userId", "item": "movieId", "rating": "rating", "timestamp": "timestamp"}
-    frame = rows().drop("tags", "strengths", "agent")
+    frame = interactions.drop("tags", "strengths", "agent")
     train = {"epochs": 1, "batch_size": 64, "device": "cpu", "learning_rate": 0.03}
     values = recsys.config_from_frame(frame, export_workspace, **columns, model="fm", train=train).model_dump()
     values["features"]["ops"] = [*OPS, *values["features"]["ops"][1:]]
