@@ -23,7 +23,7 @@ from recsys_cli.etl.write import count_missing, sweep, typed_table, write_table
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.columns import IMPRESSION_HASH, ROW_NUMBER, TRAIN_ROW, USER_HASH
 from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.hashing import hash_values
+from recsys_cli.features.hashing import hash_counters, hash_values
 from recsys_cli.features.program import FLAT, Gather, PlanStep
 from recsys_cli.features.schema import UNSEEN, Role, Schema
 from recsys_cli.features.split import SPLITS, TRAIN
@@ -92,7 +92,7 @@ class Transform:
         if self.user is not None:
             table = table.append_column(USER_HASH, self._user_hashes(table, rows.select([self.user])))
         if self.impression is not None:
-            table = table.append_column(IMPRESSION_HASH, _hashes(rows.column(self.impression)))
+            table = table.append_column(IMPRESSION_HASH, self._impressions(rows))
         if order is not None:
             table = table.take(pa.array(order))  # cheaper than before the steps: encoded ids, no strings
         if numbers is not None:
@@ -126,11 +126,16 @@ class Transform:
             hashes[unknown] = hash_values(raw.filter(pa.array(unknown)).column(0).combine_chunks())
         return pa.array(hashes, mask=~unknown)
 
+    def _impressions(self, rows: pa.Table) -> pa.Array:
+        """Return the hash of each row's impression and user, uint64; null without an impression.
 
-def _hashes(values: pa.ChunkedArray) -> pa.Array:
-    """Return the hash of each value, uint64; null for null and NaN."""
-    missing = pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False)
-    return pa.array(hash_values(values.combine_chunks()), mask=missing)
+        Ids may start again in another file: with the user they stay distinct.
+        """
+        values = rows.column(self.impression)
+        hashes = hash_values(values.combine_chunks())
+        if self.user is not None:
+            hashes = hash_counters(hashes, hash_values(rows.column(self.user).combine_chunks()))
+        return pa.array(hashes, mask=pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False))
 
 
 def _taken(numbers: pa.ChunkedArray, order: npt.NDArray[np.int64]) -> pa.Array:

@@ -10,7 +10,7 @@ USER_HASH = f"{PREFIX}user"
 """Column (uint64) of held-out rows, outside the schema: the hash of a user without an id, null for other users. Also in train
 if the vocabulary excludes train users."""
 IMPRESSION_HASH = f"{PREFIX}impression"
-"""Column (uint64) of held-out rows, outside the schema: the hash of the impression id, null without one."""
+"""Column (uint64) of held-out rows, outside the schema: the hash of impression id and user, null without an id."""
 ROW_NUMBER = f"{PREFIX}number"
 """Column (int32 or int64) of prepared interactions with a timestamp, outside the schema: the number of the row in the raw
 input, over all files; null for sampled negatives. It breaks ties in time. Staged rows have it after an op that drops rows."""

@@ -59,8 +59,8 @@ class FeaturePlan(BaseModel):
     """Time column of the interactions, without nulls; stored in the prepared data, never a feature. Times, dates, text (see
     `times` of a table), or numbers: s, ms, µs or ns since 1970, detected by size, or a unit of their own."""
     impression: str | None = None
-    """Raw column of impression ids: the rows of one id are candidates that were shown together, with label 1 for a click. The
-    evaluation measures AUC, MRR, NDCG@5 and NDCG@10 per impression. Never a feature, and optional in new rows."""
+    """Raw column of impression ids: the rows of one id and user are candidates that were shown together, with label 1 for a
+    click. The evaluation measures AUC, MRR, NDCG@5 and NDCG@10 per impression. Never a feature, and optional in new rows."""
     ops: tuple[AnyOp, ...]
     """Ops in execution order."""
     drop: tuple[str, ...] = ()

@@ -116,6 +116,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         rows = [(shown % 20, item, int(item == even), f"imp{shown}") for item in rng.permutation([even, *odd])]
         test_rows += rows if shown else [(*rows[0][:2], 0, "imp0")]
     test_rows.append((3, 1, 1, ""))  # without an impression
+    test_rows += [(19, 2, 1, "imp1"), (19, 3, 0, "imp1")]  # another user's impression with an id of before
     for name, rows in (("train", train_rows), ("test", [test_rows[i] for i in rng.permutation(len(test_rows))])):
         lines = ["user,item,clicked,impression", *(",".join(map(str, row)) for row in rows)]
         Path(f"{name}.csv").write_text("\n".join(lines) + "\n")
@@ -138,8 +139,8 @@ def test_impressions_of_files_are_measured_and_compared(folder: Path, workspace:
     assert [evaluation.pointwise["item mean"][name].value for name in NAMES] == [1, 1, 1, 1]
     constant = evaluation.pointwise["constant"]
     assert constant["impression_auc"].value == 0.5
-    assert constant["impression_mrr"].value == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
-    assert any("199 impressions" in note and "1 of one class" in note for note in evaluation.notes)
+    assert constant["impression_mrr"].value == pytest.approx((199 * (1 + 1 / 2 + 1 / 3) / 3 + (1 + 1 / 2) / 2) / 200)
+    assert any("200 impressions" in note and "1 of one class" in note for note in evaluation.notes)
     assert "impression NDCG@5" in runs[1].report.read_text()
     assert Rankings.read(runs[1].rankings).row_impressions is not None
 
