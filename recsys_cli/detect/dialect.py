@@ -47,8 +47,8 @@ def dialect(file: RawFile) -> dict[str, Any]:
 
 
 def _text_options(lines: list[str], suffix: str, file: RawFile) -> dict[str, Any]:
-    default = SUFFIXES.get(suffix, ("csv", ","))[1]
-    for separator in dict.fromkeys((default, *_SEPARATORS)):
+    own = (SUFFIXES[suffix][1],) if suffix in SUFFIXES else ()
+    for separator in dict.fromkeys((*own, *_SEPARATORS)):
         rows = _rows(lines, separator)
         width, share = _width(rows)
         if width > 1 and share > 0.9:
@@ -60,7 +60,7 @@ def _text_options(lines: list[str], suffix: str, file: RawFile) -> dict[str, Any
         if sum(len(row) > 1 for row in rows) > 0.9 * len(rows) and len({len(row) for row in rows}) > 1:
             return _history(rows, separator, file)
     raise ConfigError(
-        f"{file}: the header needs at least two columns, and has {[cell.strip() for cell in lines[0].split(default)]}",
+        f"{file}: the header needs at least two columns, and has {[cell.strip() for cell in lines[0].split(',')]}",
         hint="separators are a comma, tab, semicolon, |, :: or space; "
         "or write the config by hand, with separator next to the table's files",
     )

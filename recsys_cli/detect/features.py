@@ -34,7 +34,10 @@ class FeatureColumns:
 
 def treatments(columns: Iterable[Profile]) -> FeatureColumns:
     """Return the columns by treatment; `lists` has the separators of text lists among the categories."""
-    categories, skewed, numbers, unused = [], [], [], []
+    categories: list[str] = []
+    skewed: list[str] = []
+    numbers: list[str] = []
+    unused: list[str] = []
     lists: dict[str, str] = {}
     for one in columns:
         if _is_useless(one):

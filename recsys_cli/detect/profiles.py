@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -94,20 +94,33 @@ def profiles(rows: pa.Table) -> dict[str, Profile]:
     return {name: profile(name, rows.column(name)) for name in rows.column_names}
 
 
+def mean(values: pl.Series) -> float:
+    """Return the mean of numbers or truths; 0 for none."""
+    total = values.cast(pl.Float64).mean()
+    return float(total) if isinstance(total, int | float) else 0.0
+
+
 def profile(name: str, values: pa.ChunkedArray) -> Profile:
     """Return the profile of a column."""
     if pa.types.is_null(values.type) or values.null_count == len(values):
         return Profile(name, "empty", len(values), len(values), 0)
     series = pl.Series(name, pl.from_arrow(values.combine_chunks()))
     filled = series.drop_nulls()
-    size = {"rows": len(series), "nulls": series.null_count()}
+    size: dict[str, Any] = {"rows": len(series), "nulls": series.null_count()}
     if isinstance(filled.dtype, pl.List):
         elements = filled.explode().drop_nulls()
         samples = tuple(str(one.to_list())[:40] for one in filled.head(_SHOWN))
-        mean = float(filled.list.len().mean() or 0)
-        return Profile(name, "list", **size, unique=0, samples=samples, elements=elements.n_unique(), length=mean)
+        return Profile(
+            name,
+            "list",
+            **size,
+            unique=0,
+            samples=samples,
+            elements=elements.n_unique(),
+            length=mean(filled.list.len()),
+        )
     unique = filled.unique(maintain_order=True)
-    shown = {"unique": len(unique), "samples": tuple(str(one)[:40] for one in unique.head(_SHOWN))}
+    shown: dict[str, Any] = {"unique": len(unique), "samples": tuple(str(one)[:40] for one in unique.head(_SHOWN))}
     if len(unique) <= 30:
         shown["values"] = tuple(map(str, unique.to_list()))
     if filled.dtype.is_temporal():
@@ -121,13 +134,13 @@ def profile(name: str, values: pa.ChunkedArray) -> Profile:
     return Profile(name, "text", **size, **shown)
 
 
-def _number(name: str, filled: pl.Series, size: dict, shown: dict) -> Profile:
+def _number(name: str, filled: pl.Series, size: dict[str, Any], shown: dict[str, Any]) -> Profile:
     numbers = filled.to_numpy().astype(np.float64)
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers):
         return Profile(name, "empty", size["rows"], size["rows"], 0)
     whole = bool((numbers == np.rint(numbers)).all())
-    unit = unit_of(numbers)
+    unit = unit_of(numbers) if numbers.min() >= 0 else None
     if unit is None and _SECONDS[0] <= float(np.median(numbers)) < _SECONDS[1]:
         unit = "s"
     kind: Kind = "integer" if filled.dtype.is_integer() or (whole and size["nulls"]) else "number"
@@ -136,10 +149,12 @@ def _number(name: str, filled: pl.Series, size: dict, shown: dict) -> Profile:
     )
 
 
-def _text(name: str, values: pa.ChunkedArray, filled: pl.Series, size: dict, shown: dict) -> Profile:
+def _text(
+    name: str, values: pa.ChunkedArray, filled: pl.Series, size: dict[str, Any], shown: dict[str, Any]
+) -> Profile:
     few = filled.head(_TIME_SAMPLE)
-    length = float(few.str.len_chars().mean() or 0)
-    if few.str.contains(_IMPRESSIONS).mean() > 0.9 and few.str.contains(" ").any():
+    length = mean(few.str.len_chars())
+    if mean(few.str.contains(_IMPRESSIONS)) > 0.9 and few.str.contains(" ").any():
         return Profile(name, "text", **size, **shown, length=length, is_impressions=True)
     time = _time_format(name, values)
     if time is not None:
@@ -163,13 +178,13 @@ def _list_of(name: str, texts: pl.Series) -> tuple[str | None, int]:
     """Return the separator of texts that are lists of recurring short values, and the number of distinct values."""
     for separator in _LIST_SEPARATORS:
         has = texts.str.contains(separator, literal=True)
-        if has.mean() < 0.2:
+        if mean(has) < 0.2:
             continue
         elements = texts.str.split(separator).explode()
         if separator == " " and not name.endswith("_seq") and not elements.str.contains(r"\d").all():
             continue  # words
         distinct = elements.n_unique()
-        short = elements.str.len_chars().mean() <= 24
+        short = mean(elements.str.len_chars()) <= 24
         if short and distinct <= len(elements) / 3 and not elements.str.contains(r"^\s|\s$").any():
             return separator, distinct
     return None, 0

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from recsys_cli.detect.profiles import Profile
+from recsys_cli.detect.profiles import Profile, mean
 from recsys_cli.detect.tables import Table
 from recsys_cli.detect.task import Task
 from recsys_cli.etl.reading.times import to_times
@@ -49,9 +48,7 @@ def _known_users(table: Table, user: str, time: Profile) -> float:
         "user": pl.from_arrow(table.sample.rows.column(user)), "time": pl.from_arrow(values),
     }).sort("time", maintain_order=True)  # fmt: skip
     early, late = frame.head(round(0.8 * len(frame))), frame.tail(round(0.1 * len(frame)))
-    return (
-        float(np.nan_to_num(late["user"].is_in(early["user"].unique().implode()).mean() or 0.0)) if len(late) else 1.0
-    )
+    return mean(late["user"].is_in(early["user"].unique().implode())) if len(late) else 1.0
 
 
 def model_of(task: Task, table: Table, *, categories: int = 0) -> tuple[dict[str, Any], str, dict[str, Any]]:
@@ -65,7 +62,7 @@ def model_of(task: Task, table: Table, *, categories: int = 0) -> tuple[dict[str
             {"epochs": 1, "batch_size": batch_size(rows)} if rows > 5_000_000 else {"epochs": 10, "early_stopping": 2}
         )
         return {"name": name}, "predicts the label from all features; also mlp, deepfm, lightgbm", train
-    train = {"epochs": 20, "batch_size": batch_size(rows), "learning_rate": 0.002, "early_stopping": 2}
+    train: dict[str, Any] = {"epochs": 20, "batch_size": batch_size(rows), "learning_rate": 0.002, "early_stopping": 2}
     return (
         {"name": "mlp"},
         "predicts labels of rows; to rank the catalog: ease, sasrec. Options: recsys ls models NAME",

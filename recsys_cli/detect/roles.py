@@ -108,8 +108,14 @@ _FITS: dict[str, Callable[[Profile], bool]] = {
 }  # fmt: skip
 
 
+_MANY_COLUMNS = 10
+"""Columns of a file without a header above which ids are not guessed by position: a log of features."""
+
+
 def _ids(free: Mapping[str, Profile]) -> list[str]:
     """Return the columns that may name users or items, of values that recur."""
+    if len(free) > _MANY_COLUMNS:
+        return []
     return [
         name
         for name, one in free.items()

@@ -76,8 +76,7 @@ def tables(patterns: Sequence[str]) -> list[Sample]:
     found: dict[str, Sample] = {}
     for options, paths, names in groups.values():
         name = _name(names[0], taken=found)
-        files = paths[0] if len(paths) == 1 else tuple(paths)
-        found[name] = _sampled(name, {"files": files, **options})
+        found[name] = _sampled(name, {"files": paths[0] if len(paths) == 1 else tuple(paths), **options})
     return list(found.values())
 
 

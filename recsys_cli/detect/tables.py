@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from recsys_cli.detect.profiles import Profile, profiles
+from recsys_cli.detect.profiles import Profile, mean, profiles
 from recsys_cli.detect.roles import Role, roles
 from recsys_cli.detect.sampling import Sample
 
@@ -137,4 +137,4 @@ def _overlap(main: Sample, own: str, table: Sample, key: str) -> float:
     if (ours.dtype == pl.String) != (theirs.dtype == pl.String):
         return 0.0
     mine = ours.drop_nulls().unique().cast(pl.String)
-    return float(mine.is_in(theirs.cast(pl.String).implode()).mean() or 0.0) if len(mine) else 0.0
+    return mean(mine.is_in(theirs.cast(pl.String).implode()))

@@ -59,7 +59,7 @@ def _exploded(rows: pa.Table, name: str) -> pa.Table:
         keep = pc.is_valid(elements)
         if pa.types.is_string(elements.type):
             keep = pc.and_(keep, pc.fill_null(pc.not_equal(elements, ""), False))
-        taken = pa.Table.from_batches([batch.drop_columns([name])]).take(parents.filter(keep))
+        taken = pa.Table.from_batches([batch]).drop_columns([name]).take(parents.filter(keep))
         part = taken.append_column(name, pa.chunked_array([elements.filter(keep)]))
         parts.append(part.select(rows.column_names))
     if not parts:
