@@ -178,7 +178,8 @@ def clicks_tsv(folder: Path) -> list[str]:
 SHAPES: dict[str, Callable[[Path], list[str]]] = {
     make.__name__: make
     for make in (
-        ratings_csv, ratings_colons, pairs_tsv, uuid_gz, recbole, events_jsonl, counts_parquet, sessions_csv, history_lines, clicks_tsv,
+        ratings_csv, ratings_colons, pairs_tsv, uuid_gz, recbole, events_jsonl, counts_parquet, sessions_csv, history_lines,
+        clicks_tsv,
     )
 }  # fmt: skip
 

@@ -30,12 +30,11 @@ def split_of(task: Task, table: Table) -> tuple[dict[str, Any], str]:
         )
     if task.kind == "sessions":
         return {"method": "leave-last-out"}, "the last item of each session is test, the one before it valid"
-    if task.kind in RETRIEVAL and (share := _known_users(table, str(task.user), time)) < _KNOWN:
-        return (
-            {"method": "leave-last-out"},
-            f"each user's last row is test: of the latest rows only {share:.0%} are of users with earlier ones, so temporal "
-            "would measure new users",
-        )
+    if task.kind != "clicks" and (share := _known_users(table, str(task.user), time)) < _KNOWN:
+        why = f"of the latest rows only {share:.0%} are of users with earlier ones: temporal would measure new users"
+        if task.kind in RETRIEVAL:
+            return {"method": "leave-last-out"}, f"each user's last row is test; {why}"
+        return {"method": "random", **_SHARES, "seed": 42}, f"optimistic for a live system, but {why}"
     return {"method": "temporal", **_SHARES}, "the latest rows are test, the rows before them valid: as in production"
 
 

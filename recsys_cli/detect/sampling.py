@@ -19,6 +19,7 @@ from recsys_cli.data.streams import unpacked_name
 from recsys_cli.detect.dialect import dialect, is_number
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.reading.reader import Reader
+from recsys_cli.features.spec import is_list
 
 SAMPLE_ROWS = 200_000
 _CHUNK = 4 << 20
@@ -119,9 +120,16 @@ def raw_table(options: dict[str, Any]) -> Any:
     return Files(FilesOptions.model_validate({"interactions": options})).tables(Path())[0]
 
 
+def _is_nested(kind: pa.DataType) -> bool:
+    """Whether the values of a column are no values or lists of values; such columns stay out of the config."""
+    inner = kind.value_type if is_list(kind) else kind
+    return bool(pa.types.is_nested(inner) or (is_list(kind) and pa.types.is_null(inner)) or pa.types.is_binary(inner))
+
+
 def _sampled(name: str, options: dict[str, Any], *, limit: int = SAMPLE_ROWS) -> Sample:
     reader = Reader(raw_table(options), skip_bad=True, chunk_bytes=_CHUNK, threads=1)
     try:
+        reader.columns = tuple(field.name for field in reader.schema() if not _is_nested(field.type))
         parts, count, is_whole = [reader.schema().empty_table()], 0, True
         with closing(reader.batches()) as batches:  # type: ignore[type-var]
             for batch in batches:

@@ -135,8 +135,8 @@ def test_histories_become_a_row_per_item(recsys: Recsys, shape: str) -> None:
 def test_clicks_without_user_and_item_train_a_click_model(recsys: Recsys) -> None:
     rng = np.random.default_rng(5)
     lines = [
-        "\t".join([str(rng.integers(2)), str(rng.integers(5_000)), "" if row % 3 else str(rng.integers(90)), f"{rng.integers(40):08x}",
-                   *(f"{rng.integers(9):08x}" for _ in range(9))])
+        "\t".join([str(rng.integers(2)), str(rng.integers(5_000)), "" if row % 3 else str(rng.integers(90)),
+                   *(f"{rng.integers(9 * column):08x}" for column in range(1, 12))])
         for row in range(ROWS)
     ]  # fmt: skip
     Path("clicks.tsv").write_text("\n".join(lines) + "\n")
