@@ -57,7 +57,8 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
     ))  # fmt: skip
     label_ops, features = _target(task, table)
     model, why_model, train = model_of(task, table, categories=len(categories))
-    titles = [one.column for one in (table.roles.get("title"), *(d.table.roles.get("title") for d in joined)) if one]
+    titles = [_title(table, item), *(one.table.roles["title"].column for one in joined if "title" in one.table.roles)]
+    titles = [name for name in titles if name]
     title = {"title": titles[0]} if titles else {}
     time = _time(task, table)
     sections = {
@@ -98,6 +99,16 @@ def _joined_columns(one: Dimension, *, taken: Sequence[str]) -> FeatureColumns:
     title = one.table.roles.get("title")
     skipped = {one.key, *taken, *((title.column,) if title else ())}
     return treatments(column for name, column in one.table.columns.items() if name not in skipped)
+
+
+def _title(table: Table, item: str) -> str:
+    """Return the column with the titles of the items; empty if a title does not follow from the item, as of reviews."""
+    title = table.roles.get("title")
+    if title is None or item not in table.columns:
+        return ""
+    rows = table.sample.rows.select([item, title.column])
+    pairs = rows.group_by([item, title.column]).aggregate([]).num_rows
+    return title.column if pairs <= 1.1 * table.columns[item].unique else ""
 
 
 def _stand_ins(table: Table, own: FeatureColumns) -> tuple[str, str]:

@@ -130,6 +130,7 @@ def _rating_by_content(free: Mapping[str, Profile]) -> str | None:
             for name, one in free.items()
             if one.is_numeric
             and one.high is not None
+            and len(_ids({other: free[other] for other in free if other != name})) > 1
             and 3 <= one.unique <= 21
             and (one.low or 0) >= 0
             and one.high <= 10

@@ -97,7 +97,7 @@ def dimensions(main: Table, others: Sequence[Table]) -> tuple[list[Dimension], l
     unused: list[Table] = []
     for table in others:
         found = None if any(table is one.table for one in joined) else _dimension(main, table)
-        if found is None or any(one.side == found.side for one in joined):
+        if found is None or any(found.side == one.side or found.key == one.key for one in joined):
             unused.append(table)
         else:
             joined.append(found)

@@ -62,7 +62,10 @@ class Understanding:
     def notes(self) -> list[str]:
         """Remarks on the tables."""
         sample = self.interactions.sample
-        notes = [f"table {table.sample.name} is not used: no key with a row per user or item" for table in self.unused]
+        notes = [
+            f"table {table.sample.name} is not used: it needs a row per user or item, and a key with a name of its own"
+            for table in self.unused
+        ]
         if sample.bad:
             notes.append(
                 f"{sample.name}: {sample.bad} rows of the sample cannot be read; etl.on_bad_rows=skip skips them"

@@ -55,12 +55,13 @@ def validate(config: RunConfig, workspace: Workspace) -> Checked | None:
 
     inputs = Inputs.of(config, raw.folder if raw.exists else Path())
     reader = next(iter(inputs.interactions.values()))
-    parts, count = [inputs.schema.empty_table()], 0
+    parts, count, is_whole = [inputs.schema.empty_table()], 0, len(inputs.interactions) == 1
     with closing(reader.batches()) as batches:
         for batch in batches:
             parts.append(batch)
             count += batch.num_rows
             if count >= SAMPLE_ROWS:
+                is_whole = False
                 break
     rows = pa.concat_tables(parts).slice(0, SAMPLE_ROWS)
     _refuse_one(config, rows)
@@ -81,7 +82,7 @@ def validate(config: RunConfig, workspace: Workspace) -> Checked | None:
         if share < _RARE
     ]
     return Checked(
-        rows=sum(one.estimated_rows() for one in inputs.interactions.values()),
+        rows=count if is_whole else sum(one.estimated_rows() for one in inputs.interactions.values()),
         sampled=rows.num_rows,
         columns={column.name: str(column.type) for column in inputs.schema},
         nulls={name: share for name, share in nulls.items() if share},

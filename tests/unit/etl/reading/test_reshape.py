@@ -59,8 +59,8 @@ def test_wrong_shapes_are_refused(tmp_path: Path, option: dict[str, str], messag
 @pytest.mark.parametrize("packed", [False, True])
 def test_json_lines_equal_parquet(tmp_path: Path, packed: bool) -> None:
     rows = [
-        {"user": f"u{row % 7}", "item": row, "price": row / 4, "when": f"2024-01-0{1 + row % 9} 10:00:00", "tags": ["a", "b"][: row % 3],
-         "extra": {"ignored": row}}
+        {"user": f"u{row % 7}", "item": row, "price": row / 4, "when": f"2024-01-0{1 + row % 9} 10:00:00",
+         "tags": ["a", "b"][: row % 3], "extra": {"ignored": row}}
         for row in range(2_000)
     ]  # fmt: skip
     text = "".join(json.dumps(row) + "\n" for row in rows).encode()
