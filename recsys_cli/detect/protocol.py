@@ -13,7 +13,7 @@ from recsys_cli.detect.task import Task
 from recsys_cli.etl.reading.times import to_times
 
 _KNOWN = 0.3
-_MANY_ITEMS = 10_000
+_MANY_ITEMS, _MANY_ROWS, _MANY_CATEGORIES = 10_000, 5_000_000, 10
 RETRIEVAL = frozenset({"implicit", "counts", "events", "sessions", "histories"})
 _SHARES = {"valid": 0.1, "test": 0.1}
 
@@ -55,18 +55,15 @@ def model_of(task: Task, table: Table, *, categories: int = 0) -> tuple[dict[str
     rows = table.sample.total
     if task.kind in RETRIEVAL:
         return _retrieval(table)
-    if task.kind == "clicks":
-        name = "dlrm" if categories >= 10 else "dcn-v2"
-        train = (
-            {"epochs": 1, "batch_size": batch_size(rows)} if rows > 5_000_000 else {"epochs": 10, "early_stopping": 2}
-        )
-        return {"name": name}, "predicts the label from all features; also mlp, deepfm, lightgbm", train
     train: dict[str, Any] = {"epochs": 20, "batch_size": batch_size(rows), "learning_rate": 0.002, "early_stopping": 2}
-    return (
-        {"name": "mlp"},
-        "predicts labels of rows; to rank the catalog: ease, sasrec. Options: recsys ls models NAME",
-        train,
-    )
+    if task.kind == "clicks":
+        train = (
+            {"epochs": 10, "early_stopping": 2} if rows <= _MANY_ROWS else {"epochs": 1, "batch_size": batch_size(rows)}
+        )
+        name = "dlrm" if categories >= _MANY_CATEGORIES else "dcn-v2"
+        return {"name": name}, "predicts the label from all features; also mlp, deepfm, lightgbm", train
+    advice = "predicts labels of rows; to rank the catalog: ease, sasrec. Options: recsys ls models NAME"
+    return {"name": "mlp"}, advice, train
 
 
 def _retrieval(table: Table) -> tuple[dict[str, Any], str, dict[str, Any]]:

@@ -131,7 +131,7 @@ def _sampled(name: str, options: dict[str, Any], *, limit: int = SAMPLE_ROWS) ->
     try:
         reader.columns = tuple(field.name for field in reader.schema() if not _is_nested(field.type))
         parts, count, is_whole = [reader.schema().empty_table()], 0, True
-        with closing(reader.batches()) as batches:  # type: ignore[type-var]
+        with closing(reader.batches()) as batches:
             for batch in batches:
                 parts.append(batch)
                 count += batch.num_rows

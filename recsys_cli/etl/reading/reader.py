@@ -73,7 +73,7 @@ class Reader:
             return not estimated_parquet_rows(self.table.files)
         return not self._resolved[1]
 
-    def batches(self) -> Iterator[pa.Table]:
+    def batches(self) -> Generator[pa.Table]:
         """Yield the rows in order; small files and row groups are combined.
 
         Raises:
