@@ -85,5 +85,6 @@ def _refuse_impressions(table: Table) -> None:
     raise ConfigError(
         f"{table.sample.name}: column {column} has impressions, candidates with clicks such as "
         f"{table.columns[column].samples[0]!r}, which recsys init does not turn into a config",
-        hint="write a row per candidate, with the columns user, item, label (0 or 1) and time, and run recsys init on that",
+        hint="write a row per candidate, with the columns impression, user, item, label (0 or 1) and time, run recsys init on that, "
+        "and add impression to features",
     )
