@@ -85,6 +85,6 @@ def _refuse_impressions(table: Table) -> None:
     raise ConfigError(
         f"{table.sample.name}: column {column} has impressions, candidates with clicks such as "
         f"{table.columns[column].samples[0]!r}, and recsys init makes no config of them",
-        hint="write a row per candidate, with the columns impression, user, item, label (0 or 1) and time, run recsys init on that, "
+        hint="write a row per candidate, with the columns impression, user, item, label (0 or 1) and time, run init on that, "
         "and add impression to features",
     )
