@@ -28,6 +28,6 @@ def starting_sections(
     return {"split": {**split, "valid": 0.1, "test": 0.1}, "features": features}
 
 
-def positive(rating: str) -> str:
+def positive(rating: str, above: float = 3) -> str:
     """Return the expression `rating > 3`."""
-    return shown(Binary(">", Name(rating), LiteralValue(3)))
+    return shown(Binary(">", Name(rating), LiteralValue(above)))

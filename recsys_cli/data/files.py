@@ -23,15 +23,20 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit
 
 INFO = DatasetInfo(name="files", rows=None, size=None, licence="your own", access="own")
-SUFFIXES: dict[str, tuple[Literal["csv", "parquet"], str]] = {
+Format = Literal["csv", "parquet", "jsonl"]
+SUFFIXES: dict[str, tuple[Format, str]] = {
     ".csv": ("csv", ","),
     ".tsv": ("csv", "\t"),
     ".parquet": ("parquet", ","),
     ".pq": ("parquet", ","),
+    ".jsonl": ("jsonl", ","),
+    ".ndjson": ("jsonl", ","),
 }
 _TIMES = ("iso", "s", "ms", "us", "ns")
 _DIRECTIVES = tuple(f"%{letter}" for letter in "YymdeHIMSfpzbBaAj")
-PARQUET = frozenset(suffix for suffix, (kind, _) in SUFFIXES.items() if kind == "parquet")
+PARQUET, JSON = (
+    frozenset(suffix for suffix, (kind, _) in SUFFIXES.items() if kind == wanted) for wanted in ("parquet", "jsonl")
+)
 
 
 class ListOptions(BaseModel):
@@ -60,9 +65,10 @@ class TableOptions(BaseModel):
 
     Paths are relative to the working directory. Folders named column=value below a folder become columns.
     """
-    format: Literal["csv", "parquet", "delta", "iceberg"] | None = None
-    """Format of files without a known suffix: csv is text with any separator; delta and iceberg name one table, by its
-    folder or URL, or as CATALOG.NAMESPACE.TABLE of Iceberg. Default: by suffix, and by the log of a local folder."""
+    format: Literal["csv", "parquet", "jsonl", "delta", "iceberg"] | None = None
+    """Format of files without a known suffix: csv is text with any separator, jsonl text with an object per line; delta and
+    iceberg name one table, by its folder or URL, or as CATALOG.NAMESPACE.TABLE of Iceberg. Default: by suffix, and by the log
+    of a local folder."""
     separator: str | None = Field(None, min_length=1)
     """Field separator of text, one character or more; None for the default of the suffix, a comma or a tab."""
     quote: str | None = Field('"', min_length=1, max_length=1)
@@ -77,7 +83,12 @@ class TableOptions(BaseModel):
     """Formats of time columns: `iso`, a strptime format such as "%d.%m.%Y %H:%M" (UTC without a zone), or for numbers
     since 1970 their unit `s`, `ms`, `us` or `ns`. Default for `features.timestamp`: detected in the first rows."""
     lists: dict[str, ListOptions] = Field(default_factory=dict)
-    """List columns of text, with the separator of the elements: {genres: "|"}."""
+    """List columns of text, with the separator of the elements: {genres: "|"}. A last column with the separator of the fields
+    takes the rest of the line, as in `user item item item`."""
+    explode: str | None = None
+    """List column with a row for each element instead of one for the list; the other columns repeat."""
+    order: str | None = None
+    """Name of a new column with the number of the row in the table, after `explode`: a time for tables without one."""
     version: int | None = Field(None, ge=0)
     """Version of a Delta table or snapshot id of an Iceberg table. Default: the newest."""
     query: str | None = None
@@ -126,6 +137,19 @@ class TableOptions(BaseModel):
                 raise ValueError(f"{option} has {', '.join(unknown)}, not in names")
         if len(set(self.names)) < len(self.names):
             raise ValueError("names has a duplicate")
+        return self
+
+    @model_validator(mode="after")
+    def _only_the_last_takes_the_rest(self) -> TableOptions:
+        wrong = [
+            name
+            for name, one in self.lists.items()
+            if one.separator == self.separator and name != (*self.names, "")[-2]
+        ]
+        if wrong:
+            raise ValueError(
+                f"lists: {wrong[0]} has the separator of the fields; only the last of names takes the rest of a line"
+            )
         return self
 
     @model_validator(mode="after")
@@ -244,7 +268,7 @@ class Files:
             MissingExtraError: A URL needs a package that is not installed.
         """
         return tuple(
-            RawTable(name, (folder / f"{name}.parquet",), options.columns, format="parquet", since=options.since)
+            RawTable(name, (folder / f"{name}.parquet",), options.columns, format="parquet", **_shape(options))
             if name in self._copied
             else _table(name, options)
             for name, options in self._options.named.items()
@@ -262,7 +286,7 @@ class Files:
     def with_interactions(self, path: str) -> Files:
         """Return a source with another file of interactions, in the same dialect."""
         own = self._options.interactions
-        is_text = Path(path).suffix.lower() not in PARQUET
+        is_text = Path(path).suffix.lower() not in PARQUET | JSON
         plain = TableOptions(files=(path,), types=own.types, times=own.times)
         keeps_dialect = is_text and kind_of(own) is None
         options = own.model_copy(update={"files": (path,), "since": {}}) if keeps_dialect else plain
@@ -280,22 +304,28 @@ def _of_files(name: str, options: TableOptions) -> RawTable:
         raise ConfigError(f"table {name!r}: version is for Delta and Iceberg tables", hint="set their format")
     files = locate(name, options.files)
     kind, separator = _format(name, options, [file.name for file in files])
-    if kind == "parquet":
+    shape = _shape(options)
+    if kind != "csv":
         text_only = [option for option in ("separator", "quote", "encoding", "names") if option in options.dialect]
         if text_only:
-            raise ConfigError(f"table {name!r}: {', '.join(text_only)} is for text, but its files are Parquet")
-        return RawTable(name, files, options.columns, format=kind, since=options.since)
+            raise ConfigError(f"table {name!r}: {', '.join(text_only)} is for text, but its files are {kind.title()}")
+        return RawTable(name, files, options.columns, format=kind, **shape)
     return RawTable(
         name, files, options.columns, separator=options.separator or separator, header=not options.names,
-        encoding=options.encoding, quote=options.quote, since=options.since,
+        encoding=options.encoding, quote=options.quote, **shape,
     )  # fmt: skip
 
 
-def _format(name: str, options: TableOptions, names: list[str]) -> tuple[Literal["csv", "parquet"], str]:
+def _shape(options: TableOptions) -> dict[str, Any]:
+    """Return the options of rows in every format."""
+    return {"since": options.since, "explode": options.explode, "order": options.order}
+
+
+def _format(name: str, options: TableOptions, names: list[str]) -> tuple[Format, str]:
     suffixes = sorted({Path(unpacked_name(file)).suffix.lower() for file in names})
-    if options.format in {"csv", "parquet"}:
+    if options.format in {"csv", "parquet", "jsonl"}:
         return options.format, ","
-    if options.separator is not None and PARQUET.isdisjoint(suffixes):
+    if options.separator is not None and (PARQUET | JSON).isdisjoint(suffixes):
         return "csv", options.separator
     if len(suffixes) != 1 or suffixes[0] not in SUFFIXES:
         raise ConfigError(

@@ -47,7 +47,7 @@ class RawTable:
         files: The files, in order: text (compressed by suffix) or Parquet.
         columns: The columns in file order; with a header or Parquet, only the declared ones. Names and types of all
             others come from the files.
-        format: "csv" (any separator) or "parquet".
+        format: "csv" (any separator), "parquet" or "jsonl" (an object per line).
         separator: Field separator, one character or more ("::" in older MovieLens sets).
         header: Whether the first line has the column names.
         encoding: "utf-8" or "latin-1".
@@ -57,12 +57,14 @@ class RawTable:
         since: Least values of columns, for the new rows only: a number, a time, or a time span before the newest row.
         flags: List columns stored as 0/1 columns: list name → flag columns, named by element (genres in ml-100k).
             Flag columns are dropped after reading.
+        explode: List column with a row for each element; the other columns repeat.
+        order: Name of an additional column with the number of each row.
     """
 
     name: str
     files: tuple[RawFile, ...]
     columns: tuple[RawColumn, ...] = ()
-    format: Literal["csv", "parquet"] = "csv"
+    format: Literal["csv", "parquet", "jsonl"] = "csv"
     separator: str = ","
     header: bool = True
     encoding: Literal["utf-8", "latin-1"] = "utf-8"
@@ -70,6 +72,8 @@ class RawTable:
     flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
     partitions: Mapping[str, Any] = field(default_factory=dict)
     since: Mapping[str, int | float | str] = field(default_factory=dict)
+    explode: str | None = None
+    order: str | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
@@ -28,14 +29,26 @@ _BLOCK = 1 << 20
 
 
 def plain_separator(table: RawTable) -> str:
-    """Return the table's separator, or a substitute of one byte for a longer one."""
-    return table.separator if len(table.separator.encode()) == 1 else _UNIT_SEPARATOR
+    """Return the table's separator, or a substitute of one byte for a longer one, or for one within the last column."""
+    is_plain = len(table.separator.encode()) == 1 and not takes_rest(table)
+    return table.separator if is_plain else _UNIT_SEPARATOR
+
+
+def takes_rest(table: RawTable) -> bool:
+    """Whether the last column takes the rest of a line: a list with the separator of the fields."""
+    return not table.header and bool(table.columns) and table.columns[-1].separator == table.separator
 
 
 def to_plain(text: bytes | bytearray, table: RawTable) -> bytes | bytearray:
     """Convert text to UTF-8 and a separator of one byte, for the parser."""
     if table.encoding != "utf-8":
         text = text.decode(table.encoding).encode()
+    if takes_rest(table):
+        separator = re.escape(table.separator.encode())
+        field = b"[^\r\n]*?" + separator
+        lines = b"(?m)^" + b"(%s)" % field * (len(table.columns) - 1)
+        keep = len(table.separator.encode())
+        return re.sub(lines, lambda one: b"".join(part[:-keep] + b"\x1f" for part in one.groups()), text)
     if plain_separator(table) != table.separator:
         text = text.replace(table.separator.encode(), plain_separator(table).encode())
     return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +16,7 @@ from recsys_cli.data.streams import file_errors, size_of
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.csv_parse import split
 from recsys_cli.etl.reading.dialect import ARROW_TYPES
+from recsys_cli.etl.reading.json_lines import is_json, open_json
 from recsys_cli.etl.reading.plain_types import plain_type, to_plain_type
 from recsys_cli.etl.reading.times import read_times, stored_type
 from recsys_cli.features.columns import STORED_AS
@@ -31,7 +32,7 @@ _COUNTED_FILES = 256
 
 @contextmanager
 def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file.
+    """Open a Parquet file, or JSON lines in its interface.
 
     `buffer_bytes` is the read buffer per column; Arrow's default is a whole column chunk.
 
@@ -39,6 +40,10 @@ def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[
         DataError: The file is missing or not Parquet, or its server does not support range requests.
     """
     size_of(file)
+    if is_json(file):
+        with open_json(file) as lines:
+            yield cast("pq.ParquetFile", lines)
+        return
     with ExitStack() as stack, file_errors(file):
         source: str | BinaryIO = str(file)
         if isinstance(file, RemoteFile):

@@ -20,6 +20,7 @@ from recsys_cli.etl.reading.csv_chunks import Chunk, chunks, empty_chunk, parse_
 from recsys_cli.etl.reading.csv_parse import Parsed, parse
 from recsys_cli.etl.reading.parquet import estimated_parquet_rows, parquet_rows, table_schema, with_time_formats
 from recsys_cli.etl.reading.plain_types import refuse_nested
+from recsys_cli.etl.reading.reshape import reshaped, reshaped_schema
 from recsys_cli.etl.reading.since import limits, recent
 
 _SAMPLE_BYTES, _PACKED_SAMPLE_BYTES = 1 << 20, 4 << 20
@@ -59,28 +60,33 @@ class Reader:
     rejected: list[BadRow] = field(default_factory=list)
 
     def schema(self) -> pa.Schema:
-        """Return the schema of the batches, from the first file with rows.
+        """Return the schema of the batches, from the first file with rows, with the type of the elements for `explode`.
 
         Raises:
             DataError: The file is missing, or lacks a column of `columns`.
         """
-        return self._full_schema if self.columns is None else self._selected(self._full_schema)
+        return reshaped_schema(self._stored_schema(), self.table, self.columns)
 
     def is_empty(self) -> bool:
         """Whether all files of the table have no rows; raises like `schema`."""
-        if self.table.format == "parquet":
+        if self.table.format != "csv":
             return not estimated_parquet_rows(self.table.files)
         return not self._resolved[1]
 
-    def batches(self) -> Iterator[pa.Table]:
+    def batches(self) -> Generator[pa.Table]:
         """Yield the rows in order; small files and row groups are combined.
 
         Raises:
             DataError: A row is bad and `skip_bad` is false, or a file is unreadable.
         """
+        stored = self._stored_batches()
+        with closing(stored):
+            yield from reshaped(stored, self.table, self.columns)
+
+    def _stored_batches(self) -> Generator[pa.Table]:
         self.rejected.clear()  # a second pass collects the same rows again
-        self.schema()
-        if self.table.format == "parquet":
+        self._stored_schema()
+        if self.table.format != "csv":
             refuse_nested(self._selected(self._full_schema), where=f"table {self.table.name!r}")
             tables = read_ahead(self._parquet())
         else:
@@ -99,7 +105,7 @@ class Reader:
 
         Deterministic, but different for compressed, text and Parquet versions of the same data.
         """
-        if self.table.format == "parquet":
+        if self.table.format != "csv":
             return estimated_parquet_rows(self.table.files)
         rows = 0.0
         for packed in dict.fromkeys(compression(file.name) for file in self.table.files):
@@ -110,8 +116,14 @@ class Reader:
 
     @property
     def _selection(self) -> Sequence[str]:
-        names: Sequence[str] = self._full_schema.names if self.columns is None else self.columns
-        return names
+        if self.columns is None:
+            names: Sequence[str] = self._full_schema.names
+            return names
+        needed = (*self.columns, *((self.table.explode,) if self.table.explode else ()))
+        return tuple(name for name in dict.fromkeys(needed) if name != self.table.order)
+
+    def _stored_schema(self) -> pa.Schema:
+        return self._full_schema if self.columns is None else self._selected(self._full_schema)
 
     @cached_property
     def _in_files(self) -> list[str]:
@@ -138,12 +150,12 @@ class Reader:
     @property
     def known_times(self) -> dict[str, str]:
         """Formats of the time columns, declared or detected in the first rows."""
-        table = self._stored if self.table.format == "parquet" else self._resolved[0]
+        table = self._stored if self.table.format != "csv" else self._resolved[0]
         return {column.name: column.time for column in table.columns if column.time is not None}
 
     @cached_property
     def _full_schema(self) -> pa.Schema:
-        if self.table.format == "parquet":
+        if self.table.format != "csv":
             stored = table_schema(self._stored)
         else:
             stored = parse(empty_chunk(self._resolved[0]), None).rows.schema
@@ -155,7 +167,7 @@ class Reader:
 
     def _selected(self, schema: pa.Schema) -> pa.Schema:
         self._require(self.table.files[0], schema.names)
-        return pa.schema([schema.field(name) for name in self.columns or ()])
+        return pa.schema([schema.field(name) for name in self._selection])
 
     def _require(self, file: RawFile, names: Sequence[str]) -> None:
         needed = dict.fromkeys((*self._selection, *self.table.since))

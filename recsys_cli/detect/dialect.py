@@ -1,0 +1,132 @@
+"""The dialect of a file, from its first bytes: separator, header, encoding, column names."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from recsys_cli.data.files import JSON, PARQUET, SUFFIXES
+from recsys_cli.data.remote import RawFile
+from recsys_cli.data.streams import head, unpacked_name
+from recsys_cli.detect.names import TYPED, is_known
+from recsys_cli.errors import ConfigError, DataError
+
+_HEAD = 256 << 10
+_LINES = 200
+_SEPARATORS = ("::", "\t", ";", "|", ",", " ")
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+_HISTORY_SEPARATORS = (" ", "\t", ",")
+
+
+def dialect(file: RawFile) -> dict[str, Any]:
+    """Return the options of a table's files as in a config; columns without a header are called column1, column2, ….
+
+    Raises:
+        ConfigError: The file is empty, or no table.
+        DataError: The file is unreadable.
+    """
+    suffix = Path(unpacked_name(file.name)).suffix.lower()
+    if suffix in PARQUET | JSON:
+        return {}
+    start = head(file, _HEAD)
+    text, encoding = _decoded(start, file)
+    lines = [line for line in text.splitlines() if line.strip()]
+    lines = lines[: -1 if len(start) == _HEAD else None][:_LINES]
+    if not lines:
+        raise ConfigError(f"{file} is empty", hint="name a file with one row per interaction")
+    if lines[0].lstrip().startswith(("{", "[")):
+        raise DataError(f"{file} looks like JSON", hint=f"name it NAME.jsonl, with one object per line: {file}.jsonl")
+    found = _text_options(lines, suffix, file)
+    usual = SUFFIXES.get(suffix, ("", ""))[1]
+    if found.get("separator") == usual:
+        found.pop("separator")
+    return found | encoding
+
+
+def _text_options(lines: list[str], suffix: str, file: RawFile) -> dict[str, Any]:
+    own = (SUFFIXES[suffix][1],) if suffix in SUFFIXES else ()
+    for separator in dict.fromkeys((*own, *_SEPARATORS)):
+        rows = _rows(lines, separator)
+        width, share = _width(rows)
+        if width > 1 and share > 0.9:
+            rows = [row for row in rows if len(row) == width]
+            names = () if _has_header(rows) else tuple(f"column{position + 1}" for position in range(width))
+            return {"separator": separator, **({"names": names} if names else {}), **_quote(lines, separator)}
+    for separator in _HISTORY_SEPARATORS:
+        rows = _rows(lines, separator)
+        if sum(len(row) > 1 for row in rows) > 0.9 * len(rows) and len({len(row) for row in rows}) > 1:
+            return _history(rows, separator, file)
+    raise ConfigError(
+        f"{file}: the header needs at least two columns, and has {[cell.strip() for cell in lines[0].split(',')]}",
+        hint="separators are a comma, tab, semicolon, |, :: or space; "
+        "or write the config by hand, with separator next to the table's files",
+    )
+
+
+def _history(rows: list[list[str]], separator: str, file: RawFile) -> dict[str, Any]:
+    """Return the options of lines with a user and all of its items."""
+    if len({row[0] for row in rows}) < len(rows):
+        raise ConfigError(
+            f"{file}: lines of different length, and the first value of a line is no id, because it repeats",
+            hint="write one line per user or session, an id first and then its items, or one row per interaction",
+        )
+    return {
+        "separator": separator, "quote": None, "names": ("user", "item"), "lists": {"item": separator},
+        "explode": "item", "order": "position",
+    }  # fmt: skip
+
+
+def _decoded(start: bytes, file: RawFile) -> tuple[str, dict[str, Any]]:
+    if b"\0" in start[:4096]:
+        raise ConfigError(f"{file}: not a text, Parquet or JSON lines table", hint="export it as CSV or Parquet")
+    text = start.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return text.decode(), {}
+    except UnicodeDecodeError as error:
+        if error.start > len(text) - 4 and len(start) == _HEAD:  # cut within a character
+            return text[: error.start].decode(), {}
+        return text.decode("latin-1"), {"encoding": "latin-1"}
+
+
+def _rows(lines: list[str], separator: str) -> list[list[str]]:
+    if len(separator) > 1 or separator == " ":
+        return [line.strip().split(separator) for line in lines]
+    try:
+        return [row for row in csv.reader(lines, delimiter=separator) if row]
+    except csv.Error:
+        return [line.split(separator) for line in lines]
+
+
+def _quote(lines: list[str], separator: str) -> dict[str, Any]:
+    """Return `quote: null` for text whose quotes do not delimit fields."""
+    inner = rf'(?<!^)(?<!{re.escape(separator)}|")"(?!{re.escape(separator)}|"|$)' if len(separator) == 1 else r'[^:]"'
+    plain = sum(re.search(inner, line) is not None for line in lines)
+    return {"quote": None} if plain and separator != "," else {}
+
+
+def _width(rows: list[list[str]]) -> tuple[int, float]:
+    width, count = Counter(map(len, rows)).most_common(1)[0]
+    return width, count / len(rows)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def _has_header(rows: list[list[str]]) -> bool:
+    first, others = rows[0], rows[1:]
+    if all(TYPED.search(name) for name in first):
+        return True
+    if any(is_number(name) or not name.strip() for name in first) or len(set(first)) < len(first):
+        return False
+    if not others or any(is_known(name) for name in first):
+        return True
+    below = list(zip(*others, strict=True))
+    if any(sum(map(is_number, values)) > 0.8 * len(values) for values in below):
+        return True
+    recurs = any(name in values for name, values in zip(first, below, strict=True))
+    return not recurs and not any(character.isdigit() for name in first for character in name)

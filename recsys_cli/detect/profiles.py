@@ -1,0 +1,190 @@
+"""Profiles of columns: type, range, number of values, time format, separator of lists."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from recsys_cli.errors import DataError
+from recsys_cli.etl.reading.times import text_format, unit_of
+
+Kind = Literal["integer", "number", "text", "list", "time", "empty"]
+_SHOWN = 3
+_TIME_SAMPLE = 2_000
+_SECONDS = (631_152_000, 4_200_000_000)
+_LIST_SEPARATORS = ("|", " ", ",", ";")
+_IMPRESSIONS = r"^\S+-[01]( \S+-[01])*$"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A column of a sample.
+
+    Attributes:
+        unique: Number of distinct values without nulls.
+        low: Smallest number.
+        high: Largest number.
+        time: Format of the values as times, as in the dataset's `times`; None if they are none.
+        separator: Separator of the elements of text lists.
+        elements: Number of distinct elements of lists.
+        length: Mean number of characters of text, or of elements of lists.
+        is_whole: Whether all numbers are integers.
+        values: The distinct values as text, for small numbers of them.
+        is_impressions: Whether the texts are candidates with clicks, such as "N1-0 N2-1".
+    """
+
+    name: str
+    kind: Kind
+    rows: int
+    nulls: int
+    unique: int
+    samples: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    time: str | None = None
+    separator: str | None = None
+    elements: int = 0
+    length: float = 0.0
+    is_whole: bool = False
+    values: tuple[str, ...] = ()
+    is_impressions: bool = False
+
+    @property
+    def filled(self) -> int:
+        """Number of values."""
+        return self.rows - self.nulls
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the values are numbers."""
+        return self.kind in {"integer", "number"}
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether the values are 0 and 1 only."""
+        return self.is_numeric and {self.low, self.high} <= {0.0, 1.0} and self.unique <= 2
+
+    @property
+    def is_list(self) -> bool:
+        """Whether each value holds several elements."""
+        return self.kind == "list" or self.separator is not None
+
+    @property
+    def is_key(self) -> bool:
+        """Whether each row has its own value."""
+        return self.filled > 0 and self.unique == self.filled == self.rows
+
+    @property
+    def may_be_id(self) -> bool:
+        """Whether values may name users or items: integers or short texts."""
+        return (
+            self.kind in {"integer", "text"}
+            and not self.is_impressions
+            and (self.kind == "integer" or self.length <= 40)
+        )
+
+
+def profiles(rows: pa.Table) -> dict[str, Profile]:
+    """Return the profile of each column."""
+    return {name: profile(name, rows.column(name)) for name in rows.column_names}
+
+
+def mean(values: pl.Series) -> float:
+    """Return the mean of numbers or truths; 0 for none."""
+    total = values.cast(pl.Float64).mean()
+    return float(total) if isinstance(total, int | float) else 0.0
+
+
+def profile(name: str, values: pa.ChunkedArray) -> Profile:
+    """Return the profile of a column."""
+    if pa.types.is_null(values.type) or values.null_count == len(values):
+        return Profile(name, "empty", len(values), len(values), 0)
+    series = pl.Series(name, pl.from_arrow(values.combine_chunks()))
+    filled = series.drop_nulls()
+    size: dict[str, Any] = {"rows": len(series), "nulls": series.null_count()}
+    if isinstance(filled.dtype, pl.List):
+        elements = filled.explode().drop_nulls()
+        samples = tuple(str(one.to_list())[:40] for one in filled.head(_SHOWN))
+        return Profile(
+            name,
+            "list",
+            **size,
+            unique=0,
+            samples=samples,
+            elements=elements.n_unique(),
+            length=mean(filled.list.len()),
+        )
+    unique = filled.unique(maintain_order=True)
+    shown: dict[str, Any] = {"unique": len(unique), "samples": tuple(str(one)[:40] for one in unique.head(_SHOWN))}
+    if len(unique) <= 30:
+        shown["values"] = tuple(map(str, unique.to_list()))
+    if filled.dtype.is_temporal():
+        return Profile(name, "time", **size, **shown, time="iso")
+    if filled.dtype == pl.Boolean:
+        filled = filled.cast(pl.Int8)
+    if filled.dtype.is_numeric():
+        return _number(name, filled, size, shown)
+    if filled.dtype == pl.String:
+        return _text(name, values, filled, size, shown)
+    return Profile(name, "text", **size, **shown)
+
+
+def _number(name: str, filled: pl.Series, size: dict[str, Any], shown: dict[str, Any]) -> Profile:
+    numbers = filled.to_numpy().astype(np.float64)
+    numbers = numbers[np.isfinite(numbers)]
+    if not len(numbers):
+        return Profile(name, "empty", size["rows"], size["rows"], 0)
+    whole = bool((numbers == np.rint(numbers)).all())
+    unit = unit_of(numbers) if numbers.min() >= 0 else None
+    if unit is None and _SECONDS[0] <= float(np.median(numbers)) < _SECONDS[1]:
+        unit = "s"
+    kind: Kind = "integer" if filled.dtype.is_integer() or (whole and size["nulls"]) else "number"
+    return Profile(
+        name, kind, **size, **shown, low=float(numbers.min()), high=float(numbers.max()), time=unit, is_whole=whole
+    )
+
+
+def _text(
+    name: str, values: pa.ChunkedArray, filled: pl.Series, size: dict[str, Any], shown: dict[str, Any]
+) -> Profile:
+    few = filled.head(_TIME_SAMPLE)
+    length = mean(few.str.len_chars())
+    if mean(few.str.contains(_IMPRESSIONS)) > 0.9 and few.str.contains(" ").any():
+        return Profile(name, "text", **size, **shown, length=length, is_impressions=True)
+    time = _time_format(name, values)
+    if time is not None:
+        return Profile(name, "time", **size, **shown, time=time)
+    separator, elements = _list_of(name, few)
+    return Profile(name, "text", **size, **shown, length=length, separator=separator, elements=elements)
+
+
+def _time_format(name: str, values: pa.ChunkedArray) -> str | None:
+    sample = values.slice(0, _TIME_SAMPLE).drop_null()
+    if not re.search(r"\d[-/.: ]", str(sample[0].as_py())):
+        return None
+    try:
+        found = text_format(sample, "sample", name)
+    except DataError:
+        return None
+    return None if found in {"int64", "float64"} else found
+
+
+def _list_of(name: str, texts: pl.Series) -> tuple[str | None, int]:
+    """Return the separator of texts that are lists of recurring short values, and the number of distinct values."""
+    for separator in _LIST_SEPARATORS:
+        has = texts.str.contains(separator, literal=True)
+        if mean(has) < 0.2:
+            continue
+        elements = texts.str.split(separator).explode()
+        if separator == " " and not name.endswith("_seq") and not elements.str.contains(r"\d").all():
+            continue  # words
+        distinct = elements.n_unique()
+        short = mean(elements.str.len_chars()) <= 24
+        if short and distinct <= len(elements) / 3 and not elements.str.contains(r"^\s|\s$").any():
+            return separator, distinct
+    return None, 0

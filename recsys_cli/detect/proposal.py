@@ -1,0 +1,227 @@
+"""The config for a task: dataset, split, ops, model and training, with comments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recsys_cli.config.starting import positive
+from recsys_cli.detect.features import FeatureColumns, number_ops, treatments
+from recsys_cli.detect.names import ALIASES, EVENT_WEIGHTS, NEGATIVE_EVENTS, simplified
+from recsys_cli.detect.profiles import Profile
+from recsys_cli.detect.protocol import RETRIEVAL, model_of, split_of
+from recsys_cli.detect.roles import ENOUGH
+from recsys_cli.detect.tables import Dimension, Table
+from recsys_cli.detect.task import Task
+from recsys_cli.features.expression import Binary, Call, LiteralValue, Name, shown
+
+Ops = list[tuple[dict[str, Any], str]]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A config as values, with comments by key, such as `split.method`; ops have their own."""
+
+    sections: dict[str, dict[str, Any]]
+    ops: Ops
+    comments: dict[str, str]
+    unused: tuple[str, ...] = ()
+
+
+def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
+    """Return the config of a task."""
+    own = _features(task, table)
+    split, why_split = split_of(task, table)
+    is_click = task.kind == "clicks"
+    user, item = _stand_ins(table, own) if is_click else (str(task.user), table.roles["item"].column)
+    renames = {user if one.side == "user" else item: one.key for one in joined}
+    renames = {old: new for old, new in renames.items() if old != new}
+    user, item = renames.get(user, user), renames.get(item, item)
+    before = _row_ops(task, table, user, item)
+    ops: Ops = [*before, *([({"op": "Rename", "columns": renames}, "to the key of the table")] if renames else [])]
+    categories = list(dict.fromkeys((user, item, *own.categories)))
+    of_tables = {one.table.sample.name: _joined_columns(one, taken=list(table.columns)) for one in joined}
+    for one in joined:
+        if used := of_tables[one.table.sample.name].used:
+            ops.append(
+                ({"op": "JoinExternal", "table": one.table.sample.name, "on": one.key, "columns": list(used)}, "")
+            )
+            categories += of_tables[one.table.sample.name].categories
+    for found in (own, *of_tables.values()):
+        ops += number_ops(found)
+    rare = {"freq_threshold": 5 if table.sample.total < 1_000_000 else 15} if is_click else {}
+    ops.append((
+        {"op": "Categorify", "columns": categories, **rare},
+        "values to ids, fitted on the train split only" + ("; rare values share one" if rare else ""),
+    ))  # fmt: skip
+    label_ops, features = _target(task, table)
+    model, why_model, train = model_of(task, table, categories=len(categories))
+    titles = [_title(table, item), *(one.table.roles["title"].column for one in joined if "title" in one.table.roles)]
+    titles = [name for name in titles if name]
+    title = {"title": titles[0]} if titles else {}
+    time = _time(task, table)
+    sections = {
+        "dataset": _dataset(table, joined, {**of_tables, "": own}),
+        "split": split,
+        "features": {"user": user, "item": item, **features, **({"timestamp": time} if time else {})},
+        "model": model,
+        "train": train,
+        "evaluate": title,
+    }
+    comments = {
+        "split.method": why_split, "model.name": why_model, "evaluate.title": "item titles in the report",
+        "train.early_stopping": "stop after two epochs without improvement; the best epoch is kept",
+        "features.user": "a stand-in: the rows have no user, so rankings by user mean nothing" if is_click else "",
+        "features.item": "a stand-in as well" if is_click else "",
+    }  # fmt: skip
+    return Proposal(sections, [*ops, *label_ops], comments, _unused(table, own, (user, item, time), renames))
+
+
+def _unused(table: Table, own: FeatureColumns, named: Sequence[str | None], renames: dict[str, str]) -> tuple[str, ...]:
+    roles = {role.column for role in table.roles.values()}
+    return tuple(name for name in table.columns if name not in {*roles, *own.used, *named, *renames})
+
+
+def _features(task: Task, table: Table) -> FeatureColumns:
+    """Return the columns of the interactions that may be features: those known before the outcome."""
+    if task.kind not in {"clicks", "labels"} or table.sample.total < ENOUGH:
+        return FeatureColumns()
+    roles = {role.column for name, role in table.roles.items() if name in {"label", "timestamp", "title"}}
+    roles |= set() if task.kind == "clicks" else {role.column for role in table.roles.values()}
+    outcomes = {name for role in ("rating", "event", "label") for name in ALIASES[role]}
+    return treatments(
+        one for name, one in table.columns.items() if name not in roles and simplified(name) not in outcomes
+    )
+
+
+def _joined_columns(one: Dimension, *, taken: Sequence[str]) -> FeatureColumns:
+    title = one.table.roles.get("title")
+    skipped = {one.key, *taken, *((title.column,) if title else ())}
+    return treatments(column for name, column in one.table.columns.items() if name not in skipped)
+
+
+def _title(table: Table, item: str) -> str:
+    """Return the column with the titles of the items; empty if a title does not follow from the item, as of reviews."""
+    title = table.roles.get("title")
+    if title is None or item not in table.columns:
+        return ""
+    rows = table.sample.rows.select([item, title.column])
+    pairs = rows.group_by([item, title.column]).aggregate([]).num_rows
+    return title.column if pairs <= 1.1 * table.columns[item].unique else ""
+
+
+def _stand_ins(table: Table, own: FeatureColumns) -> tuple[str, str]:
+    plain = [name for name in own.categories if not table.columns[name].is_list]
+    named = [table.roles[role].column for role in ("user", "item") if role in table.roles]
+    ranked = sorted(plain, key=lambda name: -table.columns[name].unique)
+    first, second, *_ = [*dict.fromkeys((*named, *ranked)), *own.skewed, *own.numbers, "", ""]
+    return first, second
+
+
+def _row_ops(task: Task, table: Table, user: str, item: str) -> Ops:
+    """Return the filters of rows: nulls, negative events and duplicates."""
+    ops: Ops = []
+    needed = [table.columns[name] for name in (user, item) if name in table.columns and task.kind != "clicks"]
+    needed += [one for one in (table.of("timestamp"), table.of("rating")) if one is not None]
+    if nulls := [one.name for one in needed if one.nulls]:
+        ops.append(({"op": "Dropna", "columns": nulls}, "rows without these values"))
+    event = table.of("event")
+    if task.kind == "events" and event is not None:
+        bad = [value for value in event.values if simplified(value) in NEGATIVE_EVENTS]
+        for value in bad:
+            expression = shown(Binary("!=", Name(event.name), LiteralValue(value)))
+            ops.append(({"op": "Filter", "expression": expression}, "no sign of interest"))
+    if (
+        task.kind in RETRIEVAL - {"histories"}
+        and user in table.columns
+        and item in table.columns
+        and _repeats(table, user, item)
+    ):
+        time = table.roles.get("timestamp")
+        order = {"order_by": [time.column]} if time else {}
+        ops.append(({"op": "Deduplicate", "columns": [user, item], "keep": "last", **order}, "one row per pair"))
+    return ops
+
+
+def _repeats(table: Table, user: str, item: str) -> bool:
+    rows = table.sample.rows.select([user, item])
+    return rows.group_by([user, item]).aggregate([]).num_rows < rows.num_rows
+
+
+def _target(task: Task, table: Table) -> tuple[Ops, dict[str, Any]]:
+    """Return the ops of label and weight, and their roles."""
+    if task.kind in {"labels", "clicks"}:
+        return [], {"label": table.roles["label"].column}
+    if task.kind == "ratings":
+        rating = table.of("rating")
+        assert rating is not None
+        expression = positive(rating.name, _threshold(rating))
+        op = {"op": "LambdaOp", "expression": expression, "output": "label", "dtype": "int8"}
+        return [(op, "positive interactions")], {"label": "label"}
+    ops: Ops = [({"op": "LambdaOp", "expression": "1", "output": "label", "dtype": "int8"}, "each row is positive")]
+    weight = _weight(task, table)
+    if weight is None:
+        return ops, {"label": "label"}
+    op = {"op": "LambdaOp", "expression": weight, "output": "row_weight", "dtype": "float32"}
+    return [*ops, (op, "used by models trained in steps, such as mf, two-tower, sasrec")], {
+        "label": "label",
+        "weight": "row_weight",
+    }
+
+
+def _weight(task: Task, table: Table) -> str | None:
+    if task.kind == "counts" and (count := table.of("count")) is not None:
+        return shown(Call("log", (Binary("+", Name(count.name), LiteralValue(1)),)))
+    event = table.of("event")
+    if task.kind != "events" or event is None:
+        return None
+    expression: Any = LiteralValue(1)
+    for value in event.values:
+        if (weight := EVENT_WEIGHTS.get(simplified(value), 1)) > 1:
+            condition = Binary("==", Name(event.name), LiteralValue(value))
+            expression = Call("if", (condition, LiteralValue(weight), expression))
+    return shown(expression)
+
+
+def _threshold(rating: Profile) -> float:
+    """Return the rating above which a row is positive: 3 of 5 stars, or three fifths of another scale."""
+    low, high = rating.low or 0.0, rating.high or 0.0
+    if 1 < high <= 5 and low >= 0:
+        return 3
+    above = low + 0.6 * (high - low) if low >= 0 else 0.0
+    return int(above) if above == int(above) or high > 5 else round(above, 3)
+
+
+def _time(task: Task, table: Table) -> str | None:
+    if task.kind == "histories":
+        return str(table.sample.options.get("order", "position"))
+    time = table.roles.get("timestamp")
+    return time.column if time else None
+
+
+def _dataset(table: Table, joined: Sequence[Dimension], found: dict[str, FeatureColumns]) -> dict[str, Any]:
+    options = dict(table.sample.options)
+    item = table.of("item")
+    lists = dict(found[""].lists)
+    if item is not None and item.is_list and "explode" not in options:
+        lists |= {item.name: item.separator} if item.separator else {}
+        options |= {"explode": item.name, "order": "position"}
+    tables = {
+        one.table.sample.name: _short({**one.table.sample.options, **_lists(found[one.table.sample.name].lists)})
+        for one in joined
+    }
+    return {
+        "name": "files",
+        "interactions": _short({**options, **_lists({**options.get("lists", {}), **lists})}),
+        **({"tables": tables} if tables else {}),
+    }
+
+
+def _lists(lists: dict[str, str]) -> dict[str, Any]:
+    return {"lists": lists} if lists else {}
+
+
+def _short(options: dict[str, Any]) -> Any:
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
+    return plain["files"] if set(plain) == {"files"} else plain

@@ -1,0 +1,88 @@
+"""The split for the data, and the model and batch size for data and machine."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import polars as pl
+
+from recsys_cli.detect.profiles import Profile, mean
+from recsys_cli.detect.tables import Table
+from recsys_cli.detect.task import Task
+from recsys_cli.etl.reading.times import to_times
+
+_KNOWN = 0.3
+_MANY_ITEMS, _MANY_ROWS, _MANY_CATEGORIES = 10_000, 5_000_000, 10
+RETRIEVAL = frozenset({"implicit", "counts", "events", "sessions", "histories"})
+_SHARES = {"valid": 0.1, "test": 0.1}
+
+
+def split_of(task: Task, table: Table) -> tuple[dict[str, Any], str]:
+    """Return the split section and its reason."""
+    time = table.of("timestamp")
+    if task.kind == "histories":
+        return {"method": "leave-last-out"}, "the last item of each history is test, the one before it valid"
+    if time is None:
+        return (
+            {"method": "random", **_SHARES, "seed": 42},
+            "if the table has a time column, set features.timestamp and use temporal",
+        )
+    if task.kind == "sessions":
+        return {"method": "leave-last-out"}, "the last item of each session is test, the one before it valid"
+    if task.kind != "clicks" and (share := _known_users(table, str(task.user), time)) < _KNOWN:
+        why = f"of the latest rows only {share:.0%} are of users with earlier ones: temporal would measure new users"
+        if task.kind in RETRIEVAL:
+            return {"method": "leave-last-out"}, f"each user's last row is test; {why}"
+        return {"method": "random", **_SHARES, "seed": 42}, f"optimistic for a live system, but {why}"
+    return {"method": "temporal", **_SHARES}, "the latest rows are test, the rows before them valid: as in production"
+
+
+def _known_users(table: Table, user: str, time: Profile) -> float:
+    """Return the share of the latest tenth of the rows whose user has rows in the first eight tenths."""
+    values = table.sample.rows.column(time.name)
+    if time.kind == "time" and str(values.type) == "string":
+        values = to_times(values, str(time.time))
+    frame = pl.DataFrame({
+        "user": pl.from_arrow(table.sample.rows.column(user)), "time": pl.from_arrow(values),
+    }).sort("time", maintain_order=True)  # fmt: skip
+    early, late = frame.head(round(0.8 * len(frame))), frame.tail(round(0.1 * len(frame)))
+    return mean(late["user"].is_in(early["user"].unique().implode())) if len(late) else 1.0
+
+
+def model_of(task: Task, table: Table, *, categories: int = 0) -> tuple[dict[str, Any], str, dict[str, Any]]:
+    """Return the model section with its reason, and the train section, empty for the defaults of the model."""
+    rows = table.sample.total
+    if task.kind in RETRIEVAL:
+        return _retrieval(table)
+    train: dict[str, Any] = {"epochs": 20, "batch_size": batch_size(rows), "learning_rate": 0.002, "early_stopping": 2}
+    if task.kind == "clicks":
+        train = (
+            {"epochs": 10, "early_stopping": 2} if rows <= _MANY_ROWS else {"epochs": 1, "batch_size": batch_size(rows)}
+        )
+        name = "dlrm" if categories >= _MANY_CATEGORIES else "dcn-v2"
+        return {"name": name}, "predicts the label from all features; also mlp, deepfm, lightgbm", train
+    advice = "predicts labels of rows; to rank the catalog: ease, sasrec. Options: recsys ls models NAME"
+    return {"name": "mlp"}, advice, train
+
+
+def _retrieval(table: Table) -> tuple[dict[str, Any], str, dict[str, Any]]:
+    item = table.of("item")
+    assert item is not None
+    seen = item.elements if item.is_list else item.unique
+    items = (
+        seen
+        if table.sample.is_whole
+        else round(seen * (table.sample.total / max(1, table.sample.rows.num_rows)) ** 0.5)
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if items <= _MANY_ITEMS and 24 * items**2 < memory / 2:
+        return {"name": "ease"}, f"ranks the catalog, in closed form; for {items:,} items. Others: recsys ls models", {}
+    return {"name": "item-knn"}, f"ranks the catalog; light enough for {items:,} items. Others: recsys ls models", {}
+
+
+def batch_size(rows: int) -> int:
+    """Return the rows of a training step: more for more rows, so that an epoch has some hundred steps."""
+    return next(
+        (size for limit, size in ((200_000, 1_024), (2_000_000, 4_096), (20_000_000, 16_384)) if rows < limit), 32_768
+    )

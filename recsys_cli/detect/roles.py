@@ -1,0 +1,173 @@
+"""Roles of the columns of a table, by name and content, each with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from recsys_cli.detect.names import ALIASES, EVENT_WEIGHTS, NEGATIVE_EVENTS, simplified, words
+from recsys_cli.detect.profiles import Profile
+
+ENOUGH = 20
+"""Rows below which content says nothing."""
+_USER_WORDS = frozenset({
+    "user", "customer", "visitor", "member", "reviewer", "client", "shopper", "buyer", "listener", "reader", "viewer",
+    "account", "person", "patient", "student", "guest", "player", "users",
+})  # fmt: skip
+_ITEM_WORDS = frozenset({
+    "item", "movie", "product", "article", "book", "song", "track", "artist", "video", "game", "recipe", "course", "hotel",
+    "post", "news", "job", "ad", "film", "show", "content", "venue", "restaurant", "business", "items", "sku", "listing",
+})  # fmt: skip
+_ID_WORDS = frozenset({"id", "key", "code", "uuid", "guid", "hash", "no", "number", "nr", "sk"})
+
+
+@dataclass(frozen=True)
+class Role:
+    """The column of a role, with the reason."""
+
+    column: str
+    reason: str
+
+
+Roles = Mapping[str, Role]
+
+
+def roles(
+    columns: Mapping[str, Profile], given: Mapping[str, str | None], *, headless: bool = False
+) -> dict[str, Role]:
+    """Return the column of each role found; `given` roles come first."""
+    found = {role: Role(column, "given") for role, column in given.items() if column and column in columns}
+    for role, names in ALIASES.items():
+        if role in found or (role in {"rating", "label"} and {"rating", "label"} & set(given) & set(found)):
+            continue
+        taken = {one.column for one in found.values()}
+        free = {name: one for name, one in columns.items() if name not in taken and _FITS[role](one)}
+        if (column := _by_name(role, names, free)) is not None:
+            found[role] = Role(column, f"its name, and {_content(role, columns[column])}")
+    for role, by_content in _BY_CONTENT.items():
+        if role not in found and max((one.rows for one in columns.values()), default=0) >= ENOUGH:
+            taken = {one.column for one in found.values()}
+            free = {name: one for name, one in columns.items() if name not in taken}
+            if (role in _WITH_HEADER or headless) and (column := by_content(free)) is not None:
+                found[role] = Role(column, _content(role, columns[column]))
+    return _consistent(found, given)
+
+
+def _consistent(found: dict[str, Role], given: Mapping[str, str | None]) -> dict[str, Role]:
+    """Drop roles that others outweigh: one of label, rating, event and count remains."""
+    targets = [role for role in ("label", "rating", "event", "count") if role in found]
+    targets.sort(key=lambda role: not given.get(role))
+    for role in targets[1:]:
+        del found[role]
+    if "user" in found and "session" in found:
+        del found["session"]
+    return found
+
+
+def _by_name(role: str, names: tuple[str, ...], free: Mapping[str, Profile]) -> str | None:
+    simple = {simplified(name): name for name in reversed(list(free))}
+    if exact := next((simple[name] for name in names if name in simple), None):
+        return exact
+    wanted = {"user": _USER_WORDS, "item": _ITEM_WORDS, "session": frozenset({"session", "basket", "visit"})}.get(role)
+    if wanted is None:
+        return None
+    return next((name for name in free if wanted & set(words(name)) and _ID_WORDS & set(words(name))), None)
+
+
+def _enough(column: Profile) -> bool:
+    return column.rows >= ENOUGH
+
+
+def _is_label(column: Profile) -> bool:
+    return column.is_binary and (column.unique == 2 or not _enough(column)) and column.nulls == 0
+
+
+def _is_rating(column: Profile) -> bool:
+    return column.is_numeric and (column.unique > 1 or not _enough(column)) and column.unique <= 500
+
+
+def _is_count(column: Profile) -> bool:
+    return column.is_numeric and (column.low or 0) >= 0 and (column.high or 0) > 1 and column.unique > 1
+
+
+def _is_event(column: Profile) -> bool:
+    names = {simplified(value) for value in column.values}
+    return column.kind == "text" and 0 < column.unique <= 30 and bool(names & (set(EVENT_WEIGHTS) | NEGATIVE_EVENTS))
+
+
+def _is_id(column: Profile) -> bool:
+    return column.may_be_id and column.time in {None, "s", "ms", "us", "ns"} and column.unique > 0
+
+
+_FITS: dict[str, Callable[[Profile], bool]] = {
+    "user": _is_id, "session": _is_id,
+    "item": lambda one: _is_id(one) or one.is_list,
+    "label": _is_label, "rating": _is_rating, "count": _is_count, "event": _is_event,
+    "timestamp": lambda one: one.is_numeric or one.time is not None,
+    "title": lambda one: one.kind == "text" and one.separator is None,
+}  # fmt: skip
+
+
+_MANY_COLUMNS = 10
+"""Columns of a file without a header above which ids are not guessed by position: a log of features."""
+
+
+def _ids(free: Mapping[str, Profile]) -> list[str]:
+    """Return the columns that may name users or items, of values that recur."""
+    if len(free) > _MANY_COLUMNS:
+        return []
+    return [
+        name
+        for name, one in free.items()
+        if _is_id(one) and one.time is None and one.separator is None and one.unique > 2 and one.unique < one.rows
+    ]
+
+
+def _rating_by_content(free: Mapping[str, Profile]) -> str | None:
+    return next(
+        (
+            name
+            for name, one in free.items()
+            if one.is_numeric
+            and one.high is not None
+            and len(_ids({other: free[other] for other in free if other != name})) > 1
+            and 3 <= one.unique <= 21
+            and (one.low or 0) >= 0
+            and one.high <= 10
+        ),
+        None,
+    )
+
+
+def _label_by_content(free: Mapping[str, Profile]) -> str | None:
+    return next((name for name, one in free.items() if one.is_binary and one.unique == 2 and not one.nulls), None)
+
+
+_BY_CONTENT: dict[str, Callable[[Mapping[str, Profile]], str | None]] = {
+    "timestamp": lambda free: next((name for name, one in free.items() if one.time and one.unique > 2), None),
+    "event": lambda free: next((name for name, one in free.items() if _is_event(one)), None),
+    "rating": _rating_by_content,
+    "label": _label_by_content,
+    "user": lambda free: next(iter(_ids(free)), None),
+    "item": lambda free: next(iter(_ids(free)), None),
+    "impressions": lambda free: next((name for name, one in free.items() if one.is_impressions), None),
+}
+_WITH_HEADER = frozenset({"impressions", "event"})
+"""Roles that content settles even against a header; the others only in files without one."""
+
+
+def _content(role: str, one: Profile) -> str:
+    match role:
+        case "user" | "item" | "session":
+            return f"{one.unique:,} values, {one.filled / max(1, one.unique):.1f} rows each"
+        case "timestamp":
+            return f"times ({one.time})" if one.time else "numbers in order"
+        case "rating" | "count":
+            return f"numbers from {one.low:g} to {one.high:g}"
+        case "label":
+            return "only 0 and 1"
+        case "event":
+            return f"{one.unique} kinds of events"
+        case "impressions":
+            return "candidates with clicks"
+    return "short texts"

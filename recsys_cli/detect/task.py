@@ -1,0 +1,90 @@
+"""The task that the roles allow, and refusals of tables without one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from recsys_cli.detect.profiles import Profile
+from recsys_cli.detect.roles import ENOUGH
+from recsys_cli.detect.tables import Table
+from recsys_cli.errors import ConfigError
+
+Kind = Literal["ratings", "labels", "implicit", "counts", "events", "sessions", "histories", "clicks"]
+_FEW_FEATURES = 3
+
+
+@dataclass(frozen=True)
+class Task:
+    """The task, in words for the config, and the column in the role of the user."""
+
+    kind: Kind
+    words: str
+    user: str | None = None
+
+
+def task_of(table: Table) -> Task | None:
+    """Return the task of the interactions; None if the columns of user and item are unknown.
+
+    Raises:
+        ConfigError: The table cannot train a recommender.
+    """
+    _refuse_empty(table)
+    if "impressions" in table.roles:
+        _refuse_impressions(table)
+    user, session, item, label = (table.of(role) for role in ("user", "session", "item", "label"))
+    if label is not None and item is None and (user is None or len(table.columns) >= _FEW_FEATURES + 2):
+        features = [one for one in table.columns.values() if one.name != label.name and one.kind != "empty"]
+        if len(features) >= _FEW_FEATURES:
+            return Task("clicks", f"predict {label.name} of a row")
+    owner = user or session
+    if owner is None or item is None:
+        return None
+    _refuse_one(owner, "user" if user else "session", table)
+    if not item.is_list:
+        _refuse_one(item, "item", table)
+    return Task(*_pairs(table, item, is_session=user is None), user=owner.name)
+
+
+def _pairs(table: Table, item: Profile, *, is_session: bool) -> tuple[Kind, str]:
+    if item.is_list or "explode" in table.sample.options:
+        return "histories", "rank the next items of a history; one list of items per line"
+    if "label" in table.roles:
+        return "labels", "predict the label of a user and an item"
+    if "rating" in table.roles:
+        return "ratings", "predict which items a user rates as positive"
+    if "event" in table.roles:
+        return "events", "rank the items of a user's next events; stronger events have larger weights"
+    if is_session:
+        return "sessions", "rank the next items of a session; the session takes the place of the user"
+    if "count" in table.roles:
+        return "counts", "rank the items for a user; larger counts have larger weights"
+    return "implicit", "rank the items for a user, from interactions without ratings"
+
+
+def _refuse_empty(table: Table) -> None:
+    if not table.sample.rows.num_rows:
+        raise ConfigError(
+            f"{table.sample.name}: columns ({', '.join(table.columns)}) and no rows",
+            hint="name a file with interactions",
+        )
+
+
+def _refuse_one(column: Profile, what: str, table: Table) -> None:
+    if column.unique <= 1 and column.rows >= ENOUGH:
+        value = f" ({column.samples[0]})" if column.samples else ""
+        raise ConfigError(
+            f"{table.sample.name}: all {column.rows:,} rows have one {what}{value} in column {column.name}: "
+            "recommendations come from many users with several items",
+            hint=f"name another column with --{'user' if what == 'session' else what}, or add the data of other users",
+        )
+
+
+def _refuse_impressions(table: Table) -> None:
+    column = table.roles["impressions"].column
+    raise ConfigError(
+        f"{table.sample.name}: column {column} has impressions, candidates with clicks such as "
+        f"{table.columns[column].samples[0]!r}, and recsys init makes no config of them",
+        hint="write a row per candidate, with the columns impression, user, item, label (0 or 1) and time, run init on that, "
+        "and add impression to features",
+    )

@@ -1,0 +1,126 @@
+"""All steps from files to a config: tables, roles, task, open questions and text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from recsys_cli.data.streams import unpacked_name
+from recsys_cli.detect.proposal import Proposal, propose
+from recsys_cli.detect.sampling import tables as sampled
+from recsys_cli.detect.tables import Dimension, Table, dimensions, interactions_of, named, read
+from recsys_cli.detect.task import Task, task_of
+from recsys_cli.detect.text import config_text
+from recsys_cli.errors import ConfigError
+from recsys_cli.registry import suggest
+
+
+@dataclass(frozen=True)
+class Question:
+    """A role without a column, and the columns that may have it."""
+
+    role: str
+    choices: tuple[str, ...]
+
+    @property
+    def problem(self) -> str:
+        """The open question as a problem."""
+        return f"cannot guess the {self.role} column; set it with --{self.role}"
+
+
+@dataclass(frozen=True)
+class Understanding:
+    """The roles and the task of some tables, and the config; without `proposal`, questions are open."""
+
+    interactions: Table
+    joined: Sequence[Dimension]
+    unused: Sequence[Table]
+    questions: tuple[Question, ...] = ()
+    task: Task | None = None
+    proposal: Proposal | None = None
+
+    @property
+    def source(self) -> str:
+        """Name of the first file of the interactions."""
+        files = self.interactions.sample.options["files"]
+        first = files if isinstance(files, str) else files[0]
+        return Path(first.partition("::")[0].removeprefix("zip://")).name
+
+    @property
+    def config_name(self) -> str:
+        """Name of the config to write."""
+        return f"{Path(unpacked_name(self.source)).stem}.yaml"
+
+    def text(self, path: str) -> str:
+        """Return the config as commented YAML."""
+        assert self.proposal is not None, "open questions"
+        assert self.task is not None, "open questions"
+        return config_text(self.proposal, self.task, source=self.source, path=path)
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks on the tables."""
+        sample = self.interactions.sample
+        notes = [
+            f"table {table.sample.name} is not used: it needs a row per user or item, and a key with a name of its own"
+            for table in self.unused
+        ]
+        if sample.bad:
+            notes.append(
+                f"{sample.name}: {sample.bad} rows of the sample cannot be read; etl.on_bad_rows=skip skips them"
+            )
+        return notes
+
+
+def understand(patterns: Sequence[str], given: Mapping[str, str | None]) -> Understanding:
+    """Look at files and return roles, task and config.
+
+    Args:
+        patterns: Paths, globs, folders, URLs, zip archives.
+        given: Columns by role: user, item, rating, label, timestamp.
+
+    Raises:
+        ConfigError: A file is no table, a given column does not fit, or the tables cannot train a recommender.
+        DataError: A file is unreadable.
+    """
+    all_tables = read(sampled(patterns), given)
+    first = interactions_of(all_tables)
+    _check_given(first, given)
+    main = named(first)
+    joined, unused = dimensions(main, [table for table in all_tables if table is not first])
+    task = task_of(main)
+    if task is None:
+        return Understanding(main, joined, unused, questions=_questions(main))
+    return Understanding(main, joined, unused, task=task, proposal=propose(task, main, joined))
+
+
+def _questions(table: Table) -> tuple[Question, ...]:
+    taken = {role.column for role in table.roles.values()}
+    choices = tuple(name for name, one in table.columns.items() if name not in taken and (one.may_be_id or one.is_list))
+    open_roles = [role for role in ("user", "item") if role not in table.roles]
+    if "session" in table.roles:
+        open_roles.remove("user")
+    return tuple(Question(role, choices) for role in open_roles)
+
+
+def problems_error(table: Table, problems: Sequence[str]) -> ConfigError:
+    """Return the error of problems with the columns of a table."""
+    files = table.sample.options["files"]
+    shown = files if isinstance(files, str) else files[0]
+    return ConfigError("\n  ".join([f"{shown}:", *problems]), hint=f"its columns are {', '.join(table.columns)}")
+
+
+def _check_given(table: Table, given: Mapping[str, str | None]) -> None:
+    problems = [
+        f"--{role} {column}: no such column{suggest(column, table.columns)}"
+        for role, column in given.items()
+        if column is not None and column not in table.columns
+    ]
+    problems += [
+        f"the {role} column {column!r} has to be numeric"
+        for role in ("rating", "label")
+        if (column := given.get(role)) in table.columns and not table.columns[str(column)].is_numeric
+    ]
+    if problems:
+        raise problems_error(table, problems)

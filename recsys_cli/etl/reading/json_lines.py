@@ -1,0 +1,86 @@
+"""JSON lines with the part of the ParquetFile interface that reading needs: an object per line, types from the first rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import json
+
+from recsys_cli.data.files import JSON
+from recsys_cli.data.remote import RawFile
+from recsys_cli.data.streams import compression, fill, head, opened, size_of, unpacked_name
+from recsys_cli.errors import DataError
+
+_SAMPLE, _BLOCK = 4 << 20, 4 << 20
+
+
+def is_json(file: RawFile) -> bool:
+    """Whether a file has a suffix of JSON lines."""
+    return unpacked_name(file.name).lower().endswith(tuple(JSON))
+
+
+@dataclass(frozen=True)
+class Size:
+    """Estimated size, in the form of Parquet's metadata."""
+
+    num_rows: int
+    num_row_groups: int = 0
+
+
+class JsonLines:
+    """A file of JSON lines.
+
+    Attributes:
+        schema_arrow: Names and types by the first 4 MiB.
+        metadata: The number of rows, estimated from these.
+    """
+
+    def __init__(self, file: RawFile) -> None:
+        self._file = file
+        text = head(file, _SAMPLE)
+        end = len(text) if len(text) < _SAMPLE else text.rfind(b"\n") + 1
+        lines = text.count(b"\n", 0, end) + (not text.endswith(b"\n") and len(text) < _SAMPLE and bool(text))
+        self.schema_arrow = _parsed(text[:end], None, file).schema if text.strip() else pa.schema([])
+        share = 1.0 if end == len(text) and len(text) < _SAMPLE else (size_of(file) or end) / max(1, end)
+        self.metadata = Size(round(lines * share * (5 if compression(file.name) and share != 1.0 else 1)))
+
+    def iter_batches(self, rows: int, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in order, in some columns and the types of the first rows."""
+        schema = pa.schema([self.schema_arrow.field(name) for name in columns])
+        rest = b""
+        with opened(self._file) as (stream, _):
+            buffer = bytearray(_BLOCK)
+            while count := fill(stream, memoryview(buffer)):
+                text = rest + bytes(buffer[:count])
+                end = len(text) if count < _BLOCK else text.rfind(b"\n") + 1
+                text, rest = text[:end], text[end:]
+                if text.strip():
+                    yield from _parsed(text, schema, self._file).select(list(columns)).to_batches(rows)
+            if rest.strip():
+                yield from _parsed(rest, schema, self._file).select(list(columns)).to_batches(rows)
+
+
+def _parsed(text: bytes, schema: pa.Schema | None, file: RawFile) -> pa.Table:
+    try:
+        rows = json.read_json(
+            pa.BufferReader(text),
+            read_options=json.ReadOptions(use_threads=False, block_size=max(len(text) + 1, 1 << 16)),
+            parse_options=json.ParseOptions(
+                explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "ignore"
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"{file}: not JSON lines, an object per line with the types of the first: {error}",
+            hint="write one object per line; a JSON array, or a value of another type, cannot be read",
+        ) from error
+    return rows
+
+
+@contextmanager
+def open_json(file: RawFile) -> Iterator[JsonLines]:
+    """Open a file of JSON lines."""
+    yield JsonLines(file)

@@ -1,0 +1,251 @@
+"""Ten tables of different shape: `recsys init --yes`, then `recsys run`, against popularity or the base rate.
+
+The tables come from MovieLens latest-small, Toys_and_Games of the S3-Rec files and planted worlds.
+
+    python scripts/init_shapes.py --data /path/to/data [--out results.json] [SHAPE ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from recsys_cli.data.planted import GENRES, PlantedWorld, Size
+
+DATA = Path("data")
+
+
+def movielens() -> pl.DataFrame:
+    """Return the ratings of MovieLens latest-small."""
+    with zipfile.ZipFile(DATA / "ml-latest-small.zip") as archive:
+        return pl.read_csv(archive.read("ml-latest-small/ratings.csv"))
+
+
+def popular(rows: pl.DataFrame, *, items: int = 3_000) -> pl.DataFrame:
+    """Keep the rows of the most frequent items."""
+    kept = rows["movieId"].value_counts(sort=True).head(items)["movieId"]
+    return rows.filter(pl.col("movieId").is_in(kept.implode()))
+
+
+def ratings_csv(folder: Path) -> list[str]:
+    """CSV with a header, in a zip archive with item tables: ratings, movies, tags, links."""
+    (folder / "ml.zip").write_bytes((DATA / "ml-latest-small.zip").read_bytes())
+    return ["ml.zip"]
+
+
+def ratings_colons(folder: Path) -> list[str]:
+    """Text with `::`, without headers: ratings of planted users, items and their genres."""
+    world, rows = planted(users=1_500, items=800, num_rows=90_000)
+    columns = (rows["user"] + 1, world.movie_id[rows["item"]], rows["stars"], rows["time"])
+    (folder / "ratings.dat").write_text("".join(f"{u}::{i}::{s}::{t}\n" for u, i, s, t in zip(*columns, strict=True)))
+    genres = ["|".join(name for name, has in zip(GENRES, row, strict=False) if has) for row in world.has_genre]
+    lines = [
+        f"{item}::Title {item}, the ({year})::{names}\n"
+        for item, year, names in zip(world.movie_id, world.released, genres, strict=True)
+    ]
+    (folder / "movies.dat").write_text("".join(lines), encoding="latin-1")
+    return ["ratings.dat", "movies.dat"]
+
+
+def planted(*, users: int, items: int, num_rows: int) -> tuple[PlantedWorld, dict[str, np.ndarray]]:
+    """Return a planted world and its ratings."""
+    world = PlantedWorld(Size(users, items, num_rows, seed=7, dim=8, genres=8, years=3, activity=0.6))
+    parts = list(world.ratings())
+    names = {"user": "user", "item": "item", "time": "timestamp"}
+    rows = {name: np.concatenate([getattr(part, own) for part in parts]) for name, own in names.items()}
+    return world, rows | {"stars": np.concatenate([part.half_stars for part in parts]) / 2}
+
+
+def pairs_tsv(folder: Path) -> list[str]:
+    """Pairs of negative 64-bit users and items, without header, time or rating."""
+    rows = popular(movielens()).filter(pl.col("rating") > 3)
+    rows = rows.select(-9_007_199_254_740_993 - pl.col("userId"), "movieId").sample(fraction=1, shuffle=True, seed=1)
+    rows.write_csv(folder / "pairs.tsv", separator="\t", include_header=False)
+    return ["pairs.tsv"]
+
+
+def uuid_gz(folder: Path) -> list[str]:
+    """Packed CSV in two files: UUIDs, texts as items, ISO times with a zone, duplicates."""
+    rows = popular(movielens()).sort("timestamp")
+    names = {user: str(uuid.uuid5(uuid.NAMESPACE_OID, str(user))) for user in rows["userId"].unique()}
+    rows = rows.select(
+        pl.col("userId").replace_strict(names).alias("customer_uuid"),
+        ("sku-" + pl.col("movieId").cast(pl.String)).alias("productId"),
+        (pl.from_epoch("timestamp").dt.strftime("%Y-%m-%dT%H:%M:%S") + "+02:00").alias("createdAt"),
+    )
+    rows = pl.concat([rows, rows.head(500)])
+    half = len(rows) // 2
+    for number, part in enumerate((rows.head(half), rows.slice(half))):
+        (folder / f"clicks-{number}.csv.gz").write_bytes(gzip.compress(part.write_csv().encode()))
+    return ["clicks-*.csv.gz"]
+
+
+def recbole(folder: Path) -> list[str]:
+    """Typed headers of RecBole: .inter and .item."""
+    world, rows = planted(users=1_000, items=600, num_rows=60_000)
+    columns = (rows["user"], world.movie_id[rows["item"]], rows["time"])
+    lines = [f"u{u}\t{i}\t{t}.0\n" for u, i, t in zip(*columns, strict=True)]
+    (folder / "shop.inter").write_text("user_id:token\titem_id:token\ttimestamp:float\n" + "".join(lines))
+    kinds = [" ".join(name for name, has in zip(GENRES, row, strict=False) if has) for row in world.has_genre]
+    lines = [
+        f"{item}\t{year}\t{kind}\n" for item, year, kind in zip(world.movie_id, world.released, kinds, strict=True)
+    ]
+    (folder / "shop.item").write_text("item_id:token\tyear:token\tclass:token_seq\n" + "".join(lines))
+    return ["shop.inter", "shop.item"]
+
+
+def events_jsonl(folder: Path) -> list[str]:
+    """JSON lines with views, carts and purchases, times in ms."""
+    rows = popular(movielens()).sort("timestamp")
+    kind = {0: "view", 1: "cart", 2: "purchase"}
+    with gzip.open(folder / "shop.jsonl.gz", "wt") as out:
+        for user, item, rating, moment in rows.iter_rows():
+            for level in range(1 + (rating >= 4) + (rating >= 5)):
+                event = {
+                    "event_time": moment * 1_000 + level,
+                    "event_type": kind[level],
+                    "product_id": item,
+                    "user_id": user,
+                }
+                out.write(json.dumps(event) + "\n")
+    return ["shop.jsonl.gz"]
+
+
+def counts_parquet(folder: Path) -> list[str]:
+    """Parquet with texts as ids and play counts, without a time."""
+    rows = popular(movielens())
+    rows = rows.select(
+        ("user_" + pl.col("userId").cast(pl.String)).alias("user"),
+        ("The Artist " + pl.col("movieId").cast(pl.String)).alias("artist"),
+        (pl.col("rating") ** 3).round().cast(pl.Int64).alias("plays"),
+    )
+    rows.sample(fraction=1, shuffle=True, seed=2).write_parquet(folder / "plays.parquet")
+    return ["plays.parquet"]
+
+
+def sessions_csv(folder: Path) -> list[str]:
+    """Sessions without users, as in yoochoose: no header, ISO times."""
+    rows = popular(movielens()).sort("userId", "timestamp", maintain_order=True)
+    rows = rows.with_columns((pl.int_range(pl.len()).over("userId") // 12).alias("part"))
+    session = (pl.col("userId") * 1_000 + pl.col("part")).alias("session")
+    times = pl.from_epoch("timestamp").dt.strftime("%Y-%m-%dT%H:%M:%S.000Z").alias("time")
+    rows.select(
+        session.alias("session_id"), times, pl.col("movieId").alias("item_id"), pl.lit("S").alias("category")
+    ).write_csv(folder / "sessions.csv")
+    return ["sessions.csv"]
+
+
+def history_lines(folder: Path) -> list[str]:
+    """Lines `user item item item` of Amazon toys: the first 6,000 users."""
+    with (DATA / "s3rec" / "Toys_and_Games.txt").open() as lines:
+        text = "".join(line for _, line in zip(range(6_000), lines, strict=False))
+    (folder / "toys.txt").write_text(text)
+    return ["toys.txt"]
+
+
+def clicks_tsv(folder: Path) -> list[str]:
+    """Click logs in Criteo's shape: no header, a label, 13 counts with nulls, 26 hashed categories."""
+    rng = np.random.default_rng(5)
+    size = 60_000
+    sizes = rng.integers(5, 2_000, 26)
+    categories = [(rng.zipf(1.3, size) % top).astype(np.int64) for top in sizes]
+    numbers = [np.exp(rng.normal(1, 1.5, size)).astype(np.int64) for _ in range(13)]
+    effects = [rng.normal(0, 0.7, top)[ids] for ids, top in zip(categories[:8], sizes, strict=False)]
+    logit = -1.6 + sum(effects) + 0.4 * (np.log1p(numbers[0]) - 1.3) + 0.7 * effects[0] * effects[1]
+    label = (rng.random(size) < 1 / (1 + np.exp(-logit))).astype(np.int64)
+    missing = rng.random((13, size)) < 0.2
+    with (folder / "clicks.tsv").open("w") as out:
+        for row in range(size):
+            counts = ["" if missing[k, row] else str(numbers[k][row]) for k in range(13)]
+            codes = [f"{(int(ids[row]) * 2_654_435_761 + k) % 2**32:08x}" for k, ids in enumerate(categories)]
+            out.write("\t".join([str(label[row]), *counts, *codes]) + "\n")
+    return ["clicks.tsv"]
+
+
+SHAPES: dict[str, Callable[[Path], list[str]]] = {
+    make.__name__: make
+    for make in (
+        ratings_csv, ratings_colons, pairs_tsv, uuid_gz, recbole, events_jsonl, counts_parquet, sessions_csv, history_lines,
+        clicks_tsv,
+    )
+}  # fmt: skip
+
+
+def recsys(folder: Path, *line: str) -> dict:
+    """Run a command in a folder and return its JSON."""
+    environment = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    command = [sys.executable, "-c", "from recsys_cli.cli import main; main()", *line, "--json"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"recsys {' '.join(line)}:\n{done.stderr[-3_000:]}")
+    return json.loads(done.stdout)
+
+
+def outcome(name: str, folder: Path) -> dict:
+    """Return the task, the model and its metric against the baseline."""
+    started = time.perf_counter()
+    made = recsys(folder, "init", *SHAPES[name](folder), "--yes", "-o", "mine.yaml")
+    evaluation = recsys(folder, "run", "mine.yaml")["evaluate"]
+    own, other, metric = against(evaluation)
+    return {
+        "shape": name, "task": made["task"], "split": made["split"], "model": made["model"], "metric": metric,
+        "value": own, "baseline": other, "beats": own > other, "seconds": round(time.perf_counter() - started, 1),
+    }  # fmt: skip
+
+
+def against(evaluation: dict) -> tuple[float, float, str]:
+    """Return metric of model and baseline: NDCG@10 and popularity, or for predicted labels AUC and item mean or base rate."""
+    rows = evaluation["pointwise"]
+    if evaluation["model"] in {"mlp", "dlrm", "dcn-v2"}:
+        values = {system: figures["auc"]["value"] for system, figures in rows.items()}
+        others = [value for system, value in values.items() if system != "model"]
+        return values["model"], max([0.5, *(value for value in others if value is not None)]), "auc"
+    ranking = evaluation["ranking"]
+    return ranking["model"]["ndcg@10"]["value"], ranking["popularity"]["ndcg@10"]["value"], "ndcg@10"
+
+
+def main() -> None:
+    """Run the shapes and print a table."""
+    global DATA  # noqa: PLW0603 - one folder of a script
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("shapes", nargs="*", metavar="SHAPE", help=", ".join(SHAPES))
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with ml-latest-small.zip and s3rec/Toys_and_Games.txt"
+    )
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    DATA = options.data
+    results = []
+    for name in options.shapes or SHAPES:
+        with tempfile.TemporaryDirectory(prefix=f"{name}-") as folder:
+            try:
+                found = outcome(name, Path(folder))
+            except RuntimeError as error:
+                found = {"shape": name, "beats": False, "error": str(error)}
+        results.append(found)
+        print(
+            "  ".join(
+                f"{key} {value:.4f}" if isinstance(value, float) else f"{key} {value}" for key, value in found.items()
+            ),
+            flush=True,
+        )
+    print(f"{sum(found['beats'] for found in results)} of {len(results)}")
+    if options.out:
+        options.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

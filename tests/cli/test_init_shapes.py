@@ -1,0 +1,211 @@
+"""`recsys init` on tables of different shape: what it proposes, or why it refuses."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import Recsys
+
+from recsys_cli.config import RunConfig, load
+
+ROWS = 600
+
+
+def columns() -> dict[str, list[int]]:
+    """Users who like the items of their own half, at increasing times."""
+    rng = np.random.default_rng(3)
+    users, items = rng.integers(0, 30, ROWS), rng.integers(0, 20, ROWS)
+    return {
+        "user": users.tolist(),
+        "item": items.tolist(),
+        "time": list(range(1_600_000_000, 1_600_000_000 + 60 * ROWS, 60)),
+    }
+
+
+def write(path: str, *, head: str | None, row: Callable[[int, int, int], str]) -> None:
+    """Write a line per interaction."""
+    table = columns()
+    lines = [row(*one) for one in zip(table["user"], table["item"], table["time"], strict=True)]
+    Path(path).write_text("\n".join([*([head] if head else []), *lines]) + "\n")
+
+
+def proposed(recsys: Recsys, *files: str) -> RunConfig:
+    """Return the config of `init --yes`, checked against the files by `validate`."""
+    answer = recsys("init", *files, "--yes", "-o", "mine.yaml", "--force")
+    assert answer.code == 0, answer.err
+    checked = recsys("validate", "mine.yaml")
+    assert checked.code == 0, checked.err
+    return load(Path("mine.yaml"))
+
+
+def prepares(recsys: Recsys) -> int:
+    """Prepare the data of the config and return the number of rows."""
+    answer = recsys("--json", "etl", "mine.yaml")
+    assert answer.code == 0, answer.err
+    return sum(answer.json["rows"].values())
+
+
+def test_pairs_without_header_train_a_retrieval_model(recsys: Recsys) -> None:
+    write("pairs.tsv", head=None, row=lambda u, i, _: f"{-(2**60) - u}\t{i}")
+    config = proposed(recsys, "pairs.tsv")
+    assert (config.features.user, config.features.item, config.split.method) == ("user", "item", "random")
+    assert config.model.name == "ease"
+    assert 0 < prepares(recsys) < ROWS  # one row per pair
+
+
+def test_colons_without_headers_join_the_item_table(recsys: Recsys) -> None:
+    write("ratings.dat", head=None, row=lambda u, i, t: f"{u + 1}::{i}::{1 + (u + i) % 5}::{t}")
+    Path("movies.dat").write_text(
+        "".join(f"{i}::Film {i}, The (1999)::{'Drama|War' if i % 2 else 'War'}\n" for i in range(20))
+    )
+    config = proposed(recsys, "ratings.dat", "movies.dat")
+    assert [op.name for op in config.features.ops] == ["JoinExternal", "Categorify", "LambdaOp"]
+    assert (config.split.method, config.features.timestamp) == ("temporal", "timestamp")
+    assert prepares(recsys) == ROWS
+
+
+def test_typed_headers_keep_their_names(recsys: Recsys) -> None:
+    write(
+        "shop.inter",
+        head="user_id:token\titem_id:token\trating:float",
+        row=lambda u, i, _: f"u{u}\t{i}\t{1 + (u + i) % 5}",
+    )
+    Path("shop.user").write_text("user_id:token\tage:float\n" + "".join(f"u{u}\t{20 + u}\n" for u in range(30)))
+    config = proposed(recsys, "shop.inter", "shop.user")
+    assert (config.features.user, config.features.item) == ("user_id:token", "item_id:token")
+    assert [list(op.expressions.values()) for op in config.features.ops if op.expressions]
+    assert prepares(recsys) == ROWS
+
+
+def test_events_of_packed_json_lines_get_weights(recsys: Recsys) -> None:
+    kinds = ("view", "view", "cart", "purchase")
+    table = columns()
+    with gzip.open("shop.jsonl.gz", "wt") as lines:
+        for row in range(ROWS):
+            event = {"event_type": kinds[row % 4], "ts": table["time"][row] * 1_000, "product_id": table["item"][row]}
+            lines.write(json.dumps({**event, "user_id": f"u{table['user'][row]}"}) + "\n")
+    config = proposed(recsys, "shop.jsonl.gz")
+    assert config.features.weight == "row_weight"
+    weights = next(op.expressions["row_weight"] for op in config.features.ops if "row_weight" in op.expressions)
+    assert '"cart", 3' in weights.replace("'", '"')
+    assert '"purchase", 5' in weights.replace("'", '"')
+    assert prepares(recsys) > 0
+
+
+def test_counts_of_parquet_get_weights(recsys: Recsys) -> None:
+    table = columns()
+    plays = [1 + (7 * row) % 90 for row in range(ROWS)]
+    names = [f"The Artist {item}" for item in table["item"]]
+    pq.write_table(pa.table({"user": table["user"], "artist": names, "plays": plays}), "plays.parquet")
+    config = proposed(recsys, "plays.parquet")
+    assert (config.features.item, config.features.weight) == ("artist", "row_weight")
+    assert prepares(recsys) > 0
+
+
+def test_sessions_take_the_place_of_users(recsys: Recsys) -> None:
+    write("visits.csv", head="session_id,item_id,when", row=lambda u, i, t: f"s{u},{i},{np.datetime64(t, 's')}Z")
+    config = proposed(recsys, "visits.csv")
+    assert (config.features.user, config.split.method) == ("session_id", "leave-last-out")
+    assert prepares(recsys) > 0
+
+
+@pytest.mark.parametrize("shape", ["lines", "text", "parquet"])
+def test_histories_become_a_row_per_item(recsys: Recsys, shape: str) -> None:
+    rng = np.random.default_rng(4)
+    lists = [rng.integers(100, 140, size).tolist() for size in rng.integers(4, 9, 40)]
+    if shape == "lines":
+        Path("t.txt").write_text("".join(f"{user} {' '.join(map(str, items))}\n" for user, items in enumerate(lists)))
+    elif shape == "text":
+        rows = [f"u{user},{'|'.join(map(str, items))}\n" for user, items in enumerate(lists)]
+        Path("t.csv").write_text("user_id,items\n" + "".join(rows))
+    else:
+        pq.write_table(pa.table({"user_id": list(range(40)), "items": lists}), "t.parquet")
+    config = proposed(recsys, {"lines": "t.txt", "text": "t.csv", "parquet": "t.parquet"}[shape])
+    assert (config.split.method, config.features.timestamp) == ("leave-last-out", "position")
+    assert prepares(recsys) == sum(map(len, lists))
+
+
+def test_clicks_without_user_and_item_train_a_click_model(recsys: Recsys) -> None:
+    rng = np.random.default_rng(5)
+    lines = [
+        "\t".join([str(rng.integers(2)), str(rng.integers(5_000)), "" if row % 3 else str(rng.integers(90)),
+                   *(f"{rng.integers(9 * column):08x}" for column in range(1, 12))])
+        for row in range(ROWS)
+    ]  # fmt: skip
+    Path("clicks.tsv").write_text("\n".join(lines) + "\n")
+    config = proposed(recsys, "clicks.tsv")
+    assert (config.features.label, config.model.name) == ("label", "dlrm")
+    assert [op.name for op in config.features.ops][-1] == "Categorify"
+    assert prepares(recsys) == ROWS
+
+
+def test_an_archive_and_parts_are_read_in_place(recsys: Recsys) -> None:
+    for part in (1, 2):
+        write(f"part-{part}.csv", head="user,item,rating", row=lambda u, i, _: f"{u},{i},{1 + (u + i) % 5}")
+    config = proposed(recsys, "part-*.csv")
+    assert list(config.dataset.options["interactions"]) == ["part-1.csv", "part-2.csv"]
+    assert prepares(recsys) == 2 * ROWS
+
+
+def test_tables_with_keys_of_one_name_are_not_both_joined(recsys: Recsys) -> None:
+    write("plays.csv", head="user_id,item_id,when", row=lambda u, i, t: f"{u},{i},{t}")
+    Path("users.csv").write_text("id,country\n" + "".join(f"{u},c{u % 3}\n" for u in range(30)))
+    Path("items.csv").write_text("id,kind\n" + "".join(f"{i},k{i % 3}\n" for i in range(20)))
+    config = proposed(recsys, "plays.csv", "users.csv", "items.csv")
+    assert len(config.features.joins) == 1
+
+
+def test_validate_names_repeated_keys_and_shares_of_nulls(recsys: Recsys) -> None:
+    write("plays.csv", head="user,item,age,rating", row=lambda u, i, t: f"{u},{i},{u if u % 3 else ''},{1 + i % 5}")
+    Path("items.csv").write_text("item,kind\n" + "".join(f"{i},k{i % 3}\n" for i in range(20)))
+    proposed(recsys, "plays.csv", "items.csv")
+    ops = [
+        "{op: JoinExternal, table: items, on: item, columns: [kind]}",
+        "{op: Categorify, columns: [user, item, kind, age]}",
+        "{op: LambdaOp, expression: rating > 3, output: label}",
+    ]
+    override = f"features.ops=[{', '.join(ops)}]"
+    data = recsys("--json", "validate", "mine.yaml", override).json["data"]
+    assert 0 < data["nulls"]["age"] < 1
+    assert (data["matched"], data["rows"]) == ({"items": 1.0}, ROWS)
+    with Path("items.csv").open("a") as lines:
+        lines.write("3,again\n")
+    answer = recsys("validate", "mine.yaml")
+    assert answer.code == 4
+    assert "keys repeat in column item, such as 3" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("user,item,rating\n", "no rows"),
+        ("user,item\n" + "".join(f"a,{row % 9}\n" for row in range(50)), "have one user (a) in column user"),
+        ("user,price\n" + "".join(f"{row % 9},{row / 7}\n" for row in range(50)), "set it with --item"),
+        ("id,user,history,impressions\n" + "".join(f"{row},U{row % 7},N1 N2,N{row}-0 N{row + 1}-1\n" for row in range(50)),
+         "has impressions"),
+    ],
+)  # fmt: skip
+def test_init_refuses_what_cannot_work(recsys: Recsys, text: str, message: str) -> None:
+    Path("t.csv").write_text(text)
+    answer = recsys("init", "t.csv", "--yes")
+    assert answer.code == 2
+    assert message in answer.err
+    assert not Path("t.yaml").exists()
+
+
+def test_the_answer_has_a_reason_for_each_role(recsys: Recsys) -> None:
+    write("t.csv", head="user,item,rating", row=lambda u, i, _: f"{u},{i},{1 + (u + i) % 5}")
+    understood = recsys("--json", "init", "t.csv", "--yes").json["understood"]
+    assert [(one["role"], bool(one["reason"])) for one in understood] == [
+        ("user", True),
+        ("item", True),
+        ("rating", True),
+    ]

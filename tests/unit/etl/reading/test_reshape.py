@@ -1,0 +1,80 @@
+"""Lists as rows, numbers of rows, and JSON lines."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recsys_cli.data.files import Files, FilesOptions
+from recsys_cli.errors import DataError
+from recsys_cli.etl.reading.reader import Reader
+
+
+def read(options: object, **reader: object) -> pa.Table:
+    table = Files(FilesOptions.model_validate({"interactions": options})).tables(Path())[0]
+    return Reader(table, **reader).read()
+
+
+def test_the_last_column_takes_the_rest_of_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_text("7 1 2 3\n8 4\n9 \n10 5 6 \n")
+    options = {"files": str(path), "separator": " ", "names": ["user", "item"], "lists": {"item": " "}, "quote": None}
+    shaped = {**options, "explode": "item", "order": "position", "types": {"user": "int64"}}
+    expected = {"user": [7, 7, 7, 8, 10, 10], "item": ["1", "2", "3", "4", "5", "6"], "position": [0, 1, 2, 3, 4, 5]}
+    assert read(shaped).to_pydict() == expected
+    assert read(shaped, columns=("position", "user")).to_pydict() == {
+        "position": expected["position"],
+        "user": expected["user"],
+    }
+    assert read(options).to_pydict()["item"][0] == ["1", "2", "3"]
+
+
+def test_rows_have_numbers_in_order_over_chunks_and_files(tmp_path: Path) -> None:
+    rows = 60_000
+    pq.write_table(
+        pa.table({"user": range(rows), "items": [[row, -row] for row in range(rows)]}), tmp_path / "a.parquet"
+    )
+    pq.write_table(pa.table({"user": [-1], "items": [[5]]}), tmp_path / "b.parquet")
+    options = {"files": f"{tmp_path}/*.parquet", "explode": "items", "order": "at"}
+    table = read(options, chunk_bytes=1 << 16)
+    assert table.column("at").to_pylist() == list(range(2 * rows + 1))
+    assert table.column("items").to_pylist()[-3:] == [rows - 1, 1 - rows, 5]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"), [({"explode": "user"}, "has to hold lists"), ({"order": "user"}, "choose another name")]
+)
+def test_wrong_shapes_are_refused(tmp_path: Path, option: dict[str, str], message: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("user,items\n1,2|3\n")
+    with pytest.raises(DataError, match=message):
+        read({"files": str(path), **option})
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_json_lines_equal_parquet(tmp_path: Path, packed: bool) -> None:
+    rows = [
+        {"user": f"u{row % 7}", "item": row, "price": row / 4, "when": f"2024-01-0{1 + row % 9} 10:00:00",
+         "tags": ["a", "b"][: row % 3], "extra": {"ignored": row}}
+        for row in range(2_000)
+    ]  # fmt: skip
+    text = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    path = tmp_path / ("t.jsonl.gz" if packed else "t.jsonl")
+    path.write_bytes(gzip.compress(text) if packed else text)
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
+    columns = ("item", "user", "price", "tags")
+    assert read(str(path), columns=columns) == read(str(tmp_path / "t.parquet"), columns=columns)
+    detected = read(str(path), columns=("when",), times={"when": "detect"}).column("when")
+    assert str(detected[0].as_py()) == "2024-01-01 10:00:00"
+
+
+def test_bad_json_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"user": 1}\nnothing\n')
+    with pytest.raises(DataError, match="not JSON lines"):
+        read(str(path))
