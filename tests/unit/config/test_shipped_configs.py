@@ -26,9 +26,14 @@ def test_config_is_valid_and_starts_with_its_commands(path: Path) -> None:
     name = path.relative_to(FOLDER.parent)
     head = "".join(line for line in path.read_text().splitlines(keepends=True) if line.startswith("#"))
     is_own = open_source(config.dataset.name, config.dataset.options).info.is_own
-    download = [] if is_own else [f"recsys download {config.dataset.name}\n"]
+    downloads = (
+        f"recsys download {config.dataset.name}\n",
+        f"recsys download {config.dataset.name} --from-file ",
+        f"recsys download {name}",
+    )
+    assert is_own or any(command in head for command in downloads)
     then = ("recsys bench",) if config.bench is not None else ("recsys train", "recsys evaluate")
-    for command in (*download, f"recsys etl {name}\n", *then):
+    for command in (f"recsys etl {name}\n", *then):
         assert command in head
     assert path.read_text().startswith("# ")
 
