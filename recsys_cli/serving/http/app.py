@@ -43,7 +43,7 @@ def create_app(service: Service) -> ASGIApp:
     app.add_exception_handler(RequestValidationError, _invalid_parameter)
     app.add_exception_handler(HTTPException, _plain)
     read = (bodies.RecommendBody, bodies.BatchBody, bodies.ScoreBody, bodies.FeedbackBody, bodies.ItemBody)
-    describe(app, *read, bodies.ItemsBody)
+    describe(app, *read, bodies.ItemsBody, has_token=service.settings.token is not None)
     return Guard(app, service)
 
 

@@ -95,11 +95,6 @@ class ModelThread:
         self._thread = threading.Thread(target=self._run, name=f"model-{name}", daemon=True)
         self._thread.start()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether a further request is rejected."""
-        return self._num_waiting >= self._batching.queue or self._work.is_late(self._work.waiting)
-
     async def recommend(self, queries: Sequence[Query]) -> list[Answer]:
         """Answer queries, in batches with those of other requests."""
         size, jobs = self._batching.size, []

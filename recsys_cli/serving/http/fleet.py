@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from recsys_cli.errors import RecsysError
 from recsys_cli.features.schema import Role
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.catalog import Catalog
@@ -164,8 +165,9 @@ class Fleet:
                         continue
                     fresh = await asyncio.to_thread(self._load, name, folder)
                     await fresh.items.follow(self._state)
-                except Exception:
-                    _LOG.exception("bundle %s was not reloaded; the old one stays in place", name)
+                except Exception as error:
+                    problem = f"{error}; {error.hint}" if isinstance(error, RecsysError) else repr(error)
+                    _LOG.error("bundle %s was not reloaded, the old one stays in place: %s", name, problem)
                     self._metrics.reloads.labels(name, "failed").inc()
                     continue
                 old, self._deployments[name] = self._deployments[name], fresh

@@ -136,15 +136,18 @@ def described(kind: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-def describe(app: FastAPI, *kinds: type[BaseModel]) -> None:
-    """Add the schemas of bodies to the OpenAPI document."""
+def describe(app: FastAPI, *kinds: type[BaseModel], has_token: bool) -> None:
+    """Add the schemas of bodies, and the bearer token if there is one, to the OpenAPI document."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
             _, definitions = models_json_schema([(kind, "validation") for kind in kinds], ref_template=_REF)
-            schemas = document.setdefault("components", {}).setdefault("schemas", {})
-            schemas.update(definitions["$defs"])
+            components = document.setdefault("components", {})
+            components.setdefault("schemas", {}).update(definitions["$defs"])
+            if has_token:
+                components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+                document["security"] = [{"token": []}]
             app.openapi_schema = document
         return app.openapi_schema
 

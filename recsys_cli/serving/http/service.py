@@ -111,7 +111,7 @@ class Service:
         for answer in answers:
             self.metrics.answers.labels(deployment.name, answer.source).inc()
         for shadow in self.fleet.shadows:
-            if shadow is not deployment and not shadow.thread.is_full:
+            if shadow is not deployment:
                 self.background(self._shadow(shadow, queries, answers))
         return answers
 
@@ -159,8 +159,9 @@ class Service:
         """Answer queries by a shadow bundle, and compare."""
         try:
             others = await shadow.thread.recommend(queries)
-        except Exception:
-            self.metrics.answers.labels(shadow.name, "error").inc()
+        except Exception as error:
+            result = "skipped" if isinstance(error, RequestError) else "error"
+            self.metrics.answers.labels(shadow.name, result).inc(len(queries))
             return
         for mine, other in zip(answers, others, strict=True):
             self.metrics.answers.labels(shadow.name, other.source).inc()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -261,3 +262,12 @@ def test_the_command_serves_until_it_is_interrupted(repositories: Mapping[str, P
         assert process.wait(60) == 0
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"http://127.0.0.1:{http}/v2/health/ready")
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(RecsysError, match=f"{port}: Address already in use"), triton_server(tmp_path, http=port):
+            pass

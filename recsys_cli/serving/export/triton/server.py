@@ -79,14 +79,14 @@ def triton_server(
 
     Raises:
         MissingExtraError: The wheel is missing.
-        RecsysError: The server ends, or a model does not load.
+        RecsysError: A port is in use, the server ends, or a model does not load.
     """
     home = installed_server()
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="recsys-triton-")))
         backends = _backends(home, scratch / "backends")
         ports = free_ports(2)
-        http, grpc = http or ports[0], grpc or ports[1]
+        http, grpc = _free(http or ports[0]), _free(grpc or ports[1])
         command = [
             str(home / "bin" / "tritonserver"),
             f"--model-repository={repository}", f"--backend-directory={backends}",
@@ -145,6 +145,23 @@ def free_ports(count: int) -> list[int]:
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [one.getsockname()[1] for one in sockets]
+
+
+def _free(port: int) -> int:
+    """Return a port after a check; another server on it would answer in place of the new one.
+
+    Raises:
+        RecsysError: The port is in use.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise RecsysError(
+                f"127.0.0.1:{port}: {error.strerror}", hint="choose others with --http-port and --grpc-port"
+            ) from error
+    return port
 
 
 def _backends(home: Path, folder: Path) -> Path:

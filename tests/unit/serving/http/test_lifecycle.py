@@ -136,6 +136,9 @@ def _stays_after_damage(server: Running, link: Path, tmp_path: Path) -> None:
     link.symlink_to(tmp_path / "empty")
     server.process.send_signal(signal.SIGHUP)
     until(lambda: 'result="failed"' in httpx.get(server.url + "/metrics").text)
+    errors = (tmp_path / "stderr.txt").read_text()
+    assert "was not reloaded, the old one stays in place: " in errors
+    assert "Traceback" not in errors
     assert server.post("/recommend", {"user": 1})["items"]
 
 
@@ -190,6 +193,26 @@ def test_token(tmp_path: Path, bundle_of: BundleOf) -> None:
         assert httpx.post(url + "/recommend", json={}, headers=headers).status_code == 200
         assert httpx.get(url + "/v2/health/ready").status_code == 200
         assert httpx.get(url + "/").status_code == 200
+        document = httpx.get(url + "/openapi.json").json()
+        assert document["components"]["securitySchemes"]["token"] == {"type": "http", "scheme": "bearer"}
+
+
+def test_copies_above_the_queue_of_a_shadow_are_counted(tmp_path: Path, bundle_of: BundleOf) -> None:
+    line = (str(bundle_of("mf")), str(bundle_of("fm")), "--shadow", "fm", "--queue", "2")
+    with running(tmp_path, *line) as server:
+        with ThreadPoolExecutor(12) as pool:
+            codes = list(
+                pool.map(lambda user: server.ask("POST", "/recommend", {"user": user}).status_code, range(200))
+            )
+        answered = codes.count(200)
+        assert set(codes) <= {200, 429}
+
+        def copied() -> bool:
+            lines = [one for one in httpx.get(server.url + "/metrics").text.splitlines() if not one.startswith("#")]
+            counts = [float(one.split()[-1]) for one in lines if one.startswith('recsys_answers_total{bundle="fm"')]
+            return sum(counts) == answered > 0
+
+        until(copied)
 
 
 def test_the_log_has_one_server(tmp_path: Path, bundle_of: BundleOf) -> None:
