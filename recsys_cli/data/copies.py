@@ -51,7 +51,7 @@ def check_origin(options: TableOptions) -> None:
     """Check the options about the origin of a table.
 
     Raises:
-        ValueError: Options exclude each other, or the query holds a secret.
+        ValueError: Options exclude each other, or the query or an address holds a secret.
     """
     if (options.query is None) == (not options.files):
         raise ValueError("needs either files or a query")
@@ -60,6 +60,10 @@ def check_origin(options: TableOptions) -> None:
     if options.query is not None and holds_secret(options.query):
         raise ValueError(
             "the query holds a secret, and configs are stored: name a variable with the address as database"
+        )
+    if any(map(holds_secret, options.files)):
+        raise ValueError(
+            "an address of files has a password, and configs are stored: credentials come from the environment"
         )
     kind = "query" if options.query is not None else options.format
     if options.version is not None and kind not in {None, "delta", "iceberg"}:

@@ -105,23 +105,29 @@ class ItemUpserts:
         Raises:
             DataError: A value does not fit its column, an id cannot occur, or the model has no finite score.
         """
-        rows = self._encode(items)
-        places = self._places([one.item for one in items])
+        finite = self._finite(items, self._encode(items))
+        if not finite.all():
+            raise self._not_finite(items[int((~finite).nonzero()[0][0])])
+
+    def _finite(self, items: Sequence[ItemValues], rows: pa.Table) -> npt.NDArray[np.bool_]:
+        """Return whether the model has a finite score of each item, by its prepared rows."""
         served, item = self._base, self._base.item.name
+        places = self._places([one.item for one in items])
         tables = self._tables(rows, places)
         users = torch.full((len(items),), FIRST, dtype=torch.int32)
         features = tables.join({served.user.name: users, item: torch.from_numpy(places.rows.astype(np.int32))})
         if any(column.name not in features for column in served.schema.features):
-            return  # the model cannot rank; a request brings its own features
+            return np.full(len(items), True)  # the model cannot rank; a request brings its own features
         with torch.inference_mode():
-            finite = torch.isfinite(served.model.score(Batch(features, {})))
-        if not finite.all():
-            one = items[int((~finite).nonzero()[0])]
-            numbers = [name for name, kind in self.columns.items() if pa.types.is_primitive(element(kind))]
-            raise DataError(
-                f"item {one.item}: the score of {served.source.name} is not a finite number",
-                hint=f"give usual numbers, not null, for {', '.join(numbers) or 'the features'}",
-            )
+            finite: npt.NDArray[np.bool_] = torch.isfinite(served.model.score(Batch(features, {}))).numpy()
+        return finite
+
+    def _not_finite(self, one: ItemValues) -> DataError:
+        numbers = [name for name, kind in self.columns.items() if pa.types.is_primitive(element(kind))]
+        return DataError(
+            f"item {one.item}: the score of {self._base.source.name} is not a finite number",
+            hint=f"give usual numbers, not null, for {', '.join(numbers) or 'the features'}",
+        )
 
     def recommender(self, items: Mapping[str, ItemValues]) -> Recommender:
         """Return the recommender with upserted items, by raw id as text; values that do not fit are in `refused`."""
@@ -201,6 +207,13 @@ class ItemUpserts:
                 except DataError as error:
                     self.refused[str(one.item)] = error.message
         good = [one for one in items if str(one.item) not in self.refused]
+        finite = self._finite(good, self._encode(good))
+        self.refused |= {
+            str(one.item): self._not_finite(one).message
+            for one, is_good in zip(good, finite, strict=True)
+            if not is_good
+        }
+        good = [one for one, is_good in zip(good, finite, strict=True) if is_good]
         return [good] if good else []
 
     def _chosen(self, names: Sequence[str]) -> pa.Table:

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.batch import Batch, Feature, Ragged
-from recsys_cli.errors import ConfigError, DataError, TrainingError
-from recsys_cli.evaluation.scorers import NOT_A_NUMBER
+from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.serving.encoder import RowEncoder
@@ -57,8 +56,12 @@ class RowScorer:
         for start in range(0, num_rows, size):
             features = self.features({name: values[start : start + size] for name, values in rows.items()})
             scores[start : start + size] = self._scored(self._folded(features)).numpy()
-        if not np.isfinite(scores).all():
-            raise TrainingError("a score of the model is not finite", hint=NOT_A_NUMBER)
+        if len(wrong := np.flatnonzero(~np.isfinite(scores))):
+            raise DataError(
+                f"row {wrong[0] + 1}: the model has no finite score",
+                hint="give known ids, and numbers instead of null; if no row has a score, train again with a lower "
+                "train.learning_rate",
+            )
         return scores
 
     def of_candidates(self, query: Query, user_idx: int, candidates: npt.NDArray[np.int64]) -> Tensor:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from recsys_cli.errors import LockedError
+from recsys_cli.errors import DataError, LockedError
 from recsys_cli.serving.feedback.event import lines_of
 from recsys_cli.serving.feedback.state import FeedbackState
 
@@ -57,16 +57,25 @@ def replay(path: Path, state: FeedbackState) -> tuple[int, int]:
     """Apply the events of a file.
 
     Returns:
-        The offset after the last sound line, and the number of damaged lines before it.
+        The offset after the last complete line, and the number of damaged lines.
+
+    Raises:
+        DataError: The file has lines, and all of them are damaged.
     """
-    sound = damaged = skipped = 0
+    ended = sound = damaged = 0
     for end, event in lines_of(path.read_bytes()):
+        ended = end
         if event is None:
-            skipped += 1
+            damaged += 1
             continue
         state.apply(event)
-        sound, damaged, skipped = end, damaged + skipped, 0
-    return sound, damaged
+        sound += 1
+    if damaged and not sound:
+        raise DataError(
+            f"{path}: all of its {damaged} lines are damaged",
+            hint="restore the file, such as its line ends; or move it away to go on without its events",
+        )
+    return ended, damaged
 
 
 @contextmanager

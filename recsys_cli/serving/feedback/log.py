@@ -28,16 +28,17 @@ class FeedbackLog:
     acknowledged after its write (after its fsync by `always`), so that the death of the process loses nothing.
 
     Args:
-        path: The file; it is created, or read and cut after its last sound line.
+        path: The file; it is created, or read and cut after its last complete line.
         fsync: Flush to disk before each acknowledgment, once per second, or by the operating system.
         state: Receives the events of the file.
 
     Attributes:
-        num_damaged: Number of damaged lines before the end, which are skipped.
+        num_damaged: Number of damaged lines, which are skipped.
         num_cut: Number of bytes of the torn tail.
 
     Raises:
         LockedError: Another process writes the file.
+        DataError: All of its lines are damaged.
     """
 
     def __init__(self, path: Path, *, fsync: Fsync, state: FeedbackState) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 _Number = Annotated[int, Field(ge=-(2**63), le=2**63 - 1, strict=True)]
@@ -90,7 +90,7 @@ class FeedbackBody(_Body):
 class ItemBody(_Body):
     """A change of an item: its visibility, or its features."""
 
-    hidden: bool | None = None
+    hidden: StrictBool | None = None
     """Whether the item is left out of all answers; null for no change."""
     features: dict[str, Cell] | None = None
     """Raw values of all columns of the joined item table, null for an unknown one; `GET /bundles` lists the columns."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,10 +26,15 @@ def item_routes(service: Service) -> APIRouter:
     """Return the routes."""
     router = APIRouter(route_class=Route)
     desk, limits = service.desk, service.settings.limits
+    changing = asyncio.Lock()
     answers: dict[int | str, dict[str, Any]] = {200: {"model": ItemAnswer}}
 
     async def changed(bodies: Mapping[Id, ItemBody]) -> Response:
-        """Write the changes, and answer after their effect."""
+        """Write the changes, and answer after their effect; one request after another, so that the bound holds."""
+        async with changing:
+            return await changed_alone(bodies)
+
+    async def changed_alone(bodies: Mapping[Id, ItemBody]) -> Response:
         present = desk.state.upserts
         upserts = [
             desk.event("upsert", item=item, title=_title(body, present.get(str(item))), features=body.features)
@@ -63,7 +69,7 @@ def item_routes(service: Service) -> APIRouter:
         """Upsert an item with raw features; or hide it from all answers, or show it again."""
         body = await body_of(request, ItemBody, limits.body_bytes)
         service.check("id", len(item), 1_000)
-        return await changed({item if body.features is None else service.fleet.id_of(Role.ITEM, item): body})
+        return await changed({service.fleet.id_of(Role.ITEM, item): body})
 
     @router.post("/items", responses=answers, openapi_extra=described(ItemsBody))
     async def change_many(request: Request) -> Response:

@@ -166,6 +166,9 @@ def test_values_without_a_finite_score_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="item 102: the score of fm is not a finite number") as error:
         upserts.check([values(3, item=101), values(3, item=102, year=None)])
     assert "usual numbers, not null, for year" in str(error.value.hint)
+    model = upserts.recommender({"101": values(3, item=101), "102": values(3, item=102, year=None)})
+    assert (101 in by_item(model, 1), 102 in by_item(model, 1)) == (True, False)
+    assert "not a finite number" in upserts.refused["102"]
 
 
 def test_many_upserts_of_an_item_leave_no_rows_behind(recommenders: Recommenders) -> None:

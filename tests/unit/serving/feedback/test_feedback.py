@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recsys_cli.errors import ConfigError, LockedError, RecsysError
+from recsys_cli.errors import ConfigError, DataError, LockedError, RecsysError
 from recsys_cli.serving.feedback.compact import compact, rewrite
 from recsys_cli.serving.feedback.event import Event, lines_of, parse
 from recsys_cli.serving.feedback.files import compacted_file, current_files, exclusive, replay, worker_file
@@ -108,6 +108,19 @@ def test_damage_before_the_tail_is_skipped_and_counted(tmp_path: Path) -> None:
     log = FeedbackLog(path, fsync="never", state=state)
     log.close()
     assert (log.num_damaged, log.num_cut, state.num_events) == (1, 0, 2)
+
+
+def test_complete_lines_stay_though_they_are_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "000000.worker-0.jsonl"
+    content = put(1).line() + put(2, 2).line().replace(b"2", b"3", 1)
+    path.write_bytes(content)
+    log = FeedbackLog(path, fsync="never", state=FeedbackState())
+    log.close()
+    assert (log.num_damaged, log.num_cut, path.read_bytes()) == (1, 0, content)
+    path.write_bytes(content.replace(b"\n", b"\r\n"))
+    with pytest.raises(DataError, match="all of its 2 lines are damaged"):
+        FeedbackLog(path, fsync="never", state=FeedbackState())
+    assert path.read_bytes() == content.replace(b"\n", b"\r\n")
 
 
 def test_one_writer_per_file(tmp_path: Path) -> None:
