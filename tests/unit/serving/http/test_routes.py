@@ -142,7 +142,8 @@ def test_items_outside_the_catalog_are_counted(server: Running) -> None:
     for method in ("POST", "PUT"):
         assert server.ask(method, "/feedback", {"events": events}).json()["unknown_items"] == 2
     assert server.ask("DELETE", "/feedback?user=9003").json()["unknown_items"] == 0
-    for item, number in (("typo", 1), ("3", 0)):
+    assert server.ask("PUT", "/items/typo", {"hidden": False}).status_code == 422
+    for item, number in (("999999", 1), ("3", 0)):
         answer = server.ask("PUT", f"/items/{item}", {"hidden": False}).json()
         assert (answer["written"], answer["unknown_items"]) == (1, number)
 
