@@ -157,7 +157,13 @@ def test_interactions_without_a_label_are_all_positive(tmp_path: Path) -> None:
 )
 def test_sections_are_those_of_init(tmp_path: Path, columns: dict[str, str], monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("t.csv").write_text(",".join(columns.values()) + "\n" + ",".join("1" for _ in columns) + "\n")
+    rows = [
+        {"user": user, "item": item, "rating": user * item % 5 + 1, "label": user * item % 2, "timestamp": 10**9 + item}
+        for user in range(1, 9)
+        for item in range(1, 11)
+    ]
+    lines = [columns.values(), *([row[part] for part in columns] for row in rows)]
+    Path("t.csv").write_text("".join(",".join(map(str, line)) + "\n" for line in lines))
     line = [word for part, column in columns.items() for word in (f"--{part}", column)]
     subprocess.run([sys.executable, "-m", "recsys_cli", "--quiet", "init", "t.csv", *line], check=True)
     written = load(Path("t.yaml"))

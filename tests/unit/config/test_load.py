@@ -119,7 +119,7 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
             "method: random",
             "method: randm",
             "x.yaml:3: split: unknown method 'randm' (did you mean random?); "
-            "known: random, temporal, leave-last-out, user, files",
+            "known: random, temporal, leave-last-out, user, session, files",
         ),
         ("valid: 0.2", "valid: 1.2", "x.yaml:3: split.valid: has to be less than 1, not 1.2"),
         ("valid: 0.2", "valid: 0.6, test: 0.4", "x.yaml:3: split: valid + test is 1, which leaves nothing to train on"),

@@ -16,6 +16,7 @@ from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.http.batching import ModelThread
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.settings import Batching
+from recsys_cli.serving.http.work import Work
 from recsys_cli.serving.large_tables import CacheCounters, page_ranges, read_by_page
 from recsys_cli.serving.query import Query
 
@@ -83,7 +84,7 @@ def test_pages_are_metrics_of_the_server(bundle: Path) -> None:
     cache = read_by_page(recommender.served.model, large=0)
 
     async def answer_twice() -> None:
-        thread = ModelThread("a", recommender, Batching(), metrics, lambda: 1, cache)
+        thread = ModelThread("a", recommender, Batching(), Work(1e-6, limit=10.0), metrics, lambda: 1, cache)
         for _ in range(2):
             await thread.recommend([Query(user=7)])
         await thread.close()
