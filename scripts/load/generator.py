@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -41,6 +41,7 @@ class _State:
     closed_loop: bool = False
     sent: int = 0
     ended: bool = False
+    reopen: Callable[[], object] = lambda: None
 
     def arrive(self, due: float, body: bytes) -> None:
         """Send a request on a free connection, or queue it; its latency counts from the time when it was due."""
@@ -76,6 +77,8 @@ class _Connection(asyncio.Protocol):
         self.send(time.perf_counter(), self._bodies[self._next % len(self._bodies)])
 
     def data_received(self, data: bytes) -> None:
+        if not self._started:  # a 408 of the server, which closes connections without a request
+            return
         self._buffer += data
         head, found, body = self._buffer.partition(b"\r\n\r\n")
         if not found or len(body) < _content_length(head):
@@ -94,6 +97,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - only the loss counts
         if self in self._state.free:
             self._state.free.remove(self)
+            self._state.reopen()
         if self._started:
             self._state.codes["connection lost"] += 1
 
@@ -120,11 +124,17 @@ async def _generate(load: Load) -> dict[str, Any]:
     ).encode()
     state = _State(closed_loop=not load.rate)
     loop = asyncio.get_running_loop()
-    for number in range(load.connections):
+
+    async def connect(number: int) -> None:
         _, connection = await loop.create_connection(
-            lambda number=number: _Connection(head, state, load.bodies, number), parts.hostname, parts.port
+            lambda: _Connection(head, state, load.bodies, number), parts.hostname, parts.port
         )
         state.free.append(connection)
+
+    for number in range(load.connections):
+        await connect(number)
+    opened: set[asyncio.Task[None]] = set()
+    state.reopen = lambda: None if state.ended else opened.add(loop.create_task(connect(0)))
     started = time.perf_counter()
     if load.rate:
         await _arrivals(load, state)
