@@ -184,37 +184,36 @@ class ItemUpserts:
         """Encode values without a row so far, and return the items of this model in order of their ids."""
         fresh = [one for name, one in items.items() if self._ats.get(name) != one.at]
         self.refused = {name: message for name, message in self.refused.items() if name in items}
-        for part in self._encodable(fresh):
+        if fresh:
+            fitting, rows = self._fitting(fresh)
             first = self._encoded.num_rows
-            self._encoded = pa.concat_tables([self._encoded, self._encode(part)]).combine_chunks()
-            self._positions |= {str(one.item): first + number for number, one in enumerate(part)}
+            self._encoded = pa.concat_tables([self._encoded, rows]).combine_chunks()
+            self._positions |= {str(one.item): first + number for number, one in enumerate(fitting)}
         self._ats = {name: one.at for name, one in items.items()}
         good = sorted((one for name, one in items.items() if name not in self.refused), key=lambda one: one.at)
         raw = self._base.items.cast([one.item for one in good]).to_pylist()
         kept = dict(zip(raw, good, strict=True))  # the latest of several spellings of an id
         return sorted(kept.values(), key=lambda one: str(one.item))
 
-    def _encodable(self, items: Sequence[ItemValues]) -> list[Sequence[ItemValues]]:
-        """Return lists of the items whose values fit; the others are refused."""
+    def _fitting(self, items: Sequence[ItemValues]) -> tuple[list[ItemValues], pa.Table]:
+        """Return the items whose values fit, and their prepared rows; the others are refused."""
         for one in items:
             self.refused.pop(str(one.item), None)
         try:
-            self._encode(items)
+            rows = self._encode(items)
         except DataError:
             for one in items:
                 try:
                     self._encode([one])
                 except DataError as error:
                     self.refused[str(one.item)] = error.message
-        good = [one for one in items if str(one.item) not in self.refused]
-        finite = self._finite(good, self._encode(good))
-        self.refused |= {
-            str(one.item): self._not_finite(one).message
-            for one, is_good in zip(good, finite, strict=True)
-            if not is_good
-        }
-        good = [one for one, is_good in zip(good, finite, strict=True) if is_good]
-        return [good] if good else []
+            items = [one for one in items if str(one.item) not in self.refused]
+            rows = self._encode(items)
+        finite = self._finite(items, rows)
+        for one, is_finite in zip(items, finite, strict=True):
+            if not is_finite:
+                self.refused[str(one.item)] = self._not_finite(one).message
+        return [one for one in items if str(one.item) not in self.refused], rows.filter(pa.array(finite))
 
     def _chosen(self, names: Sequence[str]) -> pa.Table:
         """Return the encoded rows of items; rows of former upserts are dropped from time to time."""

@@ -32,23 +32,20 @@ def item_routes(service: Service) -> APIRouter:
     async def changed(bodies: Mapping[Id, ItemBody]) -> Response:
         """Write the changes, and answer after their effect; one request after another, so that the bound holds."""
         async with changing:
-            return await changed_alone(bodies)
-
-    async def changed_alone(bodies: Mapping[Id, ItemBody]) -> Response:
-        present = desk.state.upserts
-        upserts = [
-            desk.event("upsert", item=item, title=_title(body, present.get(str(item))), features=body.features)
-            for item, body in bodies.items()
-            if body.features is not None
-        ]
-        takers = await _checked(service, upserts) if upserts else []
-        fresh = [event for event in upserts if not _is_same(event, present.get(str(event.item)))]
-        seen = [
-            desk.event("hide" if body.hidden else "show", item=item)
-            for item, body in bodies.items()
-            if body.hidden is not None
-        ]
-        return await written([*fresh, *seen], len(upserts) + len(seen), list(bodies), takers)
+            present = desk.state.upserts
+            upserts = [
+                desk.event("upsert", item=item, title=_title(body, present.get(str(item))), features=body.features)
+                for item, body in bodies.items()
+                if body.features is not None
+            ]
+            takers = await _checked(service, upserts) if upserts else []
+            fresh = [event for event in upserts if not _is_same(event, present.get(str(event.item)))]
+            seen = [
+                desk.event("hide" if body.hidden else "show", item=item)
+                for item, body in bodies.items()
+                if body.hidden is not None
+            ]
+            return await written([*fresh, *seen], len(upserts) + len(seen), list(bodies), takers)
 
     async def written(
         events: Sequence[Event], given: int, items: Sequence[Id], takers: Sequence[Deployment] = ()
