@@ -8,13 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from recsys_cli.data.generated import Generated, generated_info
 from recsys_cli.data.movielens_layouts import comma_separated
 from recsys_cli.data.options import parse_options
 from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawTable
-from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Progress
 
-FORMAT = 1  # version of the generator's output for equal options
 ROW_BYTES = 27
 NUM_GENRES = 19
 
@@ -58,7 +57,7 @@ class SyntheticOptions(BaseModel):
         return self
 
 
-class Synthetic:
+class Synthetic(Generated[SyntheticOptions]):
     """A generated dataset as a Source.
 
     Args:
@@ -66,18 +65,10 @@ class Synthetic:
         options: Size and seed.
     """
 
-    def __init__(self, name: str, options: SyntheticOptions) -> None:
-        self._name = name
-        self._options = options
-
     @property
     def info(self) -> DatasetInfo:
         """The catalog entry."""
-        return _line(self._name, self._options.rows)
-
-    def identity(self) -> dict[str, object]:
-        """Return the options and the generator's version."""
-        return {"generator": FORMAT, **self._options.model_dump()}
+        return generated_info(self._name, self._options.rows, ROW_BYTES)
 
     def fetch(self, request: FetchRequest, emit: Emit) -> dict[str, object]:
         """Write ratings.csv, movies.csv and, up to 2 M rows, truth.parquet with the noise-free scores.
@@ -92,8 +83,7 @@ class Synthetic:
         from recsys_cli.data.planted import PlantedWorld, Size
         from recsys_cli.data.planted_files import RatingsWriter, write_movies
 
-        if request.from_file or request.mirror:
-            raise ConfigError(f"{self._name} is generated: remove --from-file and --mirror")
+        self._refuse_files(request)
         world = PlantedWorld(Size(**self._options.model_dump()))
         write_movies(world, request.folder / "movies.csv")
         with RatingsWriter(world, request.folder) as writer:
@@ -109,7 +99,7 @@ class Synthetic:
 
 def info(name: str) -> DatasetInfo:
     """Return the catalog entry of a preset."""
-    return _line(name, PRESETS[name]["rows"])
+    return generated_info(name, PRESETS[name]["rows"], ROW_BYTES)
 
 
 def options(name: str) -> DatasetOptions:
@@ -124,8 +114,3 @@ def source(name: str, options: Mapping[str, object]) -> Synthetic:
         ConfigError: An option is invalid.
     """
     return Synthetic(name, parse_options(SyntheticOptions, {**PRESETS[name], **options}, dataset=name))
-
-
-def _line(name: str, rows: int) -> DatasetInfo:
-    size = rows * ROW_BYTES
-    return DatasetInfo(name=name, rows=rows, size=size, licence="generated, free to use", access="generated")

@@ -9,12 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from recsys_cli.data.generated import Generated, generated_info
 from recsys_cli.data.options import parse_options
 from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawTable
-from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Progress
 
-FORMAT = 1  # version of the generators' output for equal options
 _LARGEST = 5_000_000
 
 
@@ -68,7 +67,7 @@ KINDS = {
 }
 
 
-class SyntheticEvents:
+class SyntheticEvents(Generated[_Seeded]):
     """A generated dataset as a Source.
 
     Args:
@@ -76,18 +75,10 @@ class SyntheticEvents:
         options: Size and seed.
     """
 
-    def __init__(self, name: str, options: _Seeded) -> None:
-        self._name = name
-        self._options = options
-
     @property
     def info(self) -> DatasetInfo:
         """The catalog entry."""
         return info(self._name)
-
-    def identity(self) -> dict[str, object]:
-        """Return the options and the generator's version."""
-        return {"generator": FORMAT, **self._options.model_dump()}
 
     def fetch(self, request: FetchRequest, emit: Emit) -> dict[str, object]:
         """Write the tables; return the ceiling, the figures of the generator's own probabilities on these rows.
@@ -99,8 +90,7 @@ class SyntheticEvents:
 
         from recsys_cli.data import planted_events
 
-        if request.from_file or request.mirror:
-            raise ConfigError(f"{self._name} is generated: remove --from-file and --mirror")
+        self._refuse_files(request)
         generate: Callable[..., Any] = getattr(planted_events, KINDS[self._name].generator)
         tables, facts = generate(**self._options.model_dump())
         for name, table in tables.items():
@@ -118,8 +108,7 @@ class SyntheticEvents:
 def info(name: str) -> DatasetInfo:
     """Return the catalog entry of a generated dataset with its default size."""
     kind = KINDS[name]
-    size = kind.rows * kind.row_bytes
-    return DatasetInfo(name=name, rows=kind.rows, size=size, licence="generated, free to use", access="generated")
+    return generated_info(name, kind.rows, kind.row_bytes)
 
 
 def options(name: str) -> DatasetOptions:
