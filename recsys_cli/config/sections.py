@@ -196,6 +196,15 @@ class RunConfig(Section):
             raise ValueError("\n  ".join(problems))
         return self
 
+    @property
+    def leakage(self) -> str | None:
+        """Warning about interactions of train later than some of valid and test; None without times or without such rows."""
+        interactions = self.dataset.options.get("interactions")
+        order = interactions.get("order") if isinstance(interactions, dict) else None
+        if self.features.timestamp in {None, order}:
+            return None
+        return self.split.leakage
+
     def _label_problems(self) -> list[str]:
         """Problems of train options for binary labels."""
         tasks, train, label = self.features.tasks, self.train, self.features.labels[0]

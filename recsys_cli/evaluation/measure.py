@@ -115,7 +115,9 @@ class _Measurement:
             cohorts = measure_cohorts(parts, self.config)
         with self._timed("verdict"):
             predicts_labels = self.model.probabilistic
-            sentences = verdicts(of_rows, rows, ranked, self.config, predicts_labels=predicts_labels)
+            sentences = verdicts(
+                of_rows, rows, ranked, self.config, predicts_labels=predicts_labels, impressions=impressions
+            )
         self.notes += [impressions.note] if impressions else []
         counts = count(task, num_empty=num_empty)
         measured = Measurements(

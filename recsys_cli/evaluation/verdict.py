@@ -11,10 +11,12 @@ from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.compare.comparison import Verdict, figures_of
 from recsys_cli.evaluation.compare.format import joined
 from recsys_cli.evaluation.compare.outcomes import Outcomes
+from recsys_cli.evaluation.impressions import Impressions
 from recsys_cli.evaluation.pointwise import MeasuredRows
 from recsys_cli.evaluation.result import MODEL
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import RANKING, PointwiseMetric, Ranked
+from recsys_cli.metrics.impression_auc import IMPRESSION_AUC
 from recsys_cli.metrics.label_task import COMPARED, headlines
 from recsys_cli.metrics.log_loss import LOG_LOSS
 
@@ -32,21 +34,29 @@ def verdicts(
     config: EvaluateConfig,
     *,
     predicts_labels: bool,
+    impressions: Impressions | None = None,
 ) -> tuple[str, ...]:
-    """Return the verdict in sentences: on the rows, and on the rankings if any.
+    """Return the verdict in sentences: on impressions or else on the rows, and on the rankings if any.
 
     The model comes first; cold-start users have distinct ids.
     """
-    return (*_of_rows(measured, rows, config), *_of_rankings(ranked, config, predicts_labels=predicts_labels))
+    return (
+        *_of_rows(measured, rows, config, impressions),
+        *_of_rankings(ranked, config, predicts_labels=predicts_labels),
+    )
 
 
-def _of_rows(measured: MeasuredRows, rows: Interactions, config: EvaluateConfig) -> Iterator[str]:
+def _of_rows(
+    measured: MeasuredRows, rows: Interactions, config: EvaluateConfig, impressions: Impressions | None
+) -> Iterator[str]:
     """Yield the test of AUC, or of RMSE for numeric labels; none if it is undefined.
 
-    A significantly worse log loss is reported too: a good order can have inaccurate probabilities.
+    With impressions, AUC per impression: that of all rows also measures differences between users. A significantly worse log loss is reported too: a good order can have inaccurate probabilities.
     """
     own = measured.estimates[MODEL]
-    for name in headlines(own)[:1]:
+    if impressions is not None and len(impressions.rows):
+        yield _sentence(*_compared_impressions(measured, rows, impressions, config))
+    for name in headlines(own)[:1] if impressions is None else ():
         if own[name].value is not None:
             yield _sentence(*_compared(measured, rows, COMPARED[name], config))
     if LOG_LOSS.name in own and own[LOG_LOSS.name].value is not None:
@@ -65,6 +75,17 @@ def _compared(
         for name, scores in measured.scores.items()
     }
     return _tested(systems, metric.name, config)
+
+
+def _compared_impressions(
+    measured: MeasuredRows, rows: Interactions, impressions: Impressions, config: EvaluateConfig
+) -> tuple[str, dict[Verdict, list[str]]]:
+    labels, clusters = rows.labels != 0, Clusters.of_users(rows.user_idx)
+    systems = {
+        name: Outcomes({}, impressions.values(rows.labels, scores), labels, clusters, impressions=impressions.clusters)
+        for name, scores in measured.scores.items()
+    }
+    return _tested(systems, IMPRESSION_AUC.name, config)
 
 
 def _of_rankings(ranked: Mapping[str, Ranked], config: EvaluateConfig, *, predicts_labels: bool) -> Iterator[str]:

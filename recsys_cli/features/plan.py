@@ -220,6 +220,7 @@ class FeaturePlan(BaseModel):
     def _wrong_columns(self, program: Program) -> list[str]:
         names = [*program.lacking, *(name for name, _, _ in program.columns)]
         names += [name for op in self.ops for name in op.may_drop]
+        encoded = {name for op in self.ops for name in op.encodes}
         problems = [f"drop: no op computes {name!r}" for name in self.drop if name not in names]
         for name, spec, home in program.columns:
             role = self.roles.get(name)
@@ -233,7 +234,7 @@ class FeaturePlan(BaseModel):
                 problems.append(f"the timestamp {name!r} is a text; it has to be a time or a number")
             if name in self.drop or spec.categorical or role is Role.TIMESTAMP:
                 continue
-            if not spec.is_number:
+            if not spec.is_number and name not in encoded:
                 problems.append(f"{name!r} is not a number, so it has to be categorified, or named in drop")
             elif home is not None and role in {Role.LABEL, Role.WEIGHT}:
                 problems.append(f"the {role} {name!r} comes from a table; it has to belong to the interaction")

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,7 @@ class DimensionTables:
     ) -> None:
         schema = data.schema
         if keys is None:
-            keys = sorted(path.stem for path in (data.folder / "tables").glob("*.parquet"))
+            keys = sorted(unquote(path.stem) for path in (data.folder / "tables").glob("*.parquet"))
         self._tables = {key: _read(data, schema, key, device) for key in keys if key in schema.names}
 
     def features(self, rows: Mapping[str, Tensor]) -> dict[str, Feature]:

@@ -53,7 +53,7 @@ def etl(
             raw.verify()
         with workspace.scratch() as scratch, workspace.create(data, manifest) as folder:
             manifest |= Preparation(config, raw.folder, scratch, folder, emit).run()
-    if isinstance(leakage := getattr(config.split, "leakage", None), str):
+    if leakage := config.leakage:
         emit(Message(leakage))
     return StageResult(data, up_to_date=False)
 

@@ -133,8 +133,8 @@ def _measure(
     settings = ComputeSettings(device=device, memory=run_config.train.memory_mib, emit=emit)
     keep_freed_memory()
     measurements, rankings = measure(model_of(run, run_config, data).to(device), data, config, compute=settings)
-    leakage = getattr(run_config.split, "leakage", None)
-    notes = (*measurements.notes, *([_sentence(leakage)] if isinstance(leakage, str) else []))
+    leakage = run_config.leakage
+    notes = (*measurements.notes, *([_sentence(leakage)] if leakage else []))
     return measurements.model_copy(update={"notes": notes}), rankings
 
 

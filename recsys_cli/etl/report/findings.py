@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from recsys_cli.etl.report.facts import Facts, Finding, RepeatedPairs, SplitBoundary
 from recsys_cli.features.split import SPLITS, TRAIN
-from recsys_cli.page import moment, share
+from recsys_cli.page import is_date, moment, share
 
 _TRAIN = SPLITS[TRAIN]
 _MANY_COLD = 0.5
@@ -64,7 +64,11 @@ def _times(facts: Facts) -> Iterator[Finding]:
 
 def _known_to_overlap(facts: Facts) -> Iterator[Finding]:
     """Yield the largest overlap in time of a split by another method, expected there."""
-    borders = [border for border in facts.borders if border.earlier == _TRAIN and border.after]
+    borders = [
+        border
+        for border in facts.borders
+        if border.earlier == _TRAIN and border.after and is_date(border.first, border.first)
+    ]
     if borders:
         yield Finding(level="note", text=_after(facts, max(borders, key=lambda border: border.after)))
 

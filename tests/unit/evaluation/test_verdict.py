@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.impressions import Impressions
 from recsys_cli.evaluation.pointwise import MeasuredRows
 from recsys_cli.evaluation.result import Curve, Estimate
 from recsys_cli.evaluation.verdict import verdicts
@@ -41,6 +42,27 @@ def test_verdict_by_auc() -> None:
         "By AUC, the model is significantly better than worse, significantly worse than best and not significantly different "
         "from same."
     )
+
+
+def test_verdict_of_impressions_is_by_their_auc_and_not_by_differences_between_users() -> None:
+    rng = np.random.default_rng(4)
+    index = np.repeat(np.arange(300), 10)
+    labels = (rng.random(3_000) < np.where(index % 2, 0.1, 0.6)).astype(np.float32)
+    noise = rng.normal(size=3_000).astype(np.float32)
+    users = np.repeat(np.arange(3, 303, dtype=np.int32), 10)
+    impressions = Impressions.of(index, labels, users)
+    of_users = {"model": noise - 5.0 * (index % 2), "constant": np.zeros_like(labels)}
+    (said,) = verdicts(
+        rows(of_users, auc=0.8), Interactions(users, users, labels), {}, CONFIG, predicts_labels=True,
+        impressions=impressions,
+    )  # fmt: skip
+    assert said == "By impression AUC, the model is not significantly different from constant."
+    taste = {**of_users, "model": of_users["model"] + 2 * labels}
+    (said,) = verdicts(
+        rows(taste, auc=0.8), Interactions(users, users, labels), {}, CONFIG, predicts_labels=True,
+        impressions=impressions,
+    )  # fmt: skip
+    assert said == "By impression AUC, the model is significantly better than constant."
 
 
 def test_verdict_reports_inaccurate_probabilities() -> None:

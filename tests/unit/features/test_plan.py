@@ -73,6 +73,20 @@ def test_plan_names_all_problems_at_once() -> None:
         assert problem in found.value.message
 
 
+def test_op_with_an_unknown_column_is_the_only_problem_of_its_other_columns() -> None:
+    columns = ("userId", "movieId", "title", "titel")
+    plan = FeaturePlan(
+        user="userId", item="movieId", label="rating",
+        ops=(JoinExternal(table="movies", on="movieId", columns=("title",)), Categorify(columns=columns)),
+    )  # fmt: skip
+
+    with pytest.raises(ConfigError) as found:
+        plan.compile(TABLES)
+
+    assert "no column 'titel'" in found.value.message
+    assert "is not a number" not in found.value.message
+
+
 def fitted_recipe(**sizes: int) -> FittedPlan:
     words = {
         name: pa.table(
