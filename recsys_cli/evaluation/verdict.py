@@ -51,7 +51,8 @@ def _of_rows(
 ) -> Iterator[str]:
     """Yield the test of AUC, or of RMSE for numeric labels; none if it is undefined.
 
-    With impressions, AUC per impression: that of all rows also measures differences between users. A significantly worse log loss is reported too: a good order can have inaccurate probabilities.
+    With impressions, AUC per impression: that of all rows also measures differences between users. A significantly
+    worse log loss is reported too: a good order can have inaccurate probabilities.
     """
     own = measured.estimates[MODEL]
     if impressions is not None and len(impressions.rows):
