@@ -129,9 +129,10 @@ class EvaluateConfig(Section):
     comparable with full rankings, and results are marked as sampled."""
     sampled_items: int = Field(100, ge=1, le=MAX_COUNT)
     """Sampled negatives per user, from items that are neither seen nor relevant."""
-    fold_in_targets: int | None = Field(None, ge=1, le=MAX_COUNT)
+    fold_in_targets: Annotated[int, Field(ge=1, le=MAX_COUNT)] | Literal["each"] | None = None
     """Ground truth of each user after a split by user or session: the last rows, ranked by fold-in of the user's earlier ones;
-    1 for the prediction of a session's last item. None: the last fifth."""
+    1 for the prediction of a session's last item. `each`: every row but the first, each ranked by fold-in of the rows before it, as
+    in papers on sessions. None: the last fifth."""
     bootstrap: int = Field(1_000, ge=10, le=MAX_COUNT)
     """Bootstrap resamples for each 95 % interval."""
     seed: int = Field(42, ge=0, le=MAX_SEED)

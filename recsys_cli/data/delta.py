@@ -12,7 +12,8 @@ import pyarrow.fs as pa_fs
 
 from recsys_cli.data import remote
 from recsys_cli.data.copies import table_errors
-from recsys_cli.data.lake_files import column_type, open_parquet, rows_of
+from recsys_cli.data.lake_files import column_type, rows_of
+from recsys_cli.data.parquet import open_parquet
 from recsys_cli.data.since import SinceValue, may_be_new
 from recsys_cli.errors import MissingExtraError
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -11,8 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_TAIL = 8
-"""Bytes after the footer of a Parquet file: its length and a magic word."""
 _TIME = pa.timestamp("us")
 _TYPES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(), "byte": pa.int8(), "short": pa.int16(), "int": pa.int32(), "integer": pa.int32(),
@@ -33,20 +30,6 @@ def column_type(name: str) -> pa.DataType | None:
     if name.startswith("list<") and (inner := column_type(name[len("list<") : -1])) is not None:
         return pa.list_(inner)
     return _TYPES.get(name)
-
-
-def open_parquet(source: Any) -> pq.ParquetFile:
-    """Open a Parquet file, without its embedded Arrow schema if that has types unknown to this pyarrow (string views)."""
-    try:
-        return pq.ParquetFile(source)
-    except pa.ArrowInvalid as error:
-        if "Unrecognized type" not in str(error):
-            raise
-        source.seek(-_TAIL, os.SEEK_END)
-        length = int.from_bytes(source.read(4), "little")
-        source.seek(-_TAIL - length, os.SEEK_END)
-        footer = source.read(length + _TAIL).replace(b"ARROW:schema", b"arrow-schema", 1)
-        return pq.ParquetFile(source, metadata=pq.read_metadata(pa.BufferReader(b"PAR1" + footer)))
 
 
 def rows_of(

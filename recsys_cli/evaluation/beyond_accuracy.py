@@ -8,6 +8,7 @@ import torch
 from recsys_cli.batch import Feature, Ragged
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.bootstrap import mean_estimates
+from recsys_cli.evaluation.clusters import by_owner
 from recsys_cli.evaluation.held_out import HeldOut, Ints
 from recsys_cli.evaluation.result import Estimate, Estimates
 from recsys_cli.features.schema import FIRST, Role, Schema
@@ -58,7 +59,8 @@ def measure_lists(ranked: Ranked, held_out: HeldOut, catalog: Catalog, config: E
         groups.setdefault(users.tobytes(), []).append(name)
     for names in groups.values():
         columns = np.stack([means[name][defined[name]] for name in names], axis=1)
-        means_of = mean_estimates(columns, resamples=config.bootstrap, seed=config.seed)
+        owners = None if ranked.owners is None else ranked.owners[defined[names[0]]]
+        means_of = mean_estimates(by_owner(columns, owners), resamples=config.bootstrap, seed=config.seed)
         estimates |= dict(zip(names, means_of, strict=True))
     return {name: estimates[name] for name in computed if name in estimates}
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.clusters import by_owner
 from recsys_cli.evaluation.result import Estimate
 from recsys_cli.features.hashing import mix
 from recsys_cli.metrics import RANKING, Hits
@@ -29,6 +30,7 @@ def ranking_estimates(
     metrics = extended(RANKING, config.metrics).values()
     columns = [(name, metric, cut_off) for name in hits for cut_off in sorted(set(k)) for metric in metrics]
     values = np.stack([metric.compute(hits[name], cut_off) for name, metric, cut_off in columns], axis=1)
+    values = by_owner(values, next(iter(hits.values())).owners)
     means = mean_estimates(values, resamples=config.bootstrap, seed=config.seed)
     estimates: dict[str, dict[str, Estimate]] = {name: {} for name in hits}
     for (name, metric, cut_off), mean in zip(columns, means, strict=True):

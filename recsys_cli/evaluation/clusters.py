@@ -50,6 +50,19 @@ class Clusters:
         return self.sums() / max(1, len(self.index))
 
 
+def by_owner(values: Floats, owners: npt.NDArray[np.integer] | None) -> Floats:
+    """Return one value per user from values of several rankings per user (U,) or (U, M), by `owners` (U,).
+
+    Their mean is that of the rankings, and their variance that of the mean over users (linearized ratio of sums).
+    """
+    if owners is None or not len(values):
+        return values
+    index, first = np.unique(owners, return_inverse=True)[1], values.mean(axis=0)
+    sums = np.zeros((int(index.max()) + 1, *values.shape[1:]))
+    np.add.at(sums, index, values - first)
+    return np.asarray(first + sums * (len(sums) / len(values)))
+
+
 @dataclass(frozen=True)
 class Spread:
     """The standard error of a metric, with its degrees of freedom."""

@@ -138,10 +138,14 @@ def _measured(cohort: _CohortMask, parts: CohortParts, config: EvaluateConfig) -
 def _within(cohort: _CohortMask, ranked: Ranked, held_out: HeldOut) -> Hits | None:
     """Return the hits of the cohort's users, or of users with its items in their ground truth, limited to these items."""
     if cohort.users is not None:
-        return Hits(ranked.hits[cohort.users], ranked.num_relevant[cohort.users])
+        return _chosen(ranked, ranked.hits, ranked.num_relevant, cohort.users)
     if cohort.places is None:
         return None
     owners = np.repeat(np.arange(len(ranked.hits)), held_out.relevant.lengths)
     num_relevant = np.bincount(owners[cohort.places[held_out.relevant.values]], minlength=len(ranked.hits))
     hits = ranked.hits & cohort.places[ranked.candidates]  # an empty rank, -1, is never a hit
-    return Hits(hits[num_relevant > 0], num_relevant[num_relevant > 0])
+    return _chosen(ranked, hits, num_relevant, num_relevant > 0)
+
+
+def _chosen(ranked: Ranked, hits: Mask, num_relevant: npt.NDArray[np.int64], users: Mask) -> Hits:
+    return Hits(hits[users], num_relevant[users], owners=None if ranked.owners is None else ranked.owners[users])

@@ -67,6 +67,7 @@ class HeldOut:
         num_relevant: Size of the ground truth, at least 1, with interactions of items outside the candidates; shape
             (U,).
         sampled: Places of the sampled candidates, none of them seen; None in a full ranking.
+        owners: User of each ranking, if users have several; shape (U,). None for one ranking per user.
     """
 
     user_idx: Ints
@@ -77,6 +78,7 @@ class HeldOut:
     num_eligible: int
     num_without: int
     sampled: Lists | None = None
+    owners: Ints | None = None
 
     @property
     def num_rankable(self) -> Ints:
@@ -142,7 +144,7 @@ def hold_out(
     pairs = pairs[~np.isin(pairs, history.user_idx.astype(np.int64) * num_items + history.item_idx)]
     owners = np.concatenate([pairs // num_items, user[item < FIRST]])
     eligible, num_relevant = np.unique(owners, return_counts=True)
-    chosen = _sample(eligible.astype(np.uint64) if user_hashes is None else user_hashes[eligible], config)
+    chosen = sample_users(eligible.astype(np.uint64) if user_hashes is None else user_hashes[eligible], config)
     users = eligible[chosen]
 
     numbers = _numbering(users, size=int(max(history.user_idx.max(initial=0), rows.user_idx.max(initial=0))) + 1)
@@ -173,8 +175,8 @@ def is_relevant(rows: Interactions, relevant: str | float) -> npt.NDArray[np.boo
     return rows.positive if isinstance(relevant, str) else rows.labels >= relevant
 
 
-def _sample(users: npt.NDArray[np.uint64], config: EvaluateConfig) -> Ints:
-    """Return ascending indices of sampled users, by their hashes: larger samples contain smaller ones."""
+def sample_users(users: npt.NDArray[np.uint64], config: EvaluateConfig) -> Ints:
+    """Return ascending indices of sampled users, by their hashes (U,): larger samples contain smaller ones."""
     if config.max_ranking_users is None or config.max_ranking_users >= len(users):
         return np.arange(len(users))
     hashes = hash_counters(users, mix(config.seed, _SAMPLE))

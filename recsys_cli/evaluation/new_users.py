@@ -15,7 +15,7 @@ import numpy.typing as npt
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.evaluation.fingerprint import Hashes, row_hashes, value_hashes
-from recsys_cli.evaluation.fold_in import fold_in
+from recsys_cli.evaluation.fold_in import NextItems, fold_in, next_items
 from recsys_cli.features.schema import FIRST, UNSEEN, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import read_impressions, read_interactions, read_user_hashes, read_user_rows
@@ -31,11 +31,13 @@ class NewUsers:
     Attributes:
         hashes: Hash of each user, ascending, in order of ids; shape (S,).
         table_rows: Row of each in the joined user table, -1 without one; shape (S,). None if no user has one.
+        owners: With a ranking for each next item: user number of each ranking, whose ids follow those of the users; shape (T,).
     """
 
     first: int
     hashes: Hashes
     table_rows: npt.NDArray[np.int64] | None = None
+    owners: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def of(
@@ -86,7 +88,20 @@ class NewUsers:
 
     def ids(self, user_idx: npt.NDArray[np.int64], hashes: Hashes) -> npt.NDArray[np.int64]:
         """Return ids of users (U,) from ids and hashes of `Rankings`."""
-        return np.where(user_idx == UNSEEN, self.first + np.searchsorted(self.hashes, hashes), user_idx)
+        start = 0 if self.owners is None else len(self) - len(self.owners)
+        return np.where(user_idx == UNSEEN, self.first + start + np.searchsorted(self.hashes[start:], hashes), user_idx)
+
+    def at_each(self, found: NextItems) -> NewUsers:
+        """Return these users, followed by a ranking for each of their next items."""
+        owners = found.owners - self.first
+        rows = None if self.table_rows is None else np.concatenate([self.table_rows, self.table_rows[owners]])
+        return NewUsers(self.first, np.concatenate([self.hashes, found.hashes]), rows, owners)
+
+    def owners_of(self, user_idx: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+        """Return the user number of each ranking (U,); None for one ranking per user."""
+        if self.owners is None:
+            return None
+        return self.owners[user_idx - self.first - (len(self) - len(self.owners))]
 
 
 @dataclass(frozen=True)
@@ -138,10 +153,13 @@ class SplitByUser:
         history, ground_truth, num_folded = before, rows.observed(), 0
         if _is_by_user(rows, before, new):
             new_rows = ground_truth.chosen(new.among(ground_truth.user_idx))
-            history, ground_truth = fold_in(
-                new_rows, users=users, items=items, seed=config.seed, targets=config.fold_in_targets
-            )
-            num_folded = len(new)
+            num_folded, targets = len(new), config.fold_in_targets
+            if targets == "each":
+                found = next_items(new_rows, users=users, items=items, first=len(users), config=config)
+                history, ground_truth, new = found.history, found.ground_truth, new.at_each(found)
+                users = np.concatenate([users, found.hashes])
+            else:
+                history, ground_truth = fold_in(new_rows, users=users, items=items, seed=config.seed, targets=targets)
         cold, impressions = ColdItems.of(data), read_impressions(data, split)
         return cls(train, rows, before, history, ground_truth, new, users, items, cold, num_folded, impressions)
 

@@ -34,6 +34,7 @@ def count(task: EvaluationTask, *, num_empty: int) -> Counts:
         users_new=len(task.new_users),
         users_new_with_history=int(np.isin(task.new_users, by_user.history.user_idx).sum()),
         users_folded_in=by_user.num_folded,
+        each_next_item=by_user.new.owners is not None,
         candidates=len(held_out.candidates),
         candidates_cold=by_user.cold.number,
         relevant=int(held_out.num_relevant.sum()),
@@ -110,13 +111,7 @@ def _users(config: EvaluateConfig, counts: Counts) -> Iterator[str]:
     if counts.users_without_recommendations:
         yield f"{counts.users_without_recommendations:,} users have seen all candidates and count as zero."
     if counts.users_folded_in:
-        last = config.fold_in_targets
-        held_out = "row is" if last == 1 else f"{last} rows are"
-        parts = (
-            f"the first {HISTORY:.0%} of a user's rows are the fold-in history, the rest the ground truth."
-            if last is None
-            else f"a user's last {held_out} the ground truth, the earlier ones the fold-in history."
-        )
+        parts = _fold_in_parts(config.fold_in_targets)
         yield f"All {counts.users_folded_in:,} users of the split are cold-start users: {parts}"
     elif counts.users_new:
         yield (
@@ -127,3 +122,12 @@ def _users(config: EvaluateConfig, counts: Counts) -> Iterator[str]:
         yield (
             f"{counts.unknown_user_rows:,} rows of cold-start users without distinct ids are predicted, but not ranked."
         )
+
+
+def _fold_in_parts(targets: int | str | None) -> str:
+    if targets is None:
+        return f"the first {HISTORY:.0%} of a user's rows are the fold-in history, the rest the ground truth."
+    if targets == "each":
+        return "each row but a user's first is a ranking, with the earlier rows as fold-in history; metrics are means over these."
+    held_out = "row is" if targets == 1 else f"{targets} rows are"
+    return f"a user's last {held_out} the ground truth, the earlier ones the fold-in history."

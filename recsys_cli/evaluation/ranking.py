@@ -49,7 +49,9 @@ def rank(
         hits[start:stop, : best.shape[1]] = _contains(held_out.relevant, best, start, stop)
         if progress is not None:
             progress(stop)
-    return Ranked(hits, held_out.num_relevant, places), int(np.count_nonzero(held_out.num_rankable == 0))
+    return Ranked(hits, held_out.num_relevant, places, owners=held_out.owners), int(
+        np.count_nonzero(held_out.num_rankable == 0)
+    )
 
 
 def rank_blocks(

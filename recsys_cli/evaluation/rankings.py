@@ -21,7 +21,7 @@ from recsys_cli.workspace import replacing
 
 VERSION = 2
 _ITEMS, _HITS = "items/", "hits/"
-_IMPRESSIONS = "row_impressions"
+_OPTIONAL = ("row_impressions", "owners")
 _META = "recsys"
 
 
@@ -45,6 +45,7 @@ class Rankings:
         row_clusters: Cluster of each row: rows of one user share a number, and a row without a user is its own cluster;
             shape (N,).
         row_impressions: Number of each row's impression, -1 without one; shape (N,). None without impressions.
+        owners: User number of each ranking, if users have several; shape (U,). None for one ranking per user.
     """
 
     split: str
@@ -65,6 +66,7 @@ class Rankings:
     row_clusters: npt.NDArray[np.int32]
     task: Task = "binary"
     row_impressions: npt.NDArray[np.int32] | None = None
+    owners: npt.NDArray[np.int64] | None = None
 
     @property
     def systems(self) -> tuple[str, ...]:
@@ -78,8 +80,8 @@ class Rankings:
         tensors: dict[str, npt.NDArray[Any]] = {name: getattr(self, field) for field, name in _TENSORS.items()}
         tensors |= {_ITEMS + system: items for system, items in self.items.items()}
         tensors |= {_HITS + system: hits.astype(np.uint8) for system, hits in self.hits.items()}
-        if self.row_impressions is not None:
-            tensors[_IMPRESSIONS] = self.row_impressions
+        optional = {name: getattr(self, name) for name in _OPTIONAL}
+        tensors |= {name: tensor for name, tensor in optional.items() if tensor is not None}
         contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
         with replacing(path) as partial:
             save_file(contiguous, partial, metadata={_META: json.dumps(meta)})
@@ -103,10 +105,10 @@ class Rankings:
                     problem=meta["problem"],
                     rows=meta["rows"],
                     task=meta.get("task", "binary"),
-                    row_impressions=file.get_tensor(_IMPRESSIONS) if _IMPRESSIONS in names else None,
                     items={system: file.get_tensor(_ITEMS + system) for system in meta["systems"]},
                     hits={system: file.get_tensor(_HITS + system) != 0 for system in meta["systems"]},
                     **{field: file.get_tensor(name) for field, name in _TENSORS.items()},
+                    **{name: file.get_tensor(name) for name in _OPTIONAL if name in names},
                 )
         except (OSError, SafetensorError, KeyError, ValueError) as error:
             raise DataError(f"{path}: cannot read rankings: {error}", hint="recsys evaluate --force") from error

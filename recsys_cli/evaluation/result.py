@@ -101,6 +101,8 @@ class Counts(Frozen):
     """Ranked cold-start users with interactions before their ground truth."""
     users_folded_in: int = 0
     """Users after a split by user: absent from train, with a part of their rows as history."""
+    each_next_item: bool = False
+    """Whether each next item of these users is a ranking, counted as a user here."""
     candidates: int
     candidates_cold: int = 0
     """Candidates absent from train, from the joined item table."""
@@ -117,10 +119,11 @@ class Counts(Frozen):
     @property
     def users_in_words(self) -> str:
         """The ranked users in words; shown next to all ranking metrics."""
+        unit = "next items" if self.users_folded_in and self.each_next_item else "users"
         new = f", {self.users_new:,} of them cold-start" if self.users_new and not self.users_folded_in else ""
         if self.is_sample:
-            return f"a sample of {self.users_ranked:,} of {self.users_eligible:,} users{new}"
-        return f"all {self.users_ranked:,} users{new}"
+            return f"a sample of {self.users_ranked:,} of {self.users_eligible:,} {unit}{new}"
+        return f"all {self.users_ranked:,} {unit}{new}"
 
 
 class Protocol(Frozen):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,7 @@ class EvaluationTask:
             held_out = sample_candidates(
                 held_out, counts, users=users[held_out.user_idx], items=items[candidates], config=config
             )
-        return cls(split, by_user, held_out)
+        return cls(split, by_user, replace(held_out, owners=by_user.new.owners_of(held_out.user_idx)))
 
     @property
     def impressions(self) -> Impressions | None:
@@ -91,6 +91,7 @@ class EvaluationTask:
             row_items=rows.item_idx,
             row_clusters=Clusters.of_users(rows.user_idx).index.astype(np.int32),
             row_impressions=self.by_user.impressions,
+            owners=held_out.owners,
             task=rows.task,
         )
 

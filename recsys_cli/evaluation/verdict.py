@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import numpy as np
-
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.clusters import Clusters
+from recsys_cli.evaluation.clusters import Clusters, by_owner
 from recsys_cli.evaluation.compare.comparison import Verdict, figures_of
 from recsys_cli.evaluation.compare.format import joined
 from recsys_cli.evaluation.compare.outcomes import Outcomes
@@ -96,7 +94,7 @@ def _of_rankings(ranked: Mapping[str, Ranked], config: EvaluateConfig, *, predic
     k = min(config.k)
     metric = f"{config.label}ndcg@{k}"
     outcomes = {
-        name: Outcomes.of_users({metric: np.asarray(RANKING["ndcg"].compute(hits, k), np.float64)})
+        name: Outcomes.of_users({metric: by_owner(RANKING["ndcg"].compute(hits, k), hits.owners)})
         for name, hits in ranked.items()
     }
     title, by = _tested(outcomes, metric, config)

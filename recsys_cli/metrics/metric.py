@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -107,10 +107,12 @@ class Hits:
     Attributes:
         hits: Relevance of the item at each rank; shape (U, P), P at least the largest cut-off.
         num_relevant: Number of relevant items, at least 1; shape (U,).
+        owners: User of each ranking, if users have several; shape (U,). None for one ranking per user.
     """
 
     hits: npt.NDArray[np.bool_]
     num_relevant: npt.NDArray[np.int64]
+    owners: npt.NDArray[np.int64] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from recsys_cli.data import parquet
 from recsys_cli.data.remote import RawFile, RemoteFile
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.data.streams import file_errors, size_of
@@ -49,7 +50,7 @@ def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[
         if isinstance(file, RemoteFile):
             source = stack.enter_context(file.open(in_order=False))
         try:
-            opened = stack.enter_context(pq.ParquetFile(source, buffer_size=buffer_bytes))
+            opened = stack.enter_context(parquet.open_parquet(source, buffer_size=buffer_bytes))
         except pa.ArrowInvalid as error:
             raise DataError(f"{file}: not a Parquet file: {error}") from error
         except (pa.ArrowNotImplementedError, OSError) as error:

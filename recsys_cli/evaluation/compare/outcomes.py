@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from recsys_cli.evaluation.clusters import Clusters, Spread
+from recsys_cli.evaluation.clusters import Clusters, Spread, by_owner
 from recsys_cli.evaluation.compare.paired import (
     NO_SPREAD,
     PairedTest,
@@ -179,6 +179,7 @@ def _over_seeds(several: Sequence[Outcomes], metric: str) -> Spread:
 def _by_user(rankings: Rankings, system: str, metrics: Collection[str] | None) -> dict[str, Floats]:
     order = np.argsort(rankings.user_hashes, kind="stable")
     hits = Hits(rankings.hits[system][order], rankings.num_relevant[order])
+    owners = None if rankings.owners is None else rankings.owners[order]
     label = SAMPLED if rankings.sampled.shape[1] else ""
     names = {
         f"{label}{name}@{k}": (metric, k)
@@ -186,7 +187,7 @@ def _by_user(rankings: Rankings, system: str, metrics: Collection[str] | None) -
         for name, metric in extended(RANKING, metrics or ()).items()
     }
     return {
-        name: np.asarray(metric.compute(hits, k), dtype=np.float64)
+        name: by_owner(np.asarray(metric.compute(hits, k), dtype=np.float64), owners)
         for name, (metric, k) in names.items()
         if metrics is None or name in metrics
     }

@@ -77,7 +77,9 @@ class CutOffChart:
 def metrics_at_k(rankings: Rankings, config: EvaluateConfig) -> CutOffChart:
     """Compute metrics for cut-offs from 1 to P; at the evaluation's cut-offs they are equal to its metrics."""
     ks = _cut_offs(rankings.k)
-    ranked = {system: Hits(hits, rankings.num_relevant) for system, hits in rankings.hits.items()}
+    ranked = {
+        system: Hits(hits, rankings.num_relevant, owners=rankings.owners) for system, hits in rankings.hits.items()
+    }
     estimates = ranking_estimates(ranked, ks, config)
     return CutOffChart(
         ks,

@@ -34,7 +34,8 @@ SAMPLE = "a sample of 20 of 1,234 users"
 def evaluation() -> Evaluation:
     figure = Estimate(value=0.7654, low=0.75, high=0.78)
     names = [f"{name}@{k}" for k in (5, 10) for name in RANKING]
-    counts = dict.fromkeys(Counts.model_fields, 10) | {"users_ranked": 20, "users_eligible": 1_234, "rows": 4_321}
+    counts = dict.fromkeys(Counts.model_fields, 10)
+    counts |= {"users_ranked": 20, "users_eligible": 1_234, "rows": 4_321, "each_next_item": False}
     line = Curve(x=(0.0, 0.4, 1.0), y=(0.0, 0.7, 1.0))
     return Evaluation(
         key="0" * 64,

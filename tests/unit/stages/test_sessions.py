@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.evaluation import Evaluation
-from recsys_cli.loader.interactions import read_interactions
+from recsys_cli.evaluation.bootstrap import ranking_estimates
+from recsys_cli.evaluation.loaded_run import model_of
+from recsys_cli.evaluation.measure import measure
+from recsys_cli.loader.interactions import read_interactions, read_user_hashes
+from recsys_cli.metrics import Hits
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train
-from recsys_cli.workspace import Workspace
+from recsys_cli.workspace import PreparedData, Workspace
 
 SESSIONS, GROUPS, SIZE, LENGTH = 500, 10, 8, 5
 CONFIG: dict[str, Any] = {
@@ -73,3 +78,53 @@ def test_last_item_is_found_from_the_earlier_ones(clicks: None, workspace: Works
     assert evaluation.ranking["popularity"][f"hr@{k}"].value < 0.2
     assert "a user's last row is the ground truth" in evaluation.protocol.users
     assert not any("optimistic" in note for note in evaluation.notes)
+
+
+def test_each_next_item_is_ranked_by_the_items_before_it(clicks: None, workspace: Workspace) -> None:
+    k = SIZE - 1
+    options = {**CONFIG["evaluate"], "k": [k], "fold_in_targets": "each", "max_ranking_users": 250}
+    config = RunConfig.model_validate({**CONFIG, "model": {"name": "item-knn"}, "evaluate": options})
+    data = etl(config, workspace).artifact
+    run = train(config, workspace).artifact
+    evaluate(run, workspace)
+
+    whole = config.evaluate.model_copy(update={"max_ranking_users": None})
+    measured, rankings = measure(model_of(run, config, data), data, whole)
+
+    counts = Evaluation.read(run.evaluation).counts
+    assert (counts.users_ranked, counts.users_eligible) == (250, 0.2 * SESSIONS * (LENGTH - 1))
+    assert counts.users_in_words == "a sample of 250 of 400 next items"
+    assert measured.ranking["model"][f"hr@{k}"].value == 1
+    expected = _slow_twin(data, k)
+    for metric, value in expected.items():
+        assert measured.ranking["popularity"][f"{metric}@{k}"].value == pytest.approx(value)
+    # Figures of one session are dependent: the same rankings without their owners have a narrower interval.
+    (low, high), (naive_low, naive_high) = (
+        ranking_estimates(
+            {"popularity": Hits(rankings.hits["popularity"], rankings.num_relevant, owners=owners)}, [k], whole
+        )["popularity"][f"hr@{k}"].interval
+        or (0, 0)
+        for owners in (rankings.owners, None)
+    )
+    assert high - low != pytest.approx(naive_high - naive_low, rel=1e-3)
+    assert "each row but a user's first is a ranking" in measured.protocol.users
+
+
+def _slow_twin(data: PreparedData, k: int) -> dict[str, float]:
+    """Rank by train rows after each item of each test session, one by one."""
+    train = Counter(read_interactions(data, "train").item_idx.tolist())
+    ranked = sorted(train, key=lambda item: (-train[item], item))
+    test, hashes = read_interactions(data, "test", times=True), read_user_hashes(data, "test")
+    assert test.times is not None
+    assert hashes is not None
+    sessions: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for session, when, item in zip(hashes.tolist(), test.times.tolist(), test.item_idx.tolist(), strict=True):
+        sessions[session].append((when, item))
+    hits, reciprocal = [], []
+    for rows in sessions.values():
+        items = [item for _, item in sorted(rows)]
+        for position in range(1, len(items)):
+            top = [item for item in ranked if item not in items[:position]][:k]
+            hits.append(items[position] in top)
+            reciprocal.append(1 / (1 + top.index(items[position])) if hits[-1] else 0.0)
+    return {"hr": float(np.mean(hits)), "mrr": float(np.mean(reciprocal))}

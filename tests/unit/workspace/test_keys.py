@@ -100,7 +100,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "evaluate.relevance": ("all", "evaluation"),
     "evaluate.candidates": ("sampled-uniform", "evaluation"),
     "evaluate.sampled_items": (7, "evaluation"),
-    "evaluate.fold_in_targets": (1, "evaluation"),
+    "evaluate.fold_in_targets": ("each", "evaluation"),
     "evaluate.bootstrap": (11, "evaluation"),
     "evaluate.seed": (1, "evaluation"),
     "evaluate.title": ("name", "evaluation"),

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from recsys_cli.data import open_source
 from recsys_cli.data.source import RawTable
@@ -212,3 +214,15 @@ def test_rows_of_very_many_files_are_estimated_by_their_sizes(monkeypatch: pytes
     assert estimated_parquet_rows(files) == 500
     monkeypatch.setattr("recsys_cli.etl.reading.parquet._COUNTED_FILES", 2)
     assert estimated_parquet_rows(files) == 500
+
+
+def test_string_views_of_newer_writers_are_text(here: Path) -> None:
+    long = "a text of more than 12 bytes"
+    write_deltalake("lake", pl.DataFrame({"user": ["a", long, None], "n": [1, 2, 3]}))
+    (file,) = here.glob("lake/*.parquet")
+
+    rows = reader(file)
+
+    assert rows.schema() == pa.schema([("user", pa.string()), ("n", pa.int64())])
+    assert rows.read().column("user").to_pylist() == ["a", long, None]
+    assert rows.estimated_rows() == 3
