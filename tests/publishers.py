@@ -130,7 +130,7 @@ def _mind(folder: Path, size: str) -> Path:
         lines = []
         for user in range(12):
             shown = " ".join(f"N{item}-{int(item % 4 == user % 4)}" for item in range(12) if item != user)
-            history = "" if user == 3 else "N1 N2"
+            history = {3: "", 4: " ".join(f"N{click % 12}" for click in range(60))}.get(user, "N1 N2")
             lines.append(
                 f"{user + 1}\tU{user}\t11/{day}/2019 {1 + user % 9}:05:58 {'AM' if user % 2 else 'PM'}\t{history}\t{shown}\n"
             )

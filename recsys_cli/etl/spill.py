@@ -143,13 +143,16 @@ class Numbering:
 
     def of(self, values: pa.ChunkedArray) -> pa.Array:
         """Return the number of each value, int64."""
-        batch = pl.DataFrame({"value": pl.from_arrow(values)})
-        first = batch.unique(maintain_order=True)
+        if pa.types.is_floating(values.type):
+            values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 becomes 0.0
+        encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
+        distinct = pl.DataFrame({"value": pl.from_arrow(encoded.dictionary)})  # in order of first appearance
         if self._seen is None:
-            self._seen = first.clear().with_columns(pl.lit(0, pl.Int64).alias("number"))
-        new = first.join(self._seen, on="value", how="anti", nulls_equal=True, maintain_order="left")
-        start = len(self._seen)
-        numbered = new.with_columns(pl.Series("number", np.arange(start, start + len(new)), pl.Int64))
-        self._seen = pl.concat([self._seen, numbered])
-        joined = batch.join(self._seen, on="value", how="left", nulls_equal=True, maintain_order="left")
-        return joined.get_column("number").to_arrow()
+            self._seen = distinct.clear().with_columns(pl.lit(0, pl.Int64).alias("number"))
+        joined = distinct.join(self._seen, on="value", how="left", nulls_equal=True, maintain_order="left")
+        is_new = joined.get_column("number").is_null().to_numpy()
+        numbers = joined.get_column("number").fill_null(0).to_numpy(writable=True)
+        numbers[is_new] = len(self._seen) + np.arange(np.count_nonzero(is_new))
+        new = distinct.with_columns(pl.Series("number", numbers)).filter(pl.Series(is_new))
+        self._seen = pl.concat([self._seen, new])
+        return pa.array(numbers[encoded.indices.to_numpy()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -24,15 +25,17 @@ _TIME = "%m/%d/%Y %I:%M:%S %p"
 _BEHAVIORS = ("impression_id", "user_id", "time", "history", "impressions")
 _NEWS = ("news_id", "category", "subcategory", "title", "abstract", "url", "title_entities", "abstract_entities")
 _CANDIDATE = r"^[^\s-]+-[01]$"
+HISTORY = 50
+"""Most clicks of a history that are kept, the latest; they repeat for each candidate of an impression."""
 SHOWN = pa.schema([
     ("part", pa.string()), ("impression_id", pa.string()), ("user_id", pa.string()), ("time", pa.string()),
-    ("news_id", pa.string()), ("click", pa.int8()),
+    ("news_id", pa.string()), ("click", pa.int8()), ("history", pa.list_(pa.dictionary(pa.int32(), pa.string()))),
 ])  # fmt: skip
 
 
 def convert(folder: Path, files: Sequence[Path], emit: Emit) -> None:
-    """Write one row per shown news with its click, and the distinct news of all parts."""
-    with pq.ParquetWriter(folder / "impressions.parquet", SHOWN) as writer:
+    """Write one row per shown news with its click and the user's history, and the distinct news of all parts."""
+    with pq.ParquetWriter(folder / "impressions.parquet", SHOWN, store_schema=False) as writer:
         for file in files:
             for table in _shown(file, emit) if unpacked_name(file.name) == "behaviors.tsv" else ():
                 writer.write_table(table)
@@ -63,7 +66,7 @@ def _shown(file: Path, emit: Emit) -> Iterator[pa.Table]:
 
 
 def _exploded(rows: pa.Table, part: str, file: Path) -> pa.Table:
-    lists = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(rows.column("impressions"))).combine_chunks()
+    lists = _words(rows.column("impressions"))
     row, candidate = pc.list_parent_indices(lists), pc.list_flatten(lists)
     shown = pc.not_equal(candidate, "")
     row, candidate = row.filter(shown), candidate.filter(shown)
@@ -79,7 +82,22 @@ def _exploded(rows: pa.Table, part: str, file: Path) -> pa.Table:
     number = pc.binary_join_element_wise(part, impression.cast(pa.string()), "-")  # both parts count from 1
     news = pc.replace_substring_regex(candidate, "-[01]$", "")
     click = pc.ends_with(candidate, "-1").cast(pa.int8())
-    return pa.Table.from_arrays([pa.array([part] * len(row), pa.string()), number, *taken, news, click], schema=SHOWN)
+    history = _latest(_words(rows.column("history"))).take(row)
+    columns = [pa.array([part] * len(row), pa.string()), number, *taken, news, click, history]
+    return pa.Table.from_arrays(columns, schema=SHOWN)
+
+
+def _words(texts: pa.ChunkedArray) -> pa.ListArray:
+    return pc.utf8_split_whitespace(pc.utf8_trim_whitespace(texts.fill_null(""))).combine_chunks()
+
+
+def _latest(histories: pa.ListArray) -> pa.ListArray:
+    """Return the last clicks of each history, as dictionaries: rows of one impression share the texts."""
+    row, news = pc.list_parent_indices(histories).to_numpy(), pc.list_flatten(histories)
+    ends = np.cumsum(np.bincount(row, minlength=len(histories)))
+    kept = (np.arange(len(row)) >= ends[row] - HISTORY) & pc.not_equal(news, "").to_numpy(zero_copy_only=False)
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(row[kept], minlength=len(histories)))))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), news.filter(pa.array(kept)).dictionary_encode())
 
 
 def _of(size: str, downloads: Sequence[tuple[str, str, int | None]]) -> Description:

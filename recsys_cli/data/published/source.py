@@ -14,7 +14,7 @@ from recsys_cli.data.source import DatasetInfo, FetchRequest, RawTable
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit
 
-FORMAT = 1  # version of the converted files
+FORMAT = 2  # version of the converted files
 
 
 class Published:

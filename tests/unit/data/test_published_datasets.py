@@ -108,6 +108,9 @@ def test_mind_has_a_row_per_shown_news(sample: Any) -> None:
     assert shown[0]["time"] == dt.datetime(2019, 11, 11, 13, 5, 58)
     assert {row["part"] for row in shown} == {"train", "dev"}
     assert len({row["impression_id"] for row in shown}) == 24
+    histories = {row["user_id"]: row["history"] for row in shown}
+    assert (histories["U0"], histories["U3"]) == (["N1", "N2"], [])
+    assert histories["U4"] == [f"N{click % 12}" for click in range(10, 60)]  # the latest 50
     assert tables["news"].num_rows == 14
     assert tables["news"].column("title")[0].as_py() == 'The "Brands" of 0'
 
