@@ -15,6 +15,7 @@ from recsys_cli.data.copies import CopiedTable, check_origin, copy, kind_of, ope
 from recsys_cli.data.locate import locate
 from recsys_cli.data.options import parse_options
 from recsys_cli.data.partitions import with_partitions
+from recsys_cli.data.remote import RawFile
 from recsys_cli.data.since import SinceValue
 from recsys_cli.data.since import check as check_since
 from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawColumn, RawTable, RawType
@@ -23,7 +24,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit
 
 INFO = DatasetInfo(name="files", rows=None, size=None, licence="your own", access="own")
-Format = Literal["csv", "parquet", "jsonl"]
+Format = Literal["csv", "parquet", "jsonl", "npy"]
 SUFFIXES: dict[str, tuple[Format, str]] = {
     ".csv": ("csv", ","),
     ".tsv": ("csv", "\t"),
@@ -31,11 +32,13 @@ SUFFIXES: dict[str, tuple[Format, str]] = {
     ".pq": ("parquet", ","),
     ".jsonl": ("jsonl", ","),
     ".ndjson": ("jsonl", ","),
+    ".npy": ("npy", ","),
 }
 _TIMES = ("iso", "s", "ms", "us", "ns")
 _DIRECTIVES = tuple(f"%{letter}" for letter in "YymdeHIMSfpzbBaAj")
-PARQUET, JSON = (
-    frozenset(suffix for suffix, (kind, _) in SUFFIXES.items() if kind == wanted) for wanted in ("parquet", "jsonl")
+PARQUET, JSON, _NPY = (
+    frozenset(suffix for suffix, (kind, _) in SUFFIXES.items() if kind == wanted)
+    for wanted in ("parquet", "jsonl", "npy")
 )
 
 
@@ -76,7 +79,7 @@ class TableOptions(BaseModel):
     encoding: Literal["utf-8", "latin-1"] = "utf-8"
     """Character encoding of text."""
     names: tuple[str, ...] = ()
-    """Names of the columns in order, for text without a header."""
+    """Names of the columns in order, for text without a header; of .npy files, an array per column, the file names by default."""
     types: dict[str, RawType] = Field(default_factory=dict)
     """Types of columns, to override inference: string keeps the zeros of "007". For lists, the type of the elements."""
     times: dict[str, str] = Field(default_factory=dict)
@@ -305,6 +308,8 @@ def _of_files(name: str, options: TableOptions) -> RawTable:
     files = locate(name, options.files)
     kind, separator = _format(name, options, [file.name for file in files])
     shape = _shape(options)
+    if kind == "npy":
+        return RawTable(name, files, _npy_columns(name, options, files), format=kind, **shape)
     if kind != "csv":
         text_only = [option for option in ("separator", "quote", "encoding", "names") if option in options.dialect]
         if text_only:
@@ -316,6 +321,20 @@ def _of_files(name: str, options: TableOptions) -> RawTable:
     )  # fmt: skip
 
 
+def _npy_columns(name: str, options: TableOptions, files: tuple[RawFile, ...]) -> tuple[RawColumn, ...]:
+    """Return a column for each file of arrays."""
+    wrong = [key for key in ("separator", "quote", "encoding", "types", "times", "lists") if key in options.dialect]
+    if wrong:
+        raise ConfigError(f"table {name!r}: {', '.join(wrong)} is for text, but its files are NumPy arrays")
+    names = options.names or tuple(Path(file.name).stem for file in files)
+    if len(names) != len(files) or len(set(names)) < len(names):
+        raise ConfigError(
+            f"table {name!r}: {len(files)} NumPy files with the names {', '.join(names)}",
+            hint="give each file a column: {files: [ids.npy, vectors.npy], names: [item_id, vector]}",
+        )
+    return tuple(RawColumn(column, None) for column in names)
+
+
 def _shape(options: TableOptions) -> dict[str, Any]:
     """Return the options of rows in every format."""
     return {"since": options.since, "explode": options.explode, "order": options.order}
@@ -325,7 +344,7 @@ def _format(name: str, options: TableOptions, names: list[str]) -> tuple[Format,
     suffixes = sorted({Path(unpacked_name(file)).suffix.lower() for file in names})
     if options.format in {"csv", "parquet", "jsonl"}:
         return options.format, ","
-    if options.separator is not None and (PARQUET | JSON).isdisjoint(suffixes):
+    if options.separator is not None and (PARQUET | JSON | _NPY).isdisjoint(suffixes):
         return "csv", options.separator
     if len(suffixes) != 1 or suffixes[0] not in SUFFIXES:
         raise ConfigError(

@@ -47,7 +47,7 @@ class RawTable:
         files: The files, in order: text (compressed by suffix) or Parquet.
         columns: The columns in file order; with a header or Parquet, only the declared ones. Names and types of all
             others come from the files.
-        format: "csv" (any separator), "parquet" or "jsonl" (an object per line).
+        format: "csv" (any separator), "parquet", "jsonl" (an object per line) or "npy" (a file of an array per column).
         separator: Field separator, one character or more ("::" in older MovieLens sets).
         header: Whether the first line has the column names.
         encoding: "utf-8" or "latin-1".
@@ -64,7 +64,7 @@ class RawTable:
     name: str
     files: tuple[RawFile, ...]
     columns: tuple[RawColumn, ...] = ()
-    format: Literal["csv", "parquet", "jsonl"] = "csv"
+    format: Literal["csv", "parquet", "jsonl", "npy"] = "csv"
     separator: str = ","
     header: bool = True
     encoding: Literal["utf-8", "latin-1"] = "utf-8"

@@ -18,6 +18,7 @@ from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.columns import resolve
 from recsys_cli.etl.reading.csv_chunks import Chunk, chunks, empty_chunk, parse_in_order, read_ahead
 from recsys_cli.etl.reading.csv_parse import Parsed, parse
+from recsys_cli.etl.reading.npy import NpyTable
 from recsys_cli.etl.reading.parquet import estimated_parquet_rows, parquet_rows, table_schema, with_time_formats
 from recsys_cli.etl.reading.plain_types import refuse_nested
 from recsys_cli.etl.reading.reshape import reshaped, reshaped_schema
@@ -105,6 +106,8 @@ class Reader:
 
         Deterministic, but different for compressed, text and Parquet versions of the same data.
         """
+        if self._arrays is not None:
+            return self._arrays.num_rows
         if self.table.format != "csv":
             return estimated_parquet_rows(self.table.files)
         rows = 0.0
@@ -145,7 +148,11 @@ class Reader:
 
     @cached_property
     def _stored(self) -> RawTable:
-        return with_time_formats(self.table, self.times)
+        return self.table if self._arrays is not None else with_time_formats(self.table, self.times)
+
+    @cached_property
+    def _arrays(self) -> NpyTable | None:
+        return NpyTable(self.table) if self.table.format == "npy" else None
 
     @property
     def known_times(self) -> dict[str, str]:
@@ -155,7 +162,9 @@ class Reader:
 
     @cached_property
     def _full_schema(self) -> pa.Schema:
-        if self.table.format != "csv":
+        if self._arrays is not None:
+            stored = self._arrays.schema()
+        elif self.table.format != "csv":
             stored = table_schema(self._stored)
         else:
             stored = parse(empty_chunk(self._resolved[0]), None).rows.schema
@@ -183,6 +192,9 @@ class Reader:
         return replace(parsed, rows=self._with_constants(parsed.rows, chunk.file))
 
     def _parquet(self) -> Iterator[pa.Table]:
+        if self._arrays is not None:
+            yield from self._arrays.batches(self._in_files, chunk_bytes=self.chunk_bytes)
+            return
         schema = pa.schema([self._full_schema.field(name) for name in self._in_files])
         for file in self.table.files:
             stored = replace(self._stored, files=(file,))

@@ -82,6 +82,21 @@ def test_cold_items_are_ranked_by_their_vectors(vectors: np.ndarray, workspace: 
         assert 0.45 < auc(workspace, config(model, OPS[1:])) < 0.55
 
 
+def test_arrays_are_read_as_the_same_vectors(vectors: np.ndarray, workspace: Workspace) -> None:
+    lists = etl(config("fm", [*OPS, COUNT]), workspace).artifact
+    np.save("ids.npy", np.arange(ITEMS))
+    np.save("vectors.npy", np.asfortranarray(vectors))
+    items = {"files": ["ids.npy", "vectors.npy"], "names": ["item", "vector"]}
+    chosen = config("fm", [*OPS, COUNT])
+    tables = chosen.dataset.model_copy(update={"tables": {"items": items}})
+
+    arrays = etl(chosen.model_copy(update={"dataset": tables}), workspace).artifact
+
+    assert arrays.folder != lists.folder
+    assert pq.read_table(arrays.table("item")).equals(pq.read_table(lists.table("item")))
+    assert arrays.schema == lists.schema
+
+
 @every_engine
 def test_table_holds_the_vectors_on_each_engine(vectors: np.ndarray, workspace: Workspace, name: str) -> None:
     lists = pa.array([None, *vectors[1:].tolist()], pa.list_(pa.float64()))
