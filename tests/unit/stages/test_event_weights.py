@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,14 +14,19 @@ from engines import every_engine
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import RunConfig
+from recsys_cli.evaluation import Evaluation
 from recsys_cli.features.schema import Role
+from recsys_cli.metrics.auc import AUC
 from recsys_cli.models import build
 from recsys_cli.stages.etl import etl
+from recsys_cli.stages.evaluate import evaluate
+from recsys_cli.stages.train import train
 from recsys_cli.workspace import Workspace
 
 DOCS = Path(__file__).parents[3] / "docs" / "events.md"
 EVENTS = {"view": (1, 0, 0), "cart": (3, 0, 1), "purchase": (5, 1, 0), "rate": (0, 0, 0)}
 """Weight, purchase and cart of each event."""
+LABELS = {"purchase": "event == 'purchase'", "cart": "event == 'cart' or event == 'purchase'"}
 
 
 @every_engine
@@ -55,3 +61,44 @@ def test_events_have_weights_and_labels(
     labels = {name: torch.tensor([1.0, 0.0]) for name in ("purchase", "cart")}
     loss = [model.loss(Batch(ids, labels, torch.tensor(weight))).item() for weight in ([5.0, 0.0], [1.0, 0.0])]
     assert loss[0] == pytest.approx(5 * loss[1])
+
+
+def test_frequent_labels_help_to_predict_a_rare_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: Workspace
+) -> None:
+    """Users put items of their group into the cart, and buy a tenth of these; the group is in no column."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    user, item = rng.integers(0, 200, 12_000), rng.integers(0, 120, 12_000)
+    cart = rng.random(12_000) < np.where(user % 4 == item % 4, 0.8, 0.05)
+    events = np.where(cart, np.where(rng.random(12_000) < 0.1, "purchase", "cart"), "view")
+    pq.write_table(pa.table({"user_id": user, "item_id": item, "event": events}), "log.parquet")
+
+    matched = AUC.of_rows(events == "purchase", (user % 4 == item % 4).astype(float))
+
+    def auc(*labels: str) -> float:
+        ops = [{"op": "LambdaOp", "expression": LABELS[name], "output": name, "dtype": "int8"} for name in labels]
+        config = RunConfig.model_validate({
+            "dataset": {"name": "files", "interactions": "log.parquet"},
+            "split": {"method": "random", "valid": 0.1, "test": 0.4},
+            "features": {
+                "user": "user_id", "item": "item_id", "label": list(labels),
+                "ops": [{"op": "Categorify", "columns": ["user_id", "item_id"]}, *ops],
+            },
+            "model": {"name": "mlp"},
+            "train": {"device": "cpu", "epochs": 20, "batch_size": 256},
+            "evaluate": {"bootstrap": 20},
+        })  # fmt: skip
+        data = etl(config, workspace).artifact
+        assert {column.name for column in data.schema.features} == {
+            "user_id",
+            "item_id",
+        }  # a cart would tell the purchase
+        run = train(config, workspace).artifact
+        evaluate(run, workspace)
+        return Evaluation.read(run.evaluation).metrics["auc"].value or 0.0
+
+    alone, together = auc("purchase"), auc("purchase", "cart")
+
+    assert alone + 0.1 < together
+    assert 0.7 < together < matched + 0.02
