@@ -29,6 +29,9 @@ class CopiedTable(Protocol):
     def identity(self) -> dict[str, object]:
         """Return the address and the version, as JSON values."""
 
+    def num_rows(self) -> int:
+        """Return the number of rows; deleted ones of lakes may count."""
+
     def batches(self, since: Mapping[str, SinceValue]) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
         """Return the schema and the rows, in an order fixed by the version; files with earlier rows only may be left out."""
 
@@ -116,6 +119,24 @@ def copy(
                 emit(Progress("copy", rows, None))
     emit(Progress("copy", rows, rows))
     return {**table.identity(), "rows": rows, "sha256": file_digest(path, "sha256")}
+
+
+def copy_head(name: str, table: CopiedTable, path: Path, rows: int) -> int:
+    """Write a table's first rows to a Parquet file; return the number of all rows.
+
+    Raises:
+        DataError: The table is not readable.
+    """
+    written = 0
+    with table_errors(name):
+        schema, batches = table.batches({})
+        with pq.ParquetWriter(path, schema, store_schema=False) as file:
+            for batch in batches:
+                file.write_batch(batch.slice(0, rows - written))
+                written += min(batch.num_rows, rows - written)
+                if written >= rows:
+                    return max(written, table.num_rows())
+    return written
 
 
 @contextmanager

@@ -39,6 +39,10 @@ class DeltaSnapshot:
         """Return address, version, and the id that a table keeps until it is created again."""
         return {"delta": self.address, "version": self._table.version(), "id": str(self._table.metadata().id)}
 
+    def num_rows(self) -> int:
+        """Return the number of rows, deleted ones included."""
+        return sum(pa.table(self._table.get_add_actions())["num_records"].fill_null(0).to_pylist())
+
     def batches(self, since: Mapping[str, SinceValue]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the schema and the rows, by commit and name of the file."""
         physical, types = {}, {}

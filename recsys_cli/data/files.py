@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from recsys_cli.data.copies import CopiedTable, check_origin, copy, kind_of, open_table
+from recsys_cli.data.copies import CopiedTable, check_origin, copy, copy_head, kind_of, open_table
 from recsys_cli.data.locate import locate
 from recsys_cli.data.options import parse_options
 from recsys_cli.data.partitions import with_partitions
@@ -90,8 +90,12 @@ class TableOptions(BaseModel):
     takes the rest of the line, as in `user item item item`."""
     explode: str | None = None
     """List column with a row for each element instead of one for the list; the other columns repeat."""
+    clicks: str | None = None
+    """Name of a new column with the 0 or 1 at the end of the elements of `explode`, as in impressions `N1-1 N2-0`."""
     order: str | None = None
     """Name of a new column with the number of the row in the table, after `explode`: a time for tables without one."""
+    rename: dict[str, str] = Field(default_factory=dict)
+    """New names of columns in a table to join, for a key with another name than in the interactions: {id: user_id}."""
     version: int | None = Field(None, ge=0)
     """Version of a Delta table or snapshot id of an Iceberg table. Default: the newest."""
     query: str | None = None
@@ -140,6 +144,12 @@ class TableOptions(BaseModel):
                 raise ValueError(f"{option} has {', '.join(unknown)}, not in names")
         if len(set(self.names)) < len(self.names):
             raise ValueError("names has a duplicate")
+        return self
+
+    @model_validator(mode="after")
+    def _clicks_are_exploded(self) -> TableOptions:
+        if self.clicks is not None and self.explode is None:
+            raise ValueError("clicks needs explode, the list column of the candidates")
         return self
 
     @model_validator(mode="after")
@@ -216,6 +226,15 @@ class FilesOptions(BaseModel):
             raise ValueError("'interactions' is a key next to tables, not a table")
         return value
 
+    @field_validator("interactions")
+    @classmethod
+    def _interactions_keep_their_names(cls, value: TableOptions) -> TableOptions:
+        if value.rename:
+            raise ValueError(
+                "rename is for tables to join; features.ops rename columns of the interactions (op: Rename)"
+            )
+        return value
+
     @property
     def named(self) -> dict[str, TableOptions]:
         """All tables by name."""
@@ -261,6 +280,17 @@ class Files:
             for name, snapshot in self._snapshots.items()
         }
         return {"files": sum(len(table.files) for table in tables)} | ({"copies": copies} if copies else {})
+
+    def sample(self, folder: Path, rows: int) -> dict[str, int]:
+        """Write the first rows of the tables of lakes and databases; return their numbers of rows by name.
+
+        Raises:
+            DataError: A table is not readable.
+        """
+        return {
+            name: copy_head(name, snapshot, folder / f"{name}.parquet", rows)
+            for name, snapshot in self._snapshots.items()
+        }
 
     def tables(self, folder: Path) -> tuple[RawTable, ...]:
         """Describe the user's files, or the copies in a folder; undeclared columns are read from the files.
@@ -337,7 +367,7 @@ def _npy_columns(name: str, options: TableOptions, files: tuple[RawFile, ...]) -
 
 def _shape(options: TableOptions) -> dict[str, Any]:
     """Return the options of rows in every format."""
-    return {"since": options.since, "explode": options.explode, "order": options.order}
+    return {name: getattr(options, name) for name in ("since", "explode", "clicks", "order", "rename")}
 
 
 def _format(name: str, options: TableOptions, names: list[str]) -> tuple[Format, str]:

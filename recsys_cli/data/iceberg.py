@@ -52,6 +52,10 @@ class IcebergSnapshot:
         """Return address, snapshot, and the id that a table keeps until it is created again."""
         return {"iceberg": self.address, "version": self._snapshot, "id": str(self._table.metadata.table_uuid)}
 
+    def num_rows(self) -> int:
+        """Return the number of rows, deleted ones included."""
+        return sum(task.file.record_count for task in self._table.scan(snapshot_id=self._snapshot).plan_files())
+
     def batches(self, since: Mapping[str, SinceValue]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the schema and the rows."""
         scan = self._table.scan(snapshot_id=self._snapshot)

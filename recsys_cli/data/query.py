@@ -15,6 +15,12 @@ from recsys_cli.errors import ConfigError, MissingExtraError
 
 _BATCH_ROWS = 100_000
 _SERVERS = {"postgres": "postgres", "postgresql": "postgres", "mysql": "mysql"}
+_TABLES = """
+SELECT table_name, format('SELECT * FROM "{}"."{}"', replace(table_schema, '"', '""'), replace(table_name, '"', '""'))
+FROM information_schema.tables
+WHERE table_catalog = current_database() AND table_schema NOT IN ('information_schema', 'pg_catalog')
+ORDER BY ALL
+"""
 _SQLITE = b"SQLite format 3\x00"
 
 
@@ -40,6 +46,12 @@ class Query:
         """Return the query; the version of its rows is the digest of their copy."""
         return {"query": self.query, "database": self.database}
 
+    def num_rows(self) -> int:
+        """Return the number of rows, by a count in the database."""
+        address = self._address()
+        with table_errors(self.name, secret=address):
+            return int(_connected(address).sql(self.query).aggregate("count(*)").fetchall()[0][0])
+
     def batches(self, since: Mapping[str, SinceValue]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:  # noqa: ARG002
         """Return the schema and the rows, in the order of the query."""
         address = self._address()
@@ -61,6 +73,33 @@ class Query:
                 hint=f"export {self.database}=FILE, or an address: postgres://USER:PASSWORD@HOST/NAME",
             )
         return address
+
+
+def is_database(address: str) -> bool:
+    """Whether a text is the address of a server, or the path of a DuckDB or SQLite file."""
+    scheme, _, rest = address.partition("://")
+    if rest:
+        return scheme in _SERVERS
+    if not Path(address).is_file():
+        return False
+    with Path(address).open("rb") as file:
+        start = file.read(len(_SQLITE))
+    return start == _SQLITE or start[8:12] == b"DUCK"
+
+
+def table_queries(address: str) -> dict[str, str]:
+    """Return a query for all rows of each table of a database, by the table's name.
+
+    Raises:
+        DataError: The database is not readable.
+    """
+    try:
+        import duckdb  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError.for_extra("lake", what="a database") from error
+    with table_errors("database", secret=address):
+        names = _connected(address).sql(_TABLES).fetchall()
+    return {str(name): str(query) for name, query in names}
 
 
 def _connected(address: str | None) -> Any:

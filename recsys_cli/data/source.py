@@ -58,7 +58,9 @@ class RawTable:
         flags: List columns stored as 0/1 columns: list name → flag columns, named by element (genres in ml-100k).
             Flag columns are dropped after reading.
         explode: List column with a row for each element; the other columns repeat.
+        clicks: Name of an additional column with the 0 or 1 at the end of the elements of `explode`, as in "N1-1 N2-0".
         order: Name of an additional column with the number of each row.
+        rename: New names of columns, by name in the files.
     """
 
     name: str
@@ -73,7 +75,9 @@ class RawTable:
     partitions: Mapping[str, Any] = field(default_factory=dict)
     since: Mapping[str, int | float | str] = field(default_factory=dict)
     explode: str | None = None
+    clicks: str | None = None
     order: str | None = None
+    rename: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "videoid gameid parentasin isbn adid poi poiid locationid venueid stockcode repoid beerid recipeid jobid "
         "hotelid courseid postid contentid goodsid businessid animeid track artist movie song article variantid "
         "items itemids itemidlist history products movies tracks songs sequence itemseq",
+        "impression": "impressionid impression impid displayid requestid searchid srchid slateid listid auctionid pageviewid "
+        "logid queryid",
         "label": "label clicked click liked like target purchased isclick converted conversion bought",
         "rating": "rating stars score overall bookrating ratingvalue reviewoverall ratings",
         "count": "plays playcount count numplays listens listencount quantity qty weight frequency freq purchases "
@@ -29,6 +31,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "timestamp": "timestamp time ts unixreviewtime eventtime datetime date createdat created eventtimestamp "
         "reviewtime ratingtime clicktime unixtime occurredat purchasedate orderdate invoicedate tdat checkintime at "
         "when localtime servertime updatedat day",
+        "order": "position pos order rank seq sequenceno seqno step index idx rownumber rownum rowid turn place",
         "title": "title name itemname productname movietitle headline description artistname trackname",
     }.items()
 }

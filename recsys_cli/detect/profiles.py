@@ -35,7 +35,7 @@ class Profile:
         length: Mean number of characters of text, or of elements of lists.
         is_whole: Whether all numbers are integers.
         values: The distinct values as text, for small numbers of them.
-        is_impressions: Whether the texts are candidates with clicks, such as "N1-0 N2-1".
+        is_impressions: Whether the values are candidates with clicks, such as "N1-0 N2-1".
     """
 
     name: str
@@ -118,6 +118,7 @@ def profile(name: str, values: pa.ChunkedArray) -> Profile:
             samples=samples,
             elements=elements.n_unique(),
             length=mean(filled.list.len()),
+            is_impressions=elements.dtype == pl.String and mean(elements.str.contains(r"^\S+-[01]$")) > 0.9,
         )
     unique = filled.unique(maintain_order=True)
     shown: dict[str, Any] = {"unique": len(unique), "samples": tuple(str(one)[:40] for one in unique.head(_SHOWN))}

@@ -10,12 +10,13 @@ from recsys_cli.config.starting import positive
 from recsys_cli.detect.features import FeatureColumns, number_ops, treatments
 from recsys_cli.detect.names import ALIASES, EVENT_WEIGHTS, NEGATIVE_EVENTS, simplified
 from recsys_cli.detect.profiles import Profile
-from recsys_cli.detect.protocol import RETRIEVAL, model_of, split_of
+from recsys_cli.detect.protocol import NEW_ORDER, RETRIEVAL, model_of, split_of, time_of
 from recsys_cli.detect.roles import ENOUGH
 from recsys_cli.detect.tables import Dimension, Table
 from recsys_cli.detect.task import Task
 from recsys_cli.features.expression import Binary, Call, LiteralValue, Name, shown
 
+_RARE, _FREQUENT = 5, 0.5
 Ops = list[tuple[dict[str, Any], str]]
 
 
@@ -35,11 +36,7 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
     split, why_split = split_of(task, table)
     is_click = task.kind == "clicks"
     user, item = _stand_ins(table, own) if is_click else (str(task.user), table.roles["item"].column)
-    renames = {user if one.side == "user" else item: one.key for one in joined}
-    renames = {old: new for old, new in renames.items() if old != new}
-    user, item = renames.get(user, user), renames.get(item, item)
-    before = _row_ops(task, table, user, item)
-    ops: Ops = [*before, *([({"op": "Rename", "columns": renames}, "to the key of the table")] if renames else [])]
+    ops = _row_ops(task, table, user, item)
     categories = list(dict.fromkeys((user, item, *own.categories)))
     of_tables = {one.table.sample.name: _joined_columns(one, taken=list(table.columns)) for one in joined}
     for one in joined:
@@ -60,32 +57,36 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
     titles = [_title(table, item), *(one.table.roles["title"].column for one in joined if "title" in one.table.roles)]
     titles = [name for name in titles if name]
     title = {"title": titles[0]} if titles else {}
-    time = _time(task, table)
+    time = time_of(task, table)
+    shown = {"impression": table.roles["impression"].column} if task.kind == "impressions" else {}
+    fold_in = {"fold_in_targets": 1} if split["method"] == "session" else {}
     sections = {
-        "dataset": _dataset(table, joined, {**of_tables, "": own}),
+        "dataset": _dataset(task, table, joined, {**of_tables, "": own}),
         "split": split,
-        "features": {"user": user, "item": item, **features, **({"timestamp": time} if time else {})},
+        "features": {"user": user, "item": item, **features, **shown, **({"timestamp": time} if time else {})},
         "model": model,
         "train": train,
-        "evaluate": title,
+        "evaluate": {**fold_in, **title},
     }
     comments = {
         "split.method": why_split, "model.name": why_model, "evaluate.title": "item titles in the report",
         "train.early_stopping": "stop after two epochs without improvement; the best epoch is kept",
+        "features.impression": "candidates of one id are ranked against each other: AUC, MRR, NDCG of impressions",
+        "evaluate.fold_in_targets": "fold-in: the last item of a session is the ground truth, the earlier ones its history",
         "features.user": "a stand-in: the rows have no user, so rankings by user mean nothing" if is_click else "",
         "features.item": "a stand-in as well" if is_click else "",
     }  # fmt: skip
-    return Proposal(sections, [*ops, *label_ops], comments, _unused(table, own, (user, item, time), renames))
+    return Proposal(sections, [*ops, *label_ops], comments, _unused(table, own, (user, item, time)))
 
 
-def _unused(table: Table, own: FeatureColumns, named: Sequence[str | None], renames: dict[str, str]) -> tuple[str, ...]:
+def _unused(table: Table, own: FeatureColumns, named: Sequence[str | None]) -> tuple[str, ...]:
     roles = {role.column for role in table.roles.values()}
-    return tuple(name for name in table.columns if name not in {*roles, *own.used, *named, *renames})
+    return tuple(name for name in table.columns if name not in {*roles, *own.used, *named})
 
 
 def _features(task: Task, table: Table) -> FeatureColumns:
     """Return the columns of the interactions that may be features: those known before the outcome."""
-    if task.kind not in {"clicks", "labels"} or table.sample.total < ENOUGH:
+    if task.kind not in {"clicks", "labels", "impressions"} or table.sample.total < ENOUGH:
         return FeatureColumns()
     roles = {role.column for name, role in table.roles.items() if name in {"label", "timestamp", "title"}}
     roles |= set() if task.kind == "clicks" else {role.column for role in table.roles.values()}
@@ -138,10 +139,29 @@ def _row_ops(task: Task, table: Table, user: str, item: str) -> Ops:
         and item in table.columns
         and _repeats(table, user, item)
     ):
-        time = table.roles.get("timestamp")
-        order = {"order_by": [time.column]} if time else {}
-        ops.append(({"op": "Deduplicate", "columns": [user, item], "keep": "last", **order}, "one row per pair"))
+        time = time_of(task, table)
+        order = {"order_by": [time]} if time else {}
+        kept, why = (
+            ("first", "a ranking never repeats an item of the history")
+            if task.is_session
+            else ("last", "one row per pair")
+        )
+        ops.append(({"op": "Deduplicate", "columns": [user, item], "keep": kept, **order}, why))
+    if task.is_session and task.kind in RETRIEVAL - {"histories"} and table.sample.total >= ENOUGH:
+        core = {user: 2, **({item: _RARE} if _share_of_frequent(table, item) > _FREQUENT else {})}
+        ops.append(
+            (
+                {"op": "KCore", "columns": core},
+                "a session of one item has no history; rare items have too few neighbors",
+            )
+        )
     return ops
+
+
+def _share_of_frequent(table: Table, item: str) -> float:
+    """Return the share of the rows with items of at least `_RARE` rows."""
+    counts = table.sample.rows.group_by(item).aggregate([([], "count_all")]).column("count_all").to_numpy()
+    return float(counts[counts >= _RARE].sum() / max(1, counts.sum()))
 
 
 def _repeats(table: Table, user: str, item: str) -> bool:
@@ -151,7 +171,7 @@ def _repeats(table: Table, user: str, item: str) -> bool:
 
 def _target(task: Task, table: Table) -> tuple[Ops, dict[str, Any]]:
     """Return the ops of label and weight, and their roles."""
-    if task.kind in {"labels", "clicks"}:
+    if task.kind in {"labels", "clicks", "impressions"}:
         return [], {"label": table.roles["label"].column}
     if task.kind == "ratings":
         rating = table.of("rating")
@@ -193,20 +213,15 @@ def _threshold(rating: Profile) -> float:
     return int(above) if above == int(above) or high > 5 else round(above, 3)
 
 
-def _time(task: Task, table: Table) -> str | None:
-    if task.kind == "histories":
-        return str(table.sample.options.get("order", "position"))
-    time = table.roles.get("timestamp")
-    return time.column if time else None
-
-
-def _dataset(table: Table, joined: Sequence[Dimension], found: dict[str, FeatureColumns]) -> dict[str, Any]:
+def _dataset(task: Task, table: Table, joined: Sequence[Dimension], found: dict[str, FeatureColumns]) -> dict[str, Any]:
     options = dict(table.sample.options)
     item = table.of("item")
     lists = dict(found[""].lists)
     if item is not None and item.is_list and "explode" not in options:
         lists |= {item.name: item.separator} if item.separator else {}
-        options |= {"explode": item.name, "order": "position"}
+        options |= {"explode": item.name, "order": NEW_ORDER[0]}
+    elif task.kind != "histories" and (time := time_of(task, table)) is not None and time not in table.columns:
+        options |= {"order": time}
     tables = {
         one.table.sample.name: _short({**one.table.sample.options, **_lists(found[one.table.sample.name].lists)})
         for one in joined

@@ -14,6 +14,8 @@ from recsys_cli.etl.reading.times import to_times
 
 _KNOWN = 0.3
 _MANY_ITEMS, _MANY_ROWS, _MANY_CATEGORIES = 10_000, 5_000_000, 10
+NEW_ORDER = ("position", "row_number", "file_order")
+"""Names for a new column with the order of the rows."""
 RETRIEVAL = frozenset({"implicit", "counts", "events", "sessions", "histories"})
 _SHARES = {"valid": 0.1, "test": 0.1}
 
@@ -23,19 +25,45 @@ def split_of(task: Task, table: Table) -> tuple[dict[str, Any], str]:
     time = table.of("timestamp")
     if task.kind == "histories":
         return {"method": "leave-last-out"}, "the last item of each history is test, the one before it valid"
+    if task.kind == "impressions":
+        return {
+            "method": "temporal",
+            **_SHARES,
+        }, f"the latest impressions are test, the ones before valid{_by_order(table)}"
+    if task.is_session and task.kind in RETRIEVAL and "order" not in table.roles:
+        return {"method": "session", **_SHARES}, f"whole sessions; the latest to end are test{_by_order(table)}"
+    if time is None and task.kind in RETRIEVAL and "order" in table.roles:
+        return {
+            "method": "leave-last-out"
+        }, f"the last row by {table.roles['order'].column} is test, the one before it valid"
     if time is None:
         return (
             {"method": "random", **_SHARES, "seed": 42},
             "if the table has a time column, set features.timestamp and use temporal",
         )
-    if task.kind == "sessions":
-        return {"method": "leave-last-out"}, "the last item of each session is test, the one before it valid"
     if task.kind != "clicks" and (share := _known_users(table, str(task.user), time)) < _KNOWN:
         why = f"of the latest rows only {share:.0%} are of users with earlier ones: temporal would measure new users"
         if task.kind in RETRIEVAL:
             return {"method": "leave-last-out"}, f"each user's last row is test; {why}"
         return {"method": "random", **_SHARES, "seed": 42}, f"optimistic for a live system, but {why}"
     return {"method": "temporal", **_SHARES}, "the latest rows are test, the rows before them valid: as in production"
+
+
+def time_of(task: Task, table: Table) -> str | None:
+    """Return the column of the time or the order, possibly a new one: `order` of the dataset."""
+    if task.kind == "histories":
+        return str(table.sample.options.get("order", NEW_ORDER[0]))
+    if (time := table.roles.get("timestamp")) is not None:
+        return time.column
+    if task.kind in RETRIEVAL and (order := table.roles.get("order")) is not None:
+        return order.column
+    if task.kind == "impressions" or (task.is_session and task.kind in RETRIEVAL):
+        return next(name for name in NEW_ORDER if name not in table.columns)
+    return None
+
+
+def _by_order(table: Table) -> str:
+    return "" if "timestamp" in table.roles else "; without a time column by the order of the rows in the files"
 
 
 def _known_users(table: Table, user: str, time: Profile) -> float:
@@ -56,10 +84,15 @@ def model_of(task: Task, table: Table, *, categories: int = 0) -> tuple[dict[str
     if task.kind in RETRIEVAL:
         return _retrieval(table)
     train: dict[str, Any] = {"epochs": 20, "batch_size": batch_size(rows), "learning_rate": 0.002, "early_stopping": 2}
-    if task.kind == "clicks":
+    if task.kind in {"clicks", "impressions"}:
         train = (
             {"epochs": 10, "early_stopping": 2} if rows <= _MANY_ROWS else {"epochs": 1, "batch_size": batch_size(rows)}
         )
+        if task.kind == "impressions":
+            why = (
+                "ranks the candidates of an impression by users, items and their features; also dlrm, dcn-v2, lightgbm"
+            )
+            return {"name": "deepfm"}, why, train
         name = "dlrm" if categories >= _MANY_CATEGORIES else "dcn-v2"
         return {"name": name}, "predicts the label from all features; also mlp, deepfm, lightgbm", train
     advice = "predicts labels of rows; to rank the catalog: ease, sasrec. Options: recsys ls models NAME"

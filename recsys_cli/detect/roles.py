@@ -59,8 +59,11 @@ def _consistent(found: dict[str, Role], given: Mapping[str, str | None]) -> dict
     targets.sort(key=lambda role: not given.get(role))
     for role in targets[1:]:
         del found[role]
-    if "user" in found and "session" in found:
-        del found["session"]
+    for role, is_idle in (
+        ("session", "user" in found), ("order", "timestamp" in found), ("impression", not {"item", "label"} <= set(found)),
+    ):  # fmt: skip
+        if role in found and is_idle:
+            del found[role]
     return found
 
 
@@ -104,6 +107,8 @@ _FITS: dict[str, Callable[[Profile], bool]] = {
     "item": lambda one: _is_id(one) or one.is_list,
     "label": _is_label, "rating": _is_rating, "count": _is_count, "event": _is_event,
     "timestamp": lambda one: one.is_numeric or one.time is not None,
+    "impression": lambda one: _is_id(one) and not one.is_key,
+    "order": lambda one: one.kind == "integer" and (one.low or 0) >= 0 and one.unique > 1 and not one.is_binary,
     "title": lambda one: one.kind == "text" and one.separator is None,
 }  # fmt: skip
 
@@ -150,15 +155,14 @@ _BY_CONTENT: dict[str, Callable[[Mapping[str, Profile]], str | None]] = {
     "label": _label_by_content,
     "user": lambda free: next(iter(_ids(free)), None),
     "item": lambda free: next(iter(_ids(free)), None),
-    "impressions": lambda free: next((name for name, one in free.items() if one.is_impressions), None),
 }
-_WITH_HEADER = frozenset({"impressions", "event"})
+_WITH_HEADER = frozenset({"event"})
 """Roles that content settles even against a header; the others only in files without one."""
 
 
 def _content(role: str, one: Profile) -> str:
     match role:
-        case "user" | "item" | "session":
+        case "user" | "item" | "session" | "impression":
             return f"{one.unique:,} values, {one.filled / max(1, one.unique):.1f} rows each"
         case "timestamp":
             return f"times ({one.time})" if one.time else "numbers in order"
@@ -168,6 +172,6 @@ def _content(role: str, one: Profile) -> str:
             return "only 0 and 1"
         case "event":
             return f"{one.unique} kinds of events"
-        case "impressions":
-            return "candidates with clicks"
+        case "order":
+            return f"numbers from {one.low:g} to {one.high:g}, and no time"
     return "short texts"

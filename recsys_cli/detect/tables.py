@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
+from recsys_cli.detect.names import words
 from recsys_cli.detect.profiles import Profile, mean, profiles
 from recsys_cli.detect.roles import Role, roles
-from recsys_cli.detect.sampling import Sample
+from recsys_cli.detect.sampling import Sample, sampled
 
 _OVERLAP = 0.3
 _NAMES = {"user": "user", "session": "session", "item": "item", "rating": "rating", "label": "label", "event": "event",
-          "count": "count", "timestamp": "timestamp", "title": "title"}  # fmt: skip
+          "impression": "impression", "count": "count", "timestamp": "timestamp", "title": "title"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Dimension:
 
     Attributes:
         side: "user" or "item".
-        key: Key column of the table; in the interactions it may have another name.
+        key: Key column of the interactions, and of the table with its section in the config.
     """
 
     table: Table
@@ -48,8 +49,34 @@ def read(samples: Sequence[Sample], given: Mapping[str, str | None]) -> list[Tab
     found = []
     for sample in samples:
         columns = profiles(sample.rows)
-        found.append(Table(sample, columns, roles(columns, given, headless=sample.is_headless)))
+        shown = next((one for one in columns.values() if one.is_impressions), None)
+        found.append(
+            Table(sample, columns, roles(columns, given, headless=sample.is_headless))
+            if shown is None
+            else _candidates(sample, columns, shown, given)
+        )
     return found
+
+
+def _candidates(
+    sample: Sample, columns: Mapping[str, Profile], shown: Profile, given: Mapping[str, str | None]
+) -> Table:
+    """Return impressions such as "N1-1 N2-0" as a table with a row per candidate."""
+    rest = {name: one for name, one in columns.items() if name != shown.name and not one.is_list}
+    found = roles(rest, given, headless=sample.is_headless)
+    keys = [name for name, one in rest.items() if one.is_key and one.may_be_id]
+    kept = {role: found[role] for role in ("user", "session", "timestamp") if role in found}
+    impression = next((name for name in keys if name not in {role.column for role in kept.values()}), None)
+    if impression is None and "timestamp" in kept:
+        impression = kept["timestamp"].column
+    clicks = next(name for name in ("click", "clicked", "is_click") if name not in columns)
+    lists = {} if shown.kind == "list" else {"lists": {shown.name: " "}}
+    exploded = sampled(sample.name, {**sample.options, **lists, "explode": shown.name, "clicks": clicks})
+    kept |= {
+        "item": Role(shown.name, "candidates with clicks, a row each"), "label": Role(clicks, "the 0 or 1 after a candidate"),
+        **({"impression": Role(impression, "the candidates of a row")} if impression else {}),
+    }  # fmt: skip
+    return Table(exploded, profiles(exploded.rows), kept)
 
 
 def interactions_of(tables: Sequence[Table]) -> Table:
@@ -60,8 +87,8 @@ def interactions_of(tables: Sequence[Table]) -> Table:
         item = table.of("item")
         pairs = bool(names & {"user", "session"}) and item is not None and not item.is_key
         history = bool(names & {"user", "session"}) and item is not None and item.is_list
-        targets = bool(names & {"rating", "label", "event", "count", "impressions"})
-        return int(pairs or history or "impressions" in names), int(targets), table.sample.total
+        targets = bool(names & {"rating", "label", "event", "count"})
+        return int(pairs or history or "impression" in names), int(targets), table.sample.total
 
     return max(tables, key=rank)
 
@@ -75,7 +102,7 @@ def named(table: Table) -> Table:
     else:
         by_column = {role.column: _NAMES.get(name, name) for name, role in table.roles.items()}
         new = {column: by_column.get(column, column) for column in table.columns}
-    sample = table.sample.renamed(tuple(new.values()))
+    sample = table.sample.renamed(new)
     return Table(
         sample, profiles(sample.rows), {name: Role(new[role.column], role.reason) for name, role in table.roles.items()}
     )
@@ -97,7 +124,7 @@ def dimensions(main: Table, others: Sequence[Table]) -> tuple[list[Dimension], l
     unused: list[Table] = []
     for table in others:
         found = None if any(table is one.table for one in joined) else _dimension(main, table)
-        if found is None or any(found.side == one.side or found.key == one.key for one in joined):
+        if found is None or any(found.side == one.side for one in joined):
             unused.append(table)
         else:
             joined.append(found)
@@ -105,28 +132,41 @@ def dimensions(main: Table, others: Sequence[Table]) -> tuple[list[Dimension], l
 
 
 def _dimension(main: Table, table: Table) -> Dimension | None:
-    best: tuple[float, str, str] | None = None
-    for name, column in table.columns.items():
-        if not (column.is_key and column.may_be_id):
-            continue
-        for side in ("item", "user"):
-            own = main.of(side)
-            if own is None or own.is_list:
-                continue
-            share = _overlap(main.sample, own.name, table.sample, name) + (name == own.name)
-            if share >= _OVERLAP and (best is None or share > best[0]):
-                best = (share, side, name)
-    if best is None:
+    keys = [
+        (share, side, name)
+        for name, column in table.columns.items()
+        for side in ("item", "user")
+        if column.is_key and column.may_be_id and (share := _share(main, table, name, side)) >= _OVERLAP
+    ]
+    if not keys:
         return None
-    _, side, key = best
+    _, side, key = max(keys, key=lambda one: one[0])
+    own = main.roles[side].column
+    if own != key and own in table.columns:
+        return None
+    if "clicks" in main.sample.options and table.columns[key].is_numeric:  # candidates are texts
+        table = replace(table, sample=sampled(table.sample.name, {**table.sample.options, "types": {key: "string"}}))
+    sample = table.sample
+    if sample.is_headless:
+        new = {name: own if name == key else f"{sample.name}_{name}" for name in table.columns}
+        sample = sample.renamed(new)
+    else:
+        new = {name: own if name == key else name for name in table.columns}
+        options = {**sample.options, **({} if own == key else {"rename": {key: own}})}
+        sample = replace(sample, options=options, rows=sample.rows.rename_columns(list(new.values())))
+    title = table.roles.get("title")
+    kept = {"title": Role(new[title.column], title.reason)} if title and title.column != key else {}
+    return Dimension(Table(sample, profiles(sample.rows), kept), side, own)
+
+
+def _share(main: Table, table: Table, key: str, side: str) -> float:
+    """Return the share of known keys, plus a bonus for equal names and for the name of the table."""
     own = main.of(side)
-    if table.sample.is_headless and own is not None:
-        new = {name: own.name if name == key else f"{table.sample.name}_{name}" for name in table.columns}
-        title = table.roles.get("title")
-        sample = table.sample.renamed(tuple(new.values()))
-        kept = {"title": Role(new[title.column], title.reason)} if title else {}
-        return Dimension(Table(sample, profiles(sample.rows), kept), side, own.name)
-    return Dimension(table, side, key)
+    if own is None or own.is_list:
+        return 0.0
+    role = table.roles.get(side)
+    is_named = side in " ".join(words(table.sample.name)) or (role is not None and role.column == key)
+    return _overlap(main.sample, own.name, table.sample, key) + (key == own.name) + 0.5 * is_named
 
 
 def _overlap(main: Sample, own: str, table: Sample, key: str) -> float:
@@ -134,7 +174,7 @@ def _overlap(main: Sample, own: str, table: Sample, key: str) -> float:
     ours, theirs = (
         pl.Series("", pl.from_arrow(sample.rows.column(name))) for sample, name in ((main, own), (table, key))
     )
-    if (ours.dtype == pl.String) != (theirs.dtype == pl.String):
+    if (ours.dtype == pl.String) != (theirs.dtype == pl.String) and "clicks" not in main.options:
         return 0.0
     mine = ours.drop_nulls().unique().cast(pl.String)
     return mean(mine.is_in(theirs.cast(pl.String).implode()))

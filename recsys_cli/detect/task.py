@@ -10,17 +10,18 @@ from recsys_cli.detect.roles import ENOUGH
 from recsys_cli.detect.tables import Table
 from recsys_cli.errors import ConfigError
 
-Kind = Literal["ratings", "labels", "implicit", "counts", "events", "sessions", "histories", "clicks"]
+Kind = Literal["ratings", "labels", "implicit", "counts", "events", "sessions", "histories", "clicks", "impressions"]
 _FEW_FEATURES = 3
 
 
 @dataclass(frozen=True)
 class Task:
-    """The task, in words for the config, and the column in the role of the user."""
+    """The task, in words for the config, and the column in the role of the user, possibly of sessions."""
 
     kind: Kind
     words: str
     user: str | None = None
+    is_session: bool = False
 
 
 def task_of(table: Table) -> Task | None:
@@ -30,9 +31,12 @@ def task_of(table: Table) -> Task | None:
         ConfigError: The table cannot train a recommender.
     """
     _refuse_empty(table)
-    if "impressions" in table.roles:
-        _refuse_impressions(table)
-    user, session, item, label = (table.of(role) for role in ("user", "session", "item", "label"))
+    user, session, item, label, shown = (table.of(role) for role in ("user", "session", "item", "label", "impression"))
+    if shown is not None and item is not None and label is not None:
+        owner = user or session or shown
+        _refuse_one(owner, "user", table)
+        _refuse_one(item, "item", table)
+        return Task("impressions", f"predict {label.name} among the candidates of an impression", user=owner.name)
     if label is not None and item is None and (user is None or len(table.columns) >= _FEW_FEATURES + 2):
         features = [one for one in table.columns.values() if one.name != label.name and one.kind != "empty"]
         if len(features) >= _FEW_FEATURES:
@@ -43,7 +47,7 @@ def task_of(table: Table) -> Task | None:
     _refuse_one(owner, "user" if user else "session", table)
     if not item.is_list:
         _refuse_one(item, "item", table)
-    return Task(*_pairs(table, item, is_session=user is None), user=owner.name)
+    return Task(*_pairs(table, item, is_session=user is None), user=owner.name, is_session=user is None)
 
 
 def _pairs(table: Table, item: Profile, *, is_session: bool) -> tuple[Kind, str]:
@@ -78,13 +82,3 @@ def _refuse_one(column: Profile, what: str, table: Table) -> None:
             "recommendations come from many users with several items",
             hint=f"name another column with --{'user' if what == 'session' else what}, or add the data of other users",
         )
-
-
-def _refuse_impressions(table: Table) -> None:
-    column = table.roles["impressions"].column
-    raise ConfigError(
-        f"{table.sample.name}: column {column} has impressions, candidates with clicks such as "
-        f"{table.columns[column].samples[0]!r}, and recsys init makes no config of them",
-        hint="write a row per candidate, with the columns impression, user, item, label (0 or 1) and time, run init on that, "
-        "and add impression to features",
-    )

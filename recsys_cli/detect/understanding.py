@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +44,7 @@ class Understanding:
     @property
     def source(self) -> str:
         """Name of the first file of the interactions."""
-        files = self.interactions.sample.options["files"]
-        first = files if isinstance(files, str) else files[0]
-        return Path(first.partition("::")[0].removeprefix("zip://")).name
+        return Path(re.sub(r"^(zip|tar)://", "", self.interactions.sample.address.partition("::")[0])).name
 
     @property
     def config_name(self) -> str:
@@ -106,9 +105,9 @@ def _questions(table: Table) -> tuple[Question, ...]:
 
 def problems_error(table: Table, problems: Sequence[str]) -> ConfigError:
     """Return the error of problems with the columns of a table."""
-    files = table.sample.options["files"]
-    shown = files if isinstance(files, str) else files[0]
-    return ConfigError("\n  ".join([f"{shown}:", *problems]), hint=f"its columns are {', '.join(table.columns)}")
+    return ConfigError(
+        "\n  ".join([f"{table.sample.address}:", *problems]), hint=f"its columns are {', '.join(table.columns)}"
+    )
 
 
 def _check_given(table: Table, given: Mapping[str, str | None]) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 from recsys_cli.etl.reading.plain_types import plain_type, to_plain_type
+from recsys_cli.features.spec import is_list
 
 Library = Literal["polars", "pandas", "arrow"]
 
@@ -67,6 +69,9 @@ def write_frame(frame: Any, path: Path) -> None:
     table = to_arrow(frame)
     for position, name in enumerate(table.column_names):
         values = table.column(position)
+        if is_list(values.type) and values.null_count:  # nulls over elements, from filters in Polars: not in Parquet
+            values = values.take(pa.array(np.arange(len(values))))
+            table = table.set_column(position, name, values)
         if not _is_storable(values.type):
             table = table.set_column(position, name, _storable(values, position, name))
     pq.write_table(table, path, store_schema=False)

@@ -112,7 +112,9 @@ def test_counts_of_parquet_get_weights(recsys: Recsys) -> None:
 def test_sessions_take_the_place_of_users(recsys: Recsys) -> None:
     write("visits.csv", head="session_id,item_id,when", row=lambda u, i, t: f"s{u},{i},{np.datetime64(t, 's')}Z")
     config = proposed(recsys, "visits.csv")
-    assert (config.features.user, config.split.method) == ("session_id", "leave-last-out")
+    assert (config.features.user, config.split.method) == ("session_id", "session")
+    assert config.evaluate.fold_in_targets == 1
+    assert [op.name for op in config.features.ops] == ["Deduplicate", "KCore", "Categorify", "LambdaOp"]
     assert prepares(recsys) > 0
 
 

@@ -101,6 +101,17 @@ class Reader:
         """Return the whole table, for small joined tables."""
         return pa.concat_tables([self.schema().empty_table(), *self.batches()]).combine_chunks()
 
+    def head(self, limit: int) -> tuple[pa.Table, bool]:
+        """Return the first rows, and whether these are all."""
+        parts, count = [self.schema().empty_table()], 0
+        with closing(self.batches()) as batches:
+            for batch in batches:
+                parts.append(batch)
+                count += batch.num_rows
+                if count > limit:
+                    break
+        return pa.concat_tables(parts).slice(0, limit), count <= limit
+
     def estimated_rows(self) -> int:
         """Estimate the number of rows from file sizes and the start of a file.
 
@@ -122,8 +133,12 @@ class Reader:
         if self.columns is None:
             names: Sequence[str] = self._full_schema.names
             return names
-        needed = (*self.columns, *((self.table.explode,) if self.table.explode else ()))
-        return tuple(name for name in dict.fromkeys(needed) if name != self.table.order)
+        stored = {new: old for old, new in self.table.rename.items()}
+        needed = (
+            *(stored.get(name, name) for name in self.columns),
+            *((self.table.explode,) if self.table.explode else ()),
+        )
+        return tuple(name for name in dict.fromkeys(needed) if name not in {self.table.order, self.table.clicks})
 
     def _stored_schema(self) -> pa.Schema:
         return self._full_schema if self.columns is None else self._selected(self._full_schema)

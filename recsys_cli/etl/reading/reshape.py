@@ -14,12 +14,12 @@ from recsys_cli.features.spec import is_list
 
 
 def reshaped_schema(schema: pa.Schema, table: RawTable, columns: Sequence[str] | None) -> pa.Schema:
-    """Return the schema after `explode` and `order`.
+    """Return the schema after `explode`, `clicks` and `order`.
 
     Raises:
-        DataError: The exploded column holds no lists, or the name of the order is taken.
+        DataError: The exploded column holds no lists, or a new name is taken.
     """
-    if table.explode is None and table.order is None:
+    if _is_plain(table):
         return schema
     fields = {field.name: field for field in schema}
     if (name := table.explode) is not None:
@@ -30,25 +30,59 @@ def reshaped_schema(schema: pa.Schema, table: RawTable, columns: Sequence[str] |
                 hint=f'for lists in text set lists: {{{name}: "SEPARATOR"}} next to the files',
             )
         fields[name] = pa.field(name, fields[name].type.value_type)
-    if table.order is not None:
-        if table.order in fields:
-            raise DataError(f"table {table.name!r}: order: the table has a column {table.order!r}; choose another name")
-        fields[table.order] = pa.field(table.order, pa.int64())
+    for option, new, kind in (("clicks", table.clicks, pa.int8()), ("order", table.order, pa.int64())):
+        if new is None:
+            continue
+        if new in fields:
+            raise DataError(f"table {table.name!r}: {option}: the table has a column {new!r}; choose another name")
+        fields[new] = pa.field(new, kind)
+    for old, name in table.rename.items():
+        if old in fields and name in fields:
+            raise DataError(f"table {table.name!r}: rename: the table has a column {name!r}; choose another name")
+    fields = {table.rename.get(name, name): field for name, field in fields.items()}
+    fields = {name: field.with_name(name) for name, field in fields.items()}
     return pa.schema([fields[name] for name in columns] if columns is not None else list(fields.values()))
 
 
+def _is_plain(table: RawTable) -> bool:
+    return table.explode is None and table.order is None and not table.rename
+
+
 def reshaped(batches: Iterable[pa.Table], table: RawTable, columns: Sequence[str] | None) -> Generator[pa.Table]:
-    """Yield the batches with a row per element of the list column `explode`, numbered by `order`; nulls and empty texts go."""
-    if table.explode is None and table.order is None:
+    """Yield the batches with a row per element of the list column `explode`, numbered by `order`; nulls and empty texts go.
+
+    Raises:
+        DataError: An element has no click.
+    """
+    if _is_plain(table):
         yield from batches
         return
     first = 0
     for batch in batches:
         rows = batch if table.explode is None else _exploded(batch, table.explode)
+        if table.clicks is not None:
+            rows = _clicked(rows, table)
         if table.order is not None:
             rows = rows.append_column(table.order, pa.array(np.arange(first, first + rows.num_rows)))
         first += rows.num_rows
+        rows = rows.rename_columns([table.rename.get(name, name) for name in rows.column_names])
         yield rows if columns is None else rows.select(list(columns))
+
+
+def _clicked(rows: pa.Table, table: RawTable) -> pa.Table:
+    """Divide candidates such as "N1-0" into an item and a click."""
+    name, clicks = str(table.explode), str(table.clicks)
+    position = rows.column_names.index(name)
+    texts = rows.column(name).cast(pa.string())
+    is_candidate = pc.match_substring_regex(texts, "^.+-[01]$")
+    if not pc.all(is_candidate).as_py():
+        raise DataError(
+            f"table {table.name!r}: clicks: column {name} has {texts.filter(pc.invert(is_candidate))[0].as_py()!r}, "
+            "and candidates end in -0 or -1",
+            hint="remove the rows without clicks, such as those of a published test set",
+        )
+    items = pc.utf8_slice_codeunits(texts, 0, -2)
+    return rows.set_column(position, name, items).append_column(clicks, pc.ends_with(texts, "-1").cast(pa.int8()))
 
 
 def _exploded(rows: pa.Table, name: str) -> pa.Table:

@@ -1,0 +1,147 @@
+"""The tables behind the arguments of `recsys init`: files, members of archives, lakes, databases and queries."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import tarfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from recsys_cli.data.copies import kind_of
+from recsys_cli.data.files import TableOptions
+from recsys_cli.data.locate import locate
+from recsys_cli.data.query import is_database, table_queries
+from recsys_cli.data.remote import RawFile, is_url
+from recsys_cli.errors import ConfigError, DataError
+
+_NO_TABLE = re.compile(
+    r"(?i)(^|/)(readme|license|\.|_|__macosx)|\.(md|html?|pdf|docx?|png|jpe?g|py|sh|npy|json5|ya?ml|sql)$"
+)
+_QUERY = re.compile(r"(?is)\s*(select|with|from)\s")
+_CATALOG_TABLE = re.compile(r"[\w-]+(\.[\w-]+){2,}")
+_ARCHIVES = {"zip": (".zip",), "tar": (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")}
+
+
+def copied_tables(patterns: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the options of the tables in lakes and databases, by name.
+
+    A query applies to the database among the patterns, if there is one.
+
+    Raises:
+        ConfigError: No environment variable has the address of a database.
+    """
+    queries = [pattern for pattern in patterns if is_query(pattern)]
+    databases = {pattern: _variable(pattern) for pattern in patterns if is_database(pattern)}
+    found: dict[str, dict[str, Any]] = {}
+    for query in queries:
+        named = re.search(r"(?is)\bfrom\s+[\"']?([^\s\"';]+)", query)
+        database = next(iter(databases.values()), None)
+        options = {"query": query.strip().rstrip(";"), **({"database": database} if database else {})}
+        found[Path(named[1]).stem if named else "query"] = options
+    for address, variable in {} if queries else databases.items():
+        for name, query in table_queries(address).items():
+            found[name] = {"query": query, "database": variable}
+    for pattern in patterns:
+        if pattern not in queries and pattern not in databases and (options := _lake_table(pattern)):
+            found[pattern.rstrip("/").rpartition("/")[2].rpartition(".")[2]] = options
+    return found
+
+
+def is_copied(pattern: str) -> bool:
+    """Whether a pattern names a table of a lake or a database."""
+    return is_query(pattern) or is_database(pattern) or _lake_table(pattern) is not None
+
+
+def is_query(pattern: str) -> bool:
+    """Whether a text is a query."""
+    return _QUERY.match(pattern) is not None and not Path(pattern).exists()
+
+
+def members(pattern: str) -> list[str]:
+    """Return a path or URL of a file, or the paths of the tables in a folder, glob or archive.
+
+    Raises:
+        ConfigError: There is no file.
+    """
+    kind = _archive(pattern)
+    if kind is None:
+        return [pattern] if is_url(pattern) or Path(pattern).is_file() else [str(file) for file in located(pattern)]
+    files = located(f"{kind}://**::{pattern}")
+    return [str(file) for file in files if not _NO_TABLE.search(str(file).partition("::")[0].partition("://")[2])]
+
+
+def located(pattern: str) -> tuple[RawFile, ...]:
+    """Return the files of a pattern.
+
+    Raises:
+        ConfigError: There is no file.
+    """
+    try:
+        return locate("interactions", [pattern])
+    except DataError as error:
+        missing = "there is no file" in str(error)
+        raise ConfigError(f"no file {pattern}" if missing else str(error), hint=error.hint) from error
+
+
+def _archive(pattern: str) -> str | None:
+    """Return the protocol for the members of an archive."""
+    if "::" in pattern:
+        return None
+    if is_url(pattern):
+        address = pattern.partition("?")[0].lower()
+        return next((kind for kind, suffixes in _ARCHIVES.items() if address.endswith(suffixes)), None)
+    if not Path(pattern).is_file():
+        return None
+    if zipfile.is_zipfile(pattern):
+        return "zip"
+    return "tar" if pattern.lower().endswith(_ARCHIVES["tar"]) and tarfile.is_tarfile(pattern) else None
+
+
+def _lake_table(pattern: str) -> dict[str, Any] | None:
+    if is_url(pattern):
+        return _remote_lake(pattern)
+    if kind_of(TableOptions.model_validate(pattern)) is not None:
+        return {"files": pattern}
+    if _CATALOG_TABLE.fullmatch(pattern) and not Path(pattern).exists() and _has_catalog(pattern.partition(".")[0]):
+        return {"files": pattern, "format": "iceberg"}
+    return None
+
+
+def _remote_lake(url: str) -> dict[str, Any] | None:
+    """Return the options of a table in a folder of object storage; web servers have no folders."""
+    if url.startswith("http") or "::" in url or Path(url).suffix or "*" in url:
+        return None
+    for kind, mark in (("delta", "_delta_log/*.json"), ("iceberg", "metadata/*.metadata.json")):
+        try:
+            if locate("interactions", [f"{url.rstrip('/')}/{mark}"]):
+                return {"files": url, "format": kind}
+        except DataError:
+            continue
+    return None
+
+
+def _has_catalog(name: str) -> bool:
+    """Whether pyiceberg knows a catalog."""
+    try:
+        from pyiceberg.utils.config import Config
+    except ImportError:
+        return False
+    return Config().get_catalog_config(name) is not None
+
+
+def _variable(address: str) -> str:
+    """Return the environment variable with the address of a database; configs hold no addresses."""
+    found = (name for name, value in os.environ.items() if value == address and name.isidentifier() and name != "_")
+    if (name := next(found, None)) is not None:
+        return name
+    is_server = "://" in address
+    shown = f"{address.partition('://')[0]}://…" if is_server else address
+    raise ConfigError(
+        f"{shown} is a database, and configs name the environment variable of its address",
+        hint=f'export SHOP={shown if is_server else shlex.quote(address)}, then recsys init "$SHOP"; with a query: recsys init '
+        '"$SHOP" "SELECT …"',
+    )
