@@ -12,7 +12,9 @@ import typer
 
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import facts, line, notes, table
-from recsys_cli.errors import ConfigError
+from recsys_cli.errors import ConfigError, RecsysError
+
+_ROLES = ("user", "item", "label", "impression", "timestamp")
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +30,7 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter per option
         typer.Argument(
             metavar="FILES",
             help="Interactions, and tables of users and items if any: text, JSON lines or Parquet, packed or not; paths, "
-            "globs, folders, URLs, zip archives.",
+            "globs, folders, URLs, archives (zip, tar.gz), Delta and Iceberg tables, databases, a query.",
             show_default=False,
         ),
     ],
@@ -60,7 +62,7 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     found = understand(files, given)
     while found.questions:
-        if yes or session.as_json or session.quiet or not sys.stdin.isatty():
+        if yes or session.as_json or session.quiet or not sys.stdin.isatty():  # the problems name the options to set
             raise problems_error(found.interactions, [question.problem for question in found.questions])
         question = found.questions[0]
         given[question.role] = _answer(question, found.interactions)
@@ -70,10 +72,28 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter per option
         raise ConfigError(
             f"{path} already exists", hint="choose another file with --output, or overwrite it with --force"
         )
-    from recsys_cli.workspace import write_text
+    checked = _write(found, path, session)
+    session.report({**_result(found, path), "notes": [*found.notes, *checked]}, _draw)
 
-    write_text(path, found.text(str(path)))
-    session.report(_result(found, path), _draw)
+
+def _write(found: Understanding, path: Path, session: Session) -> list[str]:
+    """Write the config if it is valid with the files; return the notes of the validation.
+
+    Raises:
+        RecsysError: It is not.
+    """
+    from recsys_cli.config import load
+    from recsys_cli.stages.validate import validate
+    from recsys_cli.workspace import replacing
+
+    with replacing(path) as scratch:
+        scratch.write_text(found.text(str(path)), encoding="utf-8")
+        try:
+            checked = validate(load(scratch), session.workspace)
+        except RecsysError as error:
+            problem = error.message.replace(str(scratch), str(path))
+            raise type(error)(f"no config written, because it would fail: {problem}", hint=error.hint) from error
+    return [] if checked is None else checked.notes
 
 
 def _answer(question: Question, columns: Table) -> str:
@@ -104,12 +124,11 @@ def _result(found: Understanding, path: Path) -> dict[str, Any]:
         "config": str(path),
         "task": task.words,
         "rows": main.sample.total,
-        "columns": {role: features[role] for role in ("user", "item", "label", "timestamp") if role in features},
+        "columns": {role: features[role] for role in _ROLES if role in features},
         "understood": columns,
         "joined": {one.table.sample.name: f"{one.side}s by {one.key}" for one in found.joined},
         "split": found.proposal.sections["split"]["method"],
         "model": found.proposal.sections["model"]["name"],
-        "notes": found.notes,
         "next": f"recsys run {shlex.quote(str(path))}",
     }
 

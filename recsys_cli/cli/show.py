@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from recsys_cli.cli.params import Config, Overrides, config_path, joined, read_config, split_arguments
-from recsys_cli.cli.quantities import size
+from recsys_cli.cli.quantities import duration, size
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import facts, line, notes, table
 
@@ -16,7 +17,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def validate(ctx: typer.Context, config: Config = None, overrides: Overrides = None) -> None:
+def validate(
+    ctx: typer.Context,
+    config: Config = None,
+    overrides: Overrides = None,
+    time: Annotated[
+        bool, typer.Option("--time/--no-time", help="Expect time and memory, by timed runs on the first rows.")
+    ] = True,
+) -> None:
     """Validate a config, against the first rows of its files if they are there, and list all problems."""
     session: Session = ctx.obj
     arguments = joined(config, overrides)
@@ -24,13 +32,13 @@ def validate(ctx: typer.Context, config: Config = None, overrides: Overrides = N
     path = config_path(session, split_arguments(arguments)[0])
     from recsys_cli.stages.validate import validate
 
-    checked = validate(settings, session.workspace)
+    checked = validate(settings, session.workspace, timed=time)
     result = {
         "config": str(path),
         "valid": True,
         "dataset": settings.dataset.name,
         "model": settings.model.name,
-        "data": None if checked is None else vars(checked),
+        "data": None if checked is None else asdict(checked),
     }
     session.report(result, _draw_validity)
 
@@ -46,9 +54,19 @@ def _draw_validity(to: Console, result: Mapping[str, Any]) -> None:
             text=2,
         )
         matched = ", ".join(f"{name} for {share:.1%} of the rows" for name, share in data["matched"].items())
-        facts(to, [("joined", matched), ("memory", f"{size(data['memory'])} for the preparation")])
+        facts(to, [("joined", matched), *_expectations(data)])
         notes(to, data["notes"])
     line(to, f"{result['config']} is valid")
+
+
+def _expectations(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if (expected := data["expected"]) is None:
+        return [("memory", f"at most {size(data['memory'])} for the preparation")]
+    etl, train = (" to ".join(duration(one) for one in expected[f"{stage}_seconds"]) for stage in ("etl", "train"))
+    return [
+        ("memory", f"about {size(expected['etl_memory'])} for etl, {size(expected['train_memory'])} for train"),
+        ("time", f"etl {etl}, train {train}, by timed runs on {expected['rows']:,} rows on this machine"),
+    ]
 
 
 def show_config(ctx: typer.Context, config: Config = None, overrides: Overrides = None) -> None:

@@ -57,11 +57,9 @@ class Sample:
     def renamed(self, new: Mapping[str, str]) -> Sample:
         """Return the table with other names for the columns of text without a header, by old name."""
         options = {**self.options, "names": tuple(new[name] for name in self.options["names"])}
-        if "explode" in options:
-            options |= {
-                "explode": new[options["explode"]],
-                "lists": {new[name]: one for name, one in options["lists"].items()},
-            }
+        options |= {name: new[options[name]] for name in ("explode", "clicks") if name in options}
+        if "lists" in options:
+            options["lists"] = {new[name]: one for name, one in options["lists"].items()}
         return replace(
             self, options=options, rows=self.rows.rename_columns([new[name] for name in self.rows.column_names])
         )

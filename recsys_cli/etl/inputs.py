@@ -38,8 +38,13 @@ class Inputs:
     schema: pa.Schema
 
     @classmethod
-    def of(cls, config: RunConfig, raw: Path) -> Inputs:
+    def of(cls, config: RunConfig, raw: Path, *, limit: int | None = None) -> Inputs:
         """Open the raw tables and compile the plan, with types by a sample of the first rows.
+
+        Args:
+            config: The config.
+            raw: Folder of the downloaded dataset.
+            limit: Number of interactions to read from the start; None for all.
 
         Raises:
             ConfigError: The plan does not fit the tables.
@@ -63,7 +68,7 @@ class Inputs:
             {name: reader.schema() for name, reader in readers.items()} | {INTERACTIONS: schema}
         )
         for reader in interactions.values():
-            reader.columns = program.reads
+            reader.columns, reader.limit = program.reads, limit
         joined = {op.table: readers[op.table] for _, op in program.joins}
         for name, reader in joined.items():
             of_table = [op for _, op in program.joins if op.table == name]

@@ -49,6 +49,7 @@ class Preparation:
         raw: The folder of the downloaded dataset.
         scratch: An empty scratch folder.
         folder: The folder of the artifact.
+        limit: Number of interactions to read from the start; None for all.
     """
 
     config: RunConfig
@@ -56,6 +57,7 @@ class Preparation:
     scratch: Path
     folder: Path
     emit: Emit
+    limit: int | None = None
 
     def run(self) -> dict[str, Any]:
         """Write the artifact and return the entries of its manifest."""
@@ -66,7 +68,7 @@ class Preparation:
         check_ops(engine, self.config.features.ops)
         with open_executor(config, engine, self.scratch, self.emit) as executor:
             with _timed(seconds, "read and split"):
-                inputs = Inputs.of(self.config, self.raw)
+                inputs = Inputs.of(self.config, self.raw, limit=self.limit)
                 for remark in inputs.remarks:
                     self.emit(Message(remark))
                 staged, chosen = self._stage(inputs)

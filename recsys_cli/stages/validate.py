@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.config import RunConfig
 from recsys_cli.data import open_source
-from recsys_cli.errors import DataError
+from recsys_cli.data.files import Files
+from recsys_cli.errors import DataError, RecsysError
+from recsys_cli.features.program import INTERACTIONS
+from recsys_cli.stages.estimate import Estimate, estimate
+from recsys_cli.stages.keys import source_key
 from recsys_cli.workspace import Workspace
 
 SAMPLE_ROWS = 100_000
@@ -29,7 +35,8 @@ class Checked:
         columns: Types by column read.
         nulls: Shares of nulls by column with nulls.
         matched: By joined table, the share of the sample's rows with a row in it.
-        memory: Expected peak of the preparation in bytes: the budget and the joined tables.
+        memory: Upper bound of the preparation in bytes: the budget and the joined tables.
+        expected: Time and memory by timed runs on the first rows; None without.
     """
 
     rows: int
@@ -38,32 +45,65 @@ class Checked:
     nulls: dict[str, float]
     matched: dict[str, float]
     memory: int
+    expected: Estimate | None = None
     notes: list[str] = field(default_factory=list)
 
 
-def validate(config: RunConfig, workspace: Workspace) -> Checked | None:
+def validate(config: RunConfig, workspace: Workspace, *, timed: bool = False) -> Checked | None:
     """Check columns, types, join keys and nulls of a config's dataset; None if it is not downloaded.
+
+    Args:
+        config: The config.
+        workspace: Workspace with the downloaded dataset, if it is not the user's own.
+        timed: Also expect time and memory, by timed runs on the first rows.
 
     Raises:
         ConfigError: The features do not match the tables.
         DataError: A file is missing or unreadable, a key repeats in a joined table, or all sampled rows have one user or item.
     """
+    with raw_tables(config, workspace) as raw:
+        return None if raw is None else _checked(config, raw, timed=timed)
+
+
+@dataclass(frozen=True)
+class RawTables:
+    """The folder of the raw tables, and the numbers of rows of those with their first rows only."""
+
+    folder: Path
+    totals: Mapping[str, int] = field(default_factory=dict)
+
+
+@contextmanager
+def raw_tables(config: RunConfig, workspace: Workspace) -> Iterator[RawTables | None]:
+    """Yield the raw tables of a config; None if they are not downloaded.
+
+    Tables of lakes and databases are sampled at their origin.
+    """
+    source = open_source(config.dataset.name, config.dataset.options)
     raw = workspace.raw(config.dataset.name)
-    if not (open_source(config.dataset.name, config.dataset.options).info.is_own or raw.exists):
-        return None
+    if source.info.is_own:
+        yield RawTables(Path())
+    elif raw.exists and raw.key == source_key(config.dataset.name, source, workspace):
+        yield RawTables(raw.folder)
+    elif isinstance(source, Files):
+        with TemporaryDirectory(prefix="recsys-") as folder:
+            yield RawTables(Path(folder), source.sample(Path(folder), SAMPLE_ROWS))
+    else:
+        yield None
+
+
+def _checked(config: RunConfig, raw: RawTables, *, timed: bool) -> Checked:
     from recsys_cli.etl.inputs import Inputs  # loads Polars; configs alone need none
 
-    inputs = Inputs.of(config, raw.folder if raw.exists else Path())
+    inputs = Inputs.of(config, raw.folder)
     reader = next(iter(inputs.interactions.values()))
-    parts, count, is_whole = [inputs.schema.empty_table()], 0, len(inputs.interactions) == 1
-    with closing(reader.batches()) as batches:
-        for batch in batches:
-            parts.append(batch)
-            count += batch.num_rows
-            if count >= SAMPLE_ROWS:
-                is_whole = False
-                break
-    rows = pa.concat_tables(parts).slice(0, SAMPLE_ROWS)
+    rows, is_whole = reader.head(SAMPLE_ROWS)
+    total = (
+        rows.num_rows
+        if is_whole and len(inputs.interactions) == 1
+        else sum(one.estimated_rows() for one in inputs.interactions.values())
+    )
+    total = max(total, raw.totals.get(INTERACTIONS, 0))
     _refuse_one(config, rows)
     notes: list[str] = []
     matched: dict[str, float] = {}
@@ -81,15 +121,41 @@ def validate(config: RunConfig, workspace: Workspace) -> Checked | None:
         for name, share in matched.items()
         if share < _RARE
     ]
+    expected = None
+    if timed:
+        try:
+            expected = estimate(config, raw.folder, rows=total, row_bytes=rows.nbytes / max(1, rows.num_rows))
+            notes += _memory_notes(config, expected)
+        except RecsysError as error:
+            notes.append(f"expected time unknown, because the first rows cannot be trained on: {error.message}")
     return Checked(
-        rows=count if is_whole else sum(one.estimated_rows() for one in inputs.interactions.values()),
+        rows=total,
         sampled=rows.num_rows,
         columns={column.name: str(column.type) for column in inputs.schema},
         nulls={name: share for name, share in nulls.items() if share},
         matched=matched,
         memory=memory,
+        expected=expected,
         notes=notes,
     )
+
+
+def _memory_notes(config: RunConfig, expected: Estimate) -> list[str]:
+    import torch
+
+    from recsys_cli.training.hardware import free_memory
+
+    free = free_memory(torch.device("cpu"))["host"]
+    notes = []
+    if expected.etl_memory > free:
+        notes.append(
+            f"etl needs more than the {free >> 20:,} MiB of free memory: set etl.memory_mib below {config.etl.memory_mib}"
+        )
+    if expected.train_memory > free:
+        notes.append(
+            f"train needs more than the {free >> 20:,} MiB of free memory: recsys train --plan has ways, after etl"
+        )
+    return notes
 
 
 def _share(found: pa.ChunkedArray) -> float:

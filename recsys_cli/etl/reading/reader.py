@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -48,6 +49,7 @@ class Reader:
         every_row: All rows are required and types are fixed; see `parse`.
         chunk_bytes: Bytes of text per chunk, and approximate size of the batches.
         times: Formats of time columns without a format in the dataset; see `RawColumn`.
+        limit: Number of rows to read from the start; None for all.
         rejected: The skipped rows so far.
     """
 
@@ -58,6 +60,7 @@ class Reader:
     threads: int = 2
     chunk_bytes: int = _MAX_CHUNK
     times: Mapping[str, str] = field(default_factory=dict)
+    limit: int | None = None
     rejected: list[BadRow] = field(default_factory=list)
 
     def schema(self) -> pa.Schema:
@@ -81,8 +84,13 @@ class Reader:
             DataError: A row is bad and `skip_bad` is false, or a file is unreadable.
         """
         stored = self._stored_batches()
+        left = sys.maxsize if self.limit is None else self.limit
         with closing(stored):
-            yield from reshaped(stored, self.table, self.columns)
+            for rows in reshaped(stored, self.table, self.columns):
+                yield rows if rows.num_rows <= left else rows.slice(0, left)
+                left -= rows.num_rows
+                if left <= 0:
+                    break
 
     def _stored_batches(self) -> Generator[pa.Table]:
         self.rejected.clear()  # a second pass collects the same rows again
@@ -103,30 +111,26 @@ class Reader:
 
     def head(self, limit: int) -> tuple[pa.Table, bool]:
         """Return the first rows, and whether these are all."""
-        parts, count = [self.schema().empty_table()], 0
-        with closing(self.batches()) as batches:
-            for batch in batches:
-                parts.append(batch)
-                count += batch.num_rows
-                if count > limit:
-                    break
-        return pa.concat_tables(parts).slice(0, limit), count <= limit
+        with closing(replace(self, limit=limit + 1, rejected=self.rejected).batches()) as batches:
+            rows = pa.concat_tables([self.schema().empty_table(), *batches])
+        return rows.slice(0, limit), rows.num_rows <= limit
 
     def estimated_rows(self) -> int:
         """Estimate the number of rows from file sizes and the start of a file.
 
-        Deterministic, but different for compressed, text and Parquet versions of the same data.
+        At most `limit`. Deterministic, but different for compressed, text and Parquet versions of the same data.
         """
+        most = sys.maxsize if self.limit is None else self.limit
         if self._arrays is not None:
-            return self._arrays.num_rows
+            return min(most, self._arrays.num_rows)
         if self.table.format != "csv":
-            return estimated_parquet_rows(self.table.files)
+            return min(most, estimated_parquet_rows(self.table.files))
         rows = 0.0
         for packed in dict.fromkeys(compression(file.name) for file in self.table.files):
             files = [file for file in self.table.files if compression(file.name) == packed]
             lines, stored = _density(max(files, key=lambda file: size_of(file) or 0))
             rows += sum(size_of(file) or 0 for file in files) * lines / max(1, stored)
-        return max(1, round(rows))
+        return min(most, max(1, round(rows)))
 
     @property
     def _selection(self) -> Sequence[str]:
