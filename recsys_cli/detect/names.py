@@ -13,24 +13,25 @@ ALIASES: dict[str, tuple[str, ...]] = {
     for role, names in {
         "user": "userid user customerid customer uid visitorid memberid reviewerid userhash accountid account clientid "
         "buyerid shopperid householdid listenerid personid userpseudoid customerkey userkey useruuid userguid deviceid "
-        "cookieid authorid",
+        "cookieid authorid kunde kundeid kundennummer nutzer nutzerid cliente clienteid usuario utilisateur client",
         "session": "sessionid session sess visitid basketid orderid invoiceno invoiceid transactionid usersession "
-        "checkoutid utripid playlistid",
+        "checkoutid utripid playlistid basket basketno cartid receiptid ticketid ordernumber invoice",
         "item": "itemid item movieid productid product articleid asin iid sku trackid bookid artistid songid newsid "
         "videoid gameid parentasin isbn adid poi poiid locationid venueid stockcode repoid beerid recipeid jobid "
         "hotelid courseid postid contentid goodsid businessid animeid track artist movie song article variantid "
+        "aid artikel artikelnummer produkt produktid producto produit "
         "items itemids itemidlist history products movies tracks songs sequence itemseq",
         "impression": "impressionid impression impid displayid requestid searchid srchid slateid listid auctionid pageviewid "
         "logid queryid",
         "label": "label clicked click liked like target purchased isclick converted conversion bought",
-        "rating": "rating stars score overall bookrating ratingvalue reviewoverall ratings",
+        "rating": "rating stars vote score overall bookrating ratingvalue reviewoverall ratings",
         "count": "plays playcount count numplays listens listencount quantity qty weight frequency freq purchases "
-        "playtime playtimeforever playtimehours hours views clicks visits numclicks numviews n",
+        "playtime playtimeforever playtimehours hours menge views clicks visits numclicks numviews n",
         "event": "event eventtype eventname action actiontype behavior behaviour behaviortype behaviourtype "
         "interactiontype interaction activity feedbacktype feedback type",
         "timestamp": "timestamp time ts unixreviewtime eventtime datetime date createdat created eventtimestamp "
         "reviewtime ratingtime clicktime unixtime occurredat purchasedate orderdate invoicedate tdat checkintime at "
-        "when localtime servertime updatedat day",
+        "when localtime servertime updatedat day datum zeit fecha",
         "order": "position pos order rank seq sequenceno seqno step index idx rownumber rownum rowid turn place",
         "title": "title name itemname productname movietitle headline description artistname trackname",
     }.items()
@@ -42,6 +43,14 @@ EVENT_WEIGHTS: dict[str, int] = {
     "addtobasket": 3, "order": 5, "buy": 5, "purchase": 5, "transaction": 5, "checkout": 5, "carts": 3, "orders": 5,
 }  # fmt: skip
 """Weight by event, simplified."""
+POSITIVE_TEXTS = frozenset(
+    {"yes", "y", "true", "t", "like", "liked", "up", "thumbsup", "positive", "click", "clicked", "ja", "si", "oui"}
+)
+"""Texts of a positive label, simplified."""
+NO_EVENT_WORDS = frozenset(
+    {"birth", "birthday", "born", "release", "released", "published", "expires", "expiry", "signup", "registered"}
+)
+"""Words in names of times other than that of the interaction."""
 NEGATIVE_EVENTS = frozenset({"removefromcart", "remove", "dislike", "skip", "unlike", "return", "refund", "hide"})
 
 

@@ -11,7 +11,7 @@ from recsys_cli.detect.features import FeatureColumns, number_ops, treatments
 from recsys_cli.detect.names import ALIASES, EVENT_WEIGHTS, NEGATIVE_EVENTS, simplified
 from recsys_cli.detect.profiles import Profile
 from recsys_cli.detect.protocol import NEW_ORDER, RETRIEVAL, model_of, split_of, time_of
-from recsys_cli.detect.roles import ENOUGH
+from recsys_cli.detect.roles import ENOUGH, positive_text
 from recsys_cli.detect.tables import Dimension, Table
 from recsys_cli.detect.task import Task
 from recsys_cli.features.expression import Binary, Call, LiteralValue, Name, shown
@@ -172,7 +172,14 @@ def _repeats(table: Table, user: str, item: str) -> bool:
 def _target(task: Task, table: Table) -> tuple[Ops, dict[str, Any]]:
     """Return the ops of label and weight, and their roles."""
     if task.kind in {"labels", "clicks", "impressions"}:
-        return [], {"label": table.roles["label"].column}
+        label = table.columns[table.roles["label"].column]
+        if (positive_value := positive_text(label)) is None:
+            return [], {"label": label.name}
+        name = next(name for name in ("label", "is_positive") if name not in table.columns)
+        expression = shown(Binary("==", Name(label.name), LiteralValue(positive_value)))
+        return [({"op": "LambdaOp", "expression": expression, "output": name, "dtype": "int8"}, "positive rows")], {
+            "label": name
+        }
     if task.kind == "ratings":
         rating = table.of("rating")
         assert rating is not None

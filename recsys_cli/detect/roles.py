@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from recsys_cli.detect.names import ALIASES, EVENT_WEIGHTS, NEGATIVE_EVENTS, simplified, words
+from recsys_cli.detect.names import (
+    ALIASES,
+    EVENT_WEIGHTS,
+    NEGATIVE_EVENTS,
+    NO_EVENT_WORDS,
+    POSITIVE_TEXTS,
+    simplified,
+    words,
+)
 from recsys_cli.detect.profiles import Profile
 
 ENOUGH = 20
@@ -48,6 +56,8 @@ def roles(
         if role not in found and max((one.rows for one in columns.values()), default=0) >= ENOUGH:
             taken = {one.column for one in found.values()}
             free = {name: one for name, one in columns.items() if name not in taken}
+            if not headless:  # numbers may mean anything
+                free = {name: one for name, one in free.items() if not one.is_numeric}
             if (role in _WITH_HEADER or headless) and (column := by_content(free)) is not None:
                 found[role] = Role(column, _content(role, columns[column]))
     return _consistent(found, given)
@@ -82,7 +92,15 @@ def _enough(column: Profile) -> bool:
 
 
 def _is_label(column: Profile) -> bool:
+    if column.kind == "text":
+        return column.unique == 2 and column.nulls == 0 and positive_text(column) is not None
     return column.is_binary and (column.unique == 2 or not _enough(column)) and column.nulls == 0
+
+
+def positive_text(column: Profile) -> str | None:
+    """Return the positive one of two texts, such as "yes" of "yes" and "no"."""
+    found = [value for value in column.values if simplified(value) in POSITIVE_TEXTS]
+    return found[0] if len(found) == 1 and column.kind == "text" else None
 
 
 def _is_rating(column: Profile) -> bool:
@@ -102,9 +120,14 @@ def _is_id(column: Profile) -> bool:
     return column.may_be_id and column.time in {None, "s", "ms", "us", "ns"} and column.unique > 0
 
 
+def _is_named_id(column: Profile) -> bool:
+    """Whether a column with the name of an id may be one: numbers such as 17.0 as well."""
+    return _is_id(column) or (column.kind == "number" and column.is_whole and column.unique > 0)
+
+
 _FITS: dict[str, Callable[[Profile], bool]] = {
-    "user": _is_id, "session": _is_id,
-    "item": lambda one: _is_id(one) or one.is_list,
+    "user": _is_named_id, "session": _is_named_id,
+    "item": lambda one: _is_named_id(one) or one.is_list,
     "label": _is_label, "rating": _is_rating, "count": _is_count, "event": _is_event,
     "timestamp": lambda one: one.is_numeric or one.time is not None,
     "impression": lambda one: _is_id(one) and not one.is_key,
@@ -148,15 +171,20 @@ def _label_by_content(free: Mapping[str, Profile]) -> str | None:
     return next((name for name, one in free.items() if one.is_binary and one.unique == 2 and not one.nulls), None)
 
 
+def _time_by_content(free: Mapping[str, Profile]) -> str | None:
+    times = (name for name, one in free.items() if one.time and one.unique > 2)
+    return next((name for name in times if not NO_EVENT_WORDS & set(words(name))), None)
+
+
 _BY_CONTENT: dict[str, Callable[[Mapping[str, Profile]], str | None]] = {
-    "timestamp": lambda free: next((name for name, one in free.items() if one.time and one.unique > 2), None),
+    "timestamp": _time_by_content,
     "event": lambda free: next((name for name, one in free.items() if _is_event(one)), None),
     "rating": _rating_by_content,
     "label": _label_by_content,
     "user": lambda free: next(iter(_ids(free)), None),
     "item": lambda free: next(iter(_ids(free)), None),
 }
-_WITH_HEADER = frozenset({"event"})
+_WITH_HEADER = frozenset({"event", "timestamp"})
 """Roles that content settles even against a header; the others only in files without one."""
 
 
@@ -169,7 +197,7 @@ def _content(role: str, one: Profile) -> str:
         case "rating" | "count":
             return f"numbers from {one.low:g} to {one.high:g}"
         case "label":
-            return "only 0 and 1"
+            return "only 0 and 1" if one.is_numeric else f"only {' and '.join(one.values)}"
         case "event":
             return f"{one.unique} kinds of events"
         case "order":

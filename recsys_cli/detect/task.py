@@ -47,6 +47,7 @@ def task_of(table: Table) -> Task | None:
     _refuse_one(owner, "user" if user else "session", table)
     if not item.is_list:
         _refuse_one(item, "item", table)
+        _refuse_repeated(owner, item, table)
     return Task(*_pairs(table, item, is_session=user is None), user=owner.name, is_session=user is None)
 
 
@@ -71,6 +72,16 @@ def _refuse_empty(table: Table) -> None:
         raise ConfigError(
             f"{table.sample.name}: columns ({', '.join(table.columns)}) and no rows",
             hint="name a file with interactions",
+        )
+
+
+def _refuse_repeated(owner: Profile, item: Profile, table: Table) -> None:
+    pairs = table.sample.rows.group_by([owner.name, item.name]).aggregate([]).num_rows
+    if pairs < ENOUGH <= owner.rows and "explode" not in table.sample.options:
+        raise ConfigError(
+            f"{table.sample.name}: the {owner.rows:,} rows repeat {pairs} pairs of {owner.name} and {item.name}, "
+            "too few to train on",
+            hint="add other users and items, or name other columns with --user and --item",
         )
 
 

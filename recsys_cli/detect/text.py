@@ -50,7 +50,7 @@ def _ops(proposal: Proposal) -> list[str]:
         if op["op"] == "Categorify" and proposal.unused:
             names = ", ".join(map(quoted, proposal.unused))
             lines.append(f"    # Unused columns: {names}. Add categorical ones to the list above.")
-        if op.get("output") == "label" and op["expression"] != "1":
+        if op.get("output") == "label" and ">" in op["expression"]:
             rating = next(iter(_names(op["expression"])))
             number = _flow({"name": rating, "task": "regression"})
             lines.append(

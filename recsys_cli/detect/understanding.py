@@ -9,6 +9,7 @@ from pathlib import Path
 
 from recsys_cli.data.streams import unpacked_name
 from recsys_cli.detect.proposal import Proposal, propose
+from recsys_cli.detect.roles import ENOUGH, positive_text
 from recsys_cli.detect.sampling import tables as sampled
 from recsys_cli.detect.tables import Dimension, Table, dimensions, interactions_of, named, read
 from recsys_cli.detect.task import Task, task_of
@@ -65,6 +66,8 @@ class Understanding:
             f"table {table.sample.name} is not used: it needs a row per user or item, and a key with a name of its own"
             for table in self.unused
         ]
+        if sample.total < ENOUGH:
+            notes.append(f"{sample.name} has {sample.total:,} rows: enough for a config, not for a model")
         if sample.bad:
             notes.append(
                 f"{sample.name}: {sample.bad} rows of the sample cannot be read; etl.on_bad_rows=skip skips them"
@@ -119,7 +122,9 @@ def _check_given(table: Table, given: Mapping[str, str | None]) -> None:
     problems += [
         f"the {role} column {column!r} has to be numeric"
         for role in ("rating", "label")
-        if (column := given.get(role)) in table.columns and not table.columns[str(column)].is_numeric
+        if (column := given.get(role)) in table.columns
+        and not table.columns[str(column)].is_numeric
+        and (role == "rating" or positive_text(table.columns[str(column)]) is None)
     ]
     if problems:
         raise problems_error(table, problems)
