@@ -1,4 +1,4 @@
-"""Ten tables of different shape: `recsys init --yes`, then `recsys run`, against popularity or the base rate.
+"""Eleven tables of different shape: `recsys init --yes`, then `recsys run`, against popularity or the base rate.
 
 The tables come from MovieLens latest-small, Toys_and_Games of the S3-Rec files and planted worlds.
 
@@ -175,11 +175,34 @@ def clicks_tsv(folder: Path) -> list[str]:
     return ["clicks.tsv"]
 
 
+def impressions_tsv(folder: Path) -> list[str]:
+    """Impressions and news in the shape of MIND: no headers, candidates `N1-1 N2-0`, times of 12 hours."""
+    rng = np.random.default_rng(6)
+    kinds, users, news = ("news", "sports", "finance", "music"), 400, 300
+    taste, kind = rng.integers(0, 4, users), rng.integers(0, 4, news)
+    with (folder / "news.tsv").open("w") as out:
+        for item in range(news):
+            name, sub = kinds[kind[item]], f"{kinds[kind[item]]}{rng.integers(5)}"
+            out.write(
+                f'N{item}\t{name}\t{sub}\tThe "big" story {item}\tAbstract {item}\thttps://x/{item}.html\t[]\t[]\n'
+            )
+    started = np.datetime64("2019-11-09T09:00:00")
+    with (folder / "behaviors.tsv").open("w") as out:
+        for number in range(4_000):
+            user, shown = rng.integers(users), rng.choice(news, rng.integers(3, 15), replace=False)
+            clicks = rng.random(len(shown)) < np.where(kind[shown] == taste[user], 0.5, 0.08)
+            history = " ".join(f"N{item}" for item in rng.integers(0, news, rng.integers(0, 20)))
+            moment = (started + np.timedelta64(150 * number, "s")).astype(object).strftime("%m/%d/%Y %I:%M:%S %p")
+            candidates = " ".join(f"N{item}-{int(click)}" for item, click in zip(shown, clicks, strict=True))
+            out.write(f"{number + 1}\tU{user}\t{moment}\t{history}\t{candidates}\n")
+    return ["behaviors.tsv", "news.tsv"]
+
+
 SHAPES: dict[str, Callable[[Path], list[str]]] = {
     make.__name__: make
     for make in (
         ratings_csv, ratings_colons, pairs_tsv, uuid_gz, recbole, events_jsonl, counts_parquet, sessions_csv, history_lines,
-        clicks_tsv,
+        clicks_tsv, impressions_tsv,
     )
 }  # fmt: skip
 
@@ -207,12 +230,16 @@ def outcome(name: str, folder: Path) -> dict:
 
 
 def against(evaluation: dict) -> tuple[float, float, str]:
-    """Return metric of model and baseline: NDCG@10 and popularity, or for predicted labels AUC and item mean or base rate."""
+    """Return metric of model and baseline: NDCG@10 and popularity, or for predicted labels AUC and item mean or base rate.
+
+    The AUC is per impression if there are impressions.
+    """
     rows = evaluation["pointwise"]
-    if evaluation["model"] in {"mlp", "dlrm", "dcn-v2"}:
-        values = {system: figures["auc"]["value"] for system, figures in rows.items()}
+    if evaluation["model"] in {"mlp", "dlrm", "dcn-v2", "deepfm"}:
+        metric = "impression_auc" if "impression_auc" in rows["model"] else "auc"
+        values = {system: figures[metric]["value"] for system, figures in rows.items()}
         others = [value for system, value in values.items() if system != "model"]
-        return values["model"], max([0.5, *(value for value in others if value is not None)]), "auc"
+        return values["model"], max([0.5, *(value for value in others if value is not None)]), metric
     ranking = evaluation["ranking"]
     return ranking["model"]["ndcg@10"]["value"], ranking["popularity"]["ndcg@10"]["value"], "ndcg@10"
 

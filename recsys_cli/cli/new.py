@@ -6,13 +6,14 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import facts, line, notes, table
-from recsys_cli.errors import ConfigError, RecsysError
+from recsys_cli.errors import ConfigError, DataError, RecsysError
 
 _ROLES = ("user", "item", "label", "impression", "timestamp")
 
@@ -84,16 +85,25 @@ def _write(found: Understanding, path: Path, session: Session) -> list[str]:
     """
     from recsys_cli.config import load
     from recsys_cli.stages.validate import validate
-    from recsys_cli.workspace import replacing
+    from recsys_cli.workspace import write_text
 
-    with replacing(path) as scratch:
-        scratch.write_text(found.text(str(path)), encoding="utf-8")
-        try:
-            checked = validate(load(scratch), session.workspace)
-        except RecsysError as error:
-            problem = error.message.replace(str(scratch), str(path))
-            raise type(error)(f"no config written, because it would fail: {problem}", hint=error.hint) from error
-    return [] if checked is None else checked.notes
+    notes: list[str] = []
+    with TemporaryDirectory(prefix="recsys-") as folder:
+        scratch = Path(folder) / path.name
+        for attempt in (found, found.skipping_bad_rows()):
+            text = attempt.text(str(path))
+            scratch.write_text(text, encoding="utf-8")
+            try:
+                checked = validate(load(scratch), session.workspace)
+            except RecsysError as error:
+                if attempt is found and isinstance(error, DataError) and "rows that cannot be read" in error.message:
+                    notes.append(f"{error.message}; etl.on_bad_rows=skip skips such rows")
+                    continue
+                problem = error.message.replace(str(scratch), str(path))
+                raise type(error)(f"no config written, because it would fail: {problem}", hint=error.hint) from error
+            write_text(path, text)
+            return notes if checked is None else [*notes, *checked.notes]
+    raise AssertionError("the second attempt ends")
 
 
 def _answer(question: Question, columns: Table) -> str:

@@ -141,9 +141,7 @@ def _number(name: str, filled: pl.Series, size: dict[str, Any], shown: dict[str,
     if not len(numbers):
         return Profile(name, "empty", size["rows"], size["rows"], 0)
     whole = bool((numbers == np.rint(numbers)).all())
-    unit = unit_of(numbers) if numbers.min() >= 0 else None
-    if unit is None and _SECONDS[0] <= float(np.median(numbers)) < _SECONDS[1]:
-        unit = "s"
+    unit = _unit(numbers)
     kind: Kind = "integer" if filled.dtype.is_integer() or (whole and size["nulls"]) else "number"
     return Profile(
         name, kind, **size, **shown, low=float(numbers.min()), high=float(numbers.max()), time=unit, is_whole=whole
@@ -166,13 +164,24 @@ def _text(
 
 def _time_format(name: str, values: pa.ChunkedArray) -> str | None:
     sample = values.slice(0, _TIME_SAMPLE).drop_null()
-    if not re.search(r"\d[-/.: ]", str(sample[0].as_py())):
+    if not re.search(r"\d[-/.: ]|^\d{9}", str(sample[0].as_py())):
         return None
     try:
         found = text_format(sample, "sample", name)
     except DataError:
         return None
-    return None if found in {"int64", "float64"} else found
+    if found not in {"int64", "float64"}:
+        return found
+    numbers = pl.Series(pl.from_arrow(sample)).cast(pl.Float64, strict=False).drop_nulls().to_numpy()
+    return _unit(numbers)  # times, and a few rows with other texts
+
+
+def _unit(numbers: np.ndarray) -> str | None:
+    """Return the unit of numbers that may be times."""
+    if not len(numbers) or numbers.min() < 0:
+        return None
+    is_seconds = _SECONDS[0] <= float(np.median(numbers)) < _SECONDS[1]
+    return unit_of(numbers) or ("s" if is_seconds else None)
 
 
 def _list_of(name: str, texts: pl.Series) -> tuple[str | None, int]:

@@ -10,7 +10,8 @@ import polars as pl
 from recsys_cli.detect.profiles import Profile, mean
 from recsys_cli.detect.tables import Table
 from recsys_cli.detect.task import Task
-from recsys_cli.etl.reading.times import to_times
+from recsys_cli.etl.reading.times import NotATimeError, to_times
+from recsys_cli.features.schema import TICKS
 
 _KNOWN = 0.3
 _MANY_ITEMS, _MANY_ROWS, _MANY_CATEGORIES = 10_000, 5_000_000, 10
@@ -70,7 +71,10 @@ def _known_users(table: Table, user: str, time: Profile) -> float:
     """Return the share of the latest tenth of the rows whose user has rows in the first eight tenths."""
     values = table.sample.rows.column(time.name)
     if time.kind == "time" and str(values.type) == "string":
-        values = to_times(values, str(time.time))
+        try:
+            values = to_times(values, f"float64 {time.time}" if time.time in TICKS else str(time.time))
+        except NotATimeError:  # a few rows with other texts
+            return 1.0
     frame = pl.DataFrame({
         "user": pl.from_arrow(table.sample.rows.column(user)), "time": pl.from_arrow(values),
     }).sort("time", maintain_order=True)  # fmt: skip

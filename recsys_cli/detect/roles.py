@@ -20,7 +20,8 @@ ENOUGH = 20
 """Rows below which content says nothing."""
 _USER_WORDS = frozenset({
     "user", "customer", "visitor", "member", "reviewer", "client", "shopper", "buyer", "listener", "reader", "viewer",
-    "account", "person", "patient", "student", "guest", "player", "users",
+    "account", "person", "patient", "student", "guest", "player", "users", "household", "profile", "subscriber", "learner",
+    "passenger", "employee", "candidate", "investor",
 })  # fmt: skip
 _ITEM_WORDS = frozenset({
     "item", "movie", "product", "article", "book", "song", "track", "artist", "video", "game", "recipe", "course", "hotel",

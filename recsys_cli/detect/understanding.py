@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recsys_cli.data.streams import unpacked_name
@@ -58,6 +58,16 @@ class Understanding:
         assert self.task is not None, "open questions"
         return config_text(self.proposal, self.task, source=self.source, path=path)
 
+    def skipping_bad_rows(self) -> Understanding:
+        """Return the same with a config that skips unreadable rows."""
+        assert self.proposal is not None, "open questions"
+        comments = {
+            **self.proposal.comments,
+            "etl.on_bad_rows": "some rows cannot be read; rejected.jsonl will list them",
+        }
+        sections = {**self.proposal.sections, "etl": {"on_bad_rows": "skip"}}
+        return replace(self, proposal=replace(self.proposal, sections=sections, comments=comments))
+
     @property
     def notes(self) -> list[str]:
         """Remarks on the tables."""
@@ -68,10 +78,6 @@ class Understanding:
         ]
         if sample.total < ENOUGH:
             notes.append(f"{sample.name} has {sample.total:,} rows: enough for a config, not for a model")
-        if sample.bad:
-            notes.append(
-                f"{sample.name}: {sample.bad} rows of the sample cannot be read; etl.on_bad_rows=skip skips them"
-            )
         return notes
 
 

@@ -126,6 +126,9 @@ def test_frames_of_all_libraries_are_the_same_dataset(workspace: recsys.Workspac
         frame.to_dict(as_series=False),
     ]
     assert len({json.dumps(recsys.dataset_from_frames(workspace, one)) for one in same}) == 1
+    lists = pa.LargeListArray.from_arrays([0, 2, 4, 6], [1, 2, 3, 4, 5, 6], mask=pa.array([False, True, False]))
+    hidden = recsys.dataset_from_frames(workspace, pl.DataFrame({"user": [1, 2, 3], "tags": pl.from_arrow(lists)}))
+    assert pl.read_parquet(hidden["interactions"])["tags"].to_list() == [[1, 2], None, [5, 6]]
     other = recsys.dataset_from_frames(workspace, frame.head(10))
     assert other != recsys.dataset_from_frames(workspace, frame)
     with pytest.raises(recsys.RecsysError, match="cannot read a int"):

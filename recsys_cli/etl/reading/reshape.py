@@ -93,9 +93,9 @@ def _exploded(rows: pa.Table, name: str) -> pa.Table:
         keep = pc.is_valid(elements)
         if pa.types.is_string(elements.type):
             keep = pc.and_(keep, pc.fill_null(pc.not_equal(elements, ""), False))
-        taken = pa.Table.from_batches([batch]).drop_columns([name]).take(parents.filter(keep))
-        part = taken.append_column(name, pa.chunked_array([elements.filter(keep)]))
-        parts.append(part.select(rows.column_names))
+        elements, parents = elements.filter(keep), parents.filter(keep)
+        columns = {one: elements if one == name else batch.column(one).take(parents) for one in rows.column_names}
+        parts.append(pa.table(columns))
     if not parts:
         fields = [field if field.name != name else pa.field(name, field.type.value_type) for field in rows.schema]
         return pa.schema(fields).empty_table()

@@ -46,6 +46,43 @@ def test_rows_have_numbers_in_order_over_chunks_and_files(tmp_path: Path) -> Non
     assert table.column("items").to_pylist()[-3:] == [rows - 1, 1 - rows, 5]
 
 
+def test_candidates_become_items_and_clicks(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("user,shown\n1,N1-1 N-2-0\n2,\n3,N3-0\n")
+    options = {"files": str(path), "lists": {"shown": " "}, "explode": "shown", "clicks": "click"}
+    expected = {"user": [1, 1, 3], "shown": ["N1", "N-2", "N3"], "click": [1, 0, 0]}
+    assert read(options).to_pydict() == expected
+    assert read(options, columns=("click",)).to_pydict() == {"click": expected["click"]}
+    path.write_text("user,shown\n1,N1-1 N2\n")
+    with pytest.raises(DataError, match="'N2', and candidates end in -0 or -1"):
+        read(options)
+
+
+def test_columns_of_joined_tables_have_new_names(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("id,kind,user_id\n1,a,7\n")
+    for rename, expected in (({"id": "item_id"}, {"item_id": [1], "kind": ["a"]}), ({"id": "user_id"}, None)):
+        options = FilesOptions.model_validate(
+            {"interactions": str(path), "tables": {"items": {"files": str(path), "rename": rename}}}
+        )
+        reader = Reader(Files(options).tables(Path())[1], columns=(*rename.values(), "kind"))
+        if expected is not None:
+            assert reader.read().to_pydict() == expected
+            continue
+        with pytest.raises(DataError, match="has a column 'user_id'"):
+            reader.read()
+    with pytest.raises(ValueError, match="rename is for tables to join"):
+        FilesOptions.model_validate({"interactions": {"files": "t.csv", "rename": {"a": "b"}}})
+
+
+@pytest.mark.parametrize("limit", [1, 3, 5, 9])
+def test_a_limit_reads_the_first_rows(tmp_path: Path, limit: int) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("user,items\n1,a|b\n2,c\n3,d|e\n")
+    options = {"files": str(path), "lists": {"items": "|"}, "explode": "items"}
+    assert read(options, limit=limit).column("items").to_pylist() == list("abcde")[:limit]
+
+
 @pytest.mark.parametrize(
     ("option", "message"), [({"explode": "user"}, "has to hold lists"), ({"order": "user"}, "choose another name")]
 )

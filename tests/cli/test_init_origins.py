@@ -1,0 +1,133 @@
+"""`recsys init` on packed files, archives, URLs, globs, lakes and databases."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import threading
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import deltalake
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from conftest import Recsys
+from test_lake_tables import iceberg_table
+
+from recsys_cli.config import RunConfig, load
+
+ITEMS = "id,kind\n" + "".join(f"{item},k{item % 3}\n" for item in range(20))
+
+
+@pytest.fixture
+def plays() -> str:
+    """Interactions as CSV."""
+    rng = np.random.default_rng(2)
+    rows = zip(rng.integers(0, 30, 400), rng.integers(0, 20, 400), range(400), strict=True)
+    return "user_id,item_id,timestamp\n" + "".join(f"{u},{i},{1_600_000_000 + 60 * t}\n" for u, i, t in rows)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """A web server of the working directory, without range requests."""
+
+    class Silent(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(tmp_path))) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+
+
+def pack(text: str) -> None:
+    """Write the interactions packed in several ways, and with items in archives."""
+    Path("p.csv.gz").write_bytes(gzip.compress(text.encode()))
+    with pa.OSFile("p.csv.zst", "wb") as raw, pa.CompressedOutputStream(raw, "zstd") as out:
+        out.write(text.encode())
+    members = {"in/plays.csv": text, "README.md": "# plays", "in/items.csv": ITEMS}
+    with zipfile.ZipFile("p.zip", "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with tarfile.open("p.tar.gz", "w:gz") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content.encode()))
+    head, *lines = text.splitlines(keepends=True)
+    for number in range(2):
+        Path(f"part-{number}.csv").write_text(head + "".join(lines[number::2]))
+
+
+def proposed(recsys: Recsys, *arguments: str) -> RunConfig:
+    answer = recsys("init", *arguments, "--yes", "-o", "mine.yaml")
+    assert answer.code == 0, answer.err
+    assert recsys("validate", "mine.yaml", "--no-time").code == 0
+    return load(Path("mine.yaml"))
+
+
+@pytest.mark.parametrize("name", ["p.csv.gz", "p.csv.zst", "p.zip", "p.tar.gz", "part-*.csv"])
+def test_packed_files_archives_and_globs(recsys: Recsys, plays: str, name: str) -> None:
+    pack(plays)
+    config = proposed(recsys, name)
+    assert [op.joined_by for op in config.features.joins] == (["item_id"] if name in {"p.zip", "p.tar.gz"} else [])
+    made = recsys("--json", "etl", "mine.yaml")
+    assert made.code == 0, made.err
+    assert sum(made.json["rows"].values()) > 200
+
+
+@pytest.mark.parametrize("name", ["p.csv.gz", "p.tar.gz", "part-*.csv"])
+def test_urls_of_a_web_server(recsys: Recsys, plays: str, server: str, name: str) -> None:
+    pack(plays)
+    assert proposed(recsys, f"{server}/{name}").features.item == "item_id"
+    made = recsys("--json", "etl", "mine.yaml")
+    assert made.code == 0, made.err
+
+
+def test_a_missing_url_names_itself(recsys: Recsys, server: str) -> None:
+    answer = recsys("init", f"{server}/none.csv", "--yes")
+    assert answer.code == 2
+    assert f"no file {server}/none.csv" in answer.err
+
+
+def test_a_delta_table_and_its_items(recsys: Recsys, plays: str) -> None:
+    deltalake.write_deltalake("plays", pyarrow.csv.read_csv(io.BytesIO(plays.encode())))
+    deltalake.write_deltalake("items", pyarrow.csv.read_csv(io.BytesIO(ITEMS.encode())))
+    config = proposed(recsys, "plays", "items")
+    assert config.dataset.options["tables"] == {"items": {"files": "items", "rename": {"id": "item_id"}}}
+    assert recsys("download", "mine.yaml").code == 0
+    assert recsys("etl", "mine.yaml").code == 0
+
+
+def test_an_iceberg_table(recsys: Recsys, plays: str) -> None:
+    folder = iceberg_table(Path.cwd(), pyarrow.csv.read_csv(io.BytesIO(plays.encode())))
+    assert proposed(recsys, folder).split.method == "temporal"
+
+
+def test_a_database_and_a_query(recsys: Recsys, plays: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("plays.csv").write_text(plays)
+    Path("items.csv").write_text(ITEMS)
+    with duckdb.connect("shop.db") as connection:
+        for name in ("plays", "items"):
+            connection.execute(f"CREATE TABLE {name} AS SELECT * FROM '{name}.csv'")
+    answer = recsys("init", "shop.db", "--yes")
+    assert answer.code == 2
+    assert 'export SHOP=shop.db, then recsys init "$SHOP"' in answer.err
+    monkeypatch.setenv("SHOP", "shop.db")
+    config = proposed(recsys, "shop.db")
+    assert config.dataset.options["interactions"] == {"query": 'SELECT * FROM "main"."plays"', "database": "SHOP"}
+    assert len(config.features.joins) == 1
+    text = "SELECT user_id, item_id AS product FROM plays"
+    assert recsys("init", "shop.db", text, "--yes", "-o", "query.yaml").code == 0
+    assert load(Path("query.yaml")).dataset.options["interactions"] == {"query": text, "database": "SHOP"}
+    assert recsys("init", "SELECT * FROM 'plays.csv'", "--yes", "-o", "files.yaml").code == 0
+    answer = recsys("init", "postgres://me:secret@host/shop", "--yes")
+    assert answer.code == 2
+    assert "secret" not in answer.err
