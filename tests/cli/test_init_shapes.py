@@ -244,8 +244,9 @@ def test_validate_expects_time_and_memory(recsys: Recsys) -> None:
     assert expected["etl_memory"] > 50 << 20
     assert expected["train_memory"] > 50 << 20
     assert not Path("workspace").exists()
-    nothing = "features.ops.1={op: Filter, expression: rating > 9}"
-    notes = recsys("--json", "validate", "t.yaml", nothing, "features.label=rating").json["data"]["notes"]
+    ops = ["{op: Filter, expression: rating > 9}", "{op: Categorify, columns: [user, item]}",
+           "{op: LambdaOp, expression: rating > 3, output: label}"]  # fmt: skip
+    notes = recsys("--json", "validate", "t.yaml", f"features.ops=[{', '.join(ops)}]").json["data"]["notes"]
     assert any("expected time unknown" in note for note in notes)
 
 

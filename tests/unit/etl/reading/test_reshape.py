@@ -65,7 +65,7 @@ def test_columns_of_joined_tables_have_new_names(tmp_path: Path) -> None:
         options = FilesOptions.model_validate(
             {"interactions": str(path), "tables": {"items": {"files": str(path), "rename": rename}}}
         )
-        reader = Reader(Files(options).tables(Path())[1], columns=(*rename.values(), "kind"))
+        reader = Reader(Files(options).tables(Path())[1], columns=("item_id", "kind") if expected else None)
         if expected is not None:
             assert reader.read().to_pydict() == expected
             continue
