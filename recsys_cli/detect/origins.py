@@ -40,14 +40,14 @@ def copied_tables(patterns: Sequence[str]) -> dict[str, dict[str, Any]]:
     for query in queries:
         named = re.search(r"(?is)\bfrom\s+[\"']?([^\s\"';]+)", query)
         database = next(iter(databases.values()), None)
-        options = {"query": query.strip().rstrip(";"), **({"database": database} if database else {})}
+        options: dict[str, Any] = {"query": query.strip().rstrip(";"), **({"database": database} if database else {})}
         found[Path(named[1]).stem if named else "query"] = options
     for address, variable in {} if queries else databases.items():
         for name, query in table_queries(address).items():
             found[name] = {"query": query, "database": variable}
     for pattern in patterns:
-        if pattern not in queries and pattern not in databases and (options := _lake_table(pattern)):
-            found[pattern.rstrip("/").rpartition("/")[2].rpartition(".")[2]] = options
+        if pattern not in queries and pattern not in databases and (lake := _lake_table(pattern)):
+            found[pattern.rstrip("/").rpartition("/")[2].rpartition(".")[2]] = lake
     return found
 
 

@@ -68,8 +68,8 @@ def _consistent(found: dict[str, Role], given: Mapping[str, str | None]) -> dict
     """Drop roles that others outweigh: one of label, rating, event and count remains."""
     targets = [role for role in ("label", "rating", "event", "count") if role in found]
     targets.sort(key=lambda role: not given.get(role))
-    for role in targets[1:]:
-        del found[role]
+    for weaker in targets[1:]:
+        del found[weaker]
     for role, is_idle in (
         ("session", "user" in found), ("order", "timestamp" in found), ("impression", not {"item", "label"} <= set(found)),
     ):  # fmt: skip

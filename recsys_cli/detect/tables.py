@@ -65,7 +65,7 @@ def _candidates(
     rest = {name: one for name, one in columns.items() if name != shown.name and not one.is_list}
     found = roles(rest, given, headless=sample.is_headless)
     keys = [name for name, one in rest.items() if one.is_key and one.may_be_id]
-    kept = {role: found[role] for role in ("user", "session", "timestamp") if role in found}
+    kept: dict[str, Role] = {role: found[role] for role in ("user", "session", "timestamp") if role in found}
     impression = next((name for name in keys if name not in {role.column for role in kept.values()}), None)
     if impression is None and "timestamp" in kept:
         impression = kept["timestamp"].column

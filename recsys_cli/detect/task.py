@@ -33,10 +33,10 @@ def task_of(table: Table) -> Task | None:
     _refuse_empty(table)
     user, session, item, label, shown = (table.of(role) for role in ("user", "session", "item", "label", "impression"))
     if shown is not None and item is not None and label is not None:
-        owner = user or session or shown
-        _refuse_one(owner, "user", table)
+        viewer = user or session or shown
+        _refuse_one(viewer, "user", table)
         _refuse_one(item, "item", table)
-        return Task("impressions", f"predict {label.name} among the candidates of an impression", user=owner.name)
+        return Task("impressions", f"predict {label.name} among the candidates of an impression", user=viewer.name)
     if label is not None and item is None and (user is None or len(table.columns) >= _FEW_FEATURES + 2):
         features = [one for one in table.columns.values() if one.name != label.name and one.kind != "empty"]
         if len(features) >= _FEW_FEATURES:
