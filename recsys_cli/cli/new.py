@@ -15,6 +15,8 @@ from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import facts, line, notes, table
 from recsys_cli.errors import ConfigError, DataError, RecsysError
 
+_MOST_BAD = 0.1
+"""Share of unreadable rows that a config may skip."""
 _ROLES = ("user", "item", "label", "impression", "timestamp")
 
 if TYPE_CHECKING:
@@ -101,6 +103,10 @@ def _write(found: Understanding, path: Path, session: Session) -> list[str]:
                     continue
                 problem = error.message.replace(str(scratch), str(path))
                 raise type(error)(f"no config written, because it would fail: {problem}", hint=error.hint) from error
+            if checked is not None and checked.skipped > _MOST_BAD * checked.sampled:
+                raise DataError(
+                    f"no config written, because it would fail: {notes[0]}", hint="give tables of one format each"
+                )
             write_text(path, text)
             return notes if checked is None else [*notes, *checked.notes]
     raise AssertionError("the second attempt ends")

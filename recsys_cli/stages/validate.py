@@ -36,6 +36,7 @@ class Checked:
         nulls: Shares of nulls by column with nulls.
         matched: By joined table, the share of the sample's rows with a row in it.
         memory: Upper bound of the preparation in bytes: the budget and the joined tables.
+        skipped: Number of unreadable rows in the sample.
         expected: Time and memory by timed runs on the first rows; None without.
     """
 
@@ -45,6 +46,7 @@ class Checked:
     nulls: dict[str, float]
     matched: dict[str, float]
     memory: int
+    skipped: int = 0
     expected: Estimate | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -135,6 +137,7 @@ def _checked(config: RunConfig, raw: RawTables, *, timed: bool) -> Checked:
         nulls={name: share for name, share in nulls.items() if share},
         matched=matched,
         memory=memory,
+        skipped=len(reader.rejected),
         expected=expected,
         notes=notes,
     )
