@@ -42,7 +42,7 @@ NOT_RUN = {
     ("docs/export.md", "recsys export ease --format triton"): "Triton; tests/unit/serving/export runs its models",
     ("docs/export.md", "import numpy as np"): "Triton",
     ("docs/guide.md", "dataset:"): "a bucket of S3",
-    ("docs/guide.md", "recsys train --resume"): "an interrupted run; tests/cli/test_continue.py has one",
+    ("docs/guide.md", "recsys train --resume"): "an interrupted run, grown data, many runs; tests/cli has all three",
     ("docs/guide.md", "recsys bench configs/bench-ml-latest-small.yaml"): "hours",
     ("docs/howto/cluster.md", "dask scheduler"): _MACHINES,
     ("docs/howto/cluster.md", "torchrun"): _MACHINES,
