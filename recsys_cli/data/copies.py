@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["delta", "iceberg", "query"]
 _ROW_GROUP_BYTES, _MAX_MESSAGE = 64 << 20, 300
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class CopiedTable(Protocol):
@@ -151,7 +153,7 @@ def table_errors(name: str, *, secret: str | None = None) -> Iterator[None]:
     except (RecsysError, MemoryError):
         raise
     except Exception as error:
-        text = str(error) or type(error).__name__
+        text = " ".join(_COLOR.sub("", str(error)).split()) or type(error).__name__
         if secret is not None:
             text = text.replace(secret, "…")
         if holds_secret(text):

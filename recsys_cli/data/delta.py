@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -15,7 +16,7 @@ from recsys_cli.data.copies import table_errors
 from recsys_cli.data.lake_files import column_type, rows_of
 from recsys_cli.data.parquet import open_parquet
 from recsys_cli.data.since import SinceValue, may_be_new
-from recsys_cli.errors import MissingExtraError
+from recsys_cli.errors import DataError, MissingExtraError
 
 
 class DeltaSnapshot:
@@ -60,13 +61,13 @@ class DeltaSnapshot:
         """Return the files in order, each with its partition by column of the table."""
         actions = pa.table(self._table.get_add_actions()).to_pylist()
         files = []
-        for action, uri in zip(actions, self._table.file_uris(), strict=True):
+        for action in actions:
             partition, top = (
                 {name: values.get(name, values.get(physical[name])) for name in schema.names}
                 for values in (action.get("partition") or {}, action.get("max") or {})
             )
             known = {name: value for name, value in partition.items() if value is not None}
-            files.append({**action, "uri": uri, "partition": partition, "top": top | known})
+            files.append({**action, "partition": partition, "top": top | known})
         files.sort(key=lambda file: (file["modification_time"], file["path"]))
         tops = {name: [file["top"][name] for file in files] for name in schema.names}
         new = may_be_new(self.name, since, tops, schema)
@@ -82,12 +83,24 @@ class DeltaSnapshot:
             DeltaStorageHandler.from_table(table._table, None, table._table.get_add_file_sizes())
         )
         deleted = pa.RecordBatchReader._import_from_c_capsule(table.deletion_vectors().__arrow_c_stream__()).read_all()
-        keep = dict(zip(deleted["filepath"].to_pylist(), range(deleted.num_rows), strict=True))
-        masks = deleted["selection_vector"]
+        paths = set(pa.table(table.get_add_actions())["path"].to_pylist())
+        masks = {self._path(url, paths): row for row, url in enumerate(deleted["filepath"].to_pylist())}
         for file in files:
-            mask = masks[keep[file["uri"]]].values if file["uri"] in keep else None
-            with store.open_input_file(file["path"]) as source, open_parquet(source) as opened:
+            row = masks.get(file["path"])
+            mask = None if row is None else deleted["selection_vector"][row].values
+            with store.open_input_file(unquote(file["path"])) as source, open_parquet(source) as opened:
                 yield from rows_of(opened, schema, stored=physical, constants=file["partition"], keep=mask)
+
+    def _path(self, url: str, paths: Container[str]) -> str:
+        """Return the path of a file in the log, for its URL."""
+        parts = url.split("/")
+        found = next((path for depth in range(len(parts)) if (path := "/".join(parts[depth:])) in paths), None)
+        if found is None:
+            raise DataError(
+                f"table {self.name!r}: deleted rows of {url} cannot be assigned to a file of the table",
+                hint="compact the table, so that it has no deletion vectors",
+            )
+        return found
 
 
 def _type_name(kind: Any) -> str:

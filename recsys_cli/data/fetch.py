@@ -175,6 +175,18 @@ def _save(response: httpx.Response, url: str, part: PartFile, emit: Emit) -> Non
         emit(_progress(part, done, done))
 
 
+@contextmanager
+def by_hand_named(steps: str) -> Iterator[None]:
+    """Name the steps by hand in the hints of failed downloads, in place of general words."""
+    try:
+        yield
+    except DataError as error:
+        if ELSEWHERE not in (error.hint or ""):
+            raise
+        own = f"choose another server with --mirror URL, or {steps}"
+        raise DataError(error.message, hint=str(error.hint).replace(ELSEWHERE, own)) from error
+
+
 def _refuse_full_disk(part: PartFile, total: int | None, offset: int) -> None:
     """Check the free disk space against the announced size."""
     free = shutil.disk_usage(part.path.parent).free

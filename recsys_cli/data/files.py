@@ -99,7 +99,7 @@ class TableOptions(BaseModel):
     version: int | None = Field(None, ge=0)
     """Version of a Delta table or snapshot id of an Iceberg table. Default: the newest."""
     query: str | None = None
-    """SELECT statement for DuckDB, in place of files; it reads only. `recsys download` keeps its rows."""
+    """SELECT statement, in place of files, for DuckDB or the database; it reads only. `recsys download` keeps its rows."""
     database: str | None = None
     """Environment variable with the query's database: the path of a DuckDB or SQLite file, or an address
     (postgres://, mysql://). Never the address itself, because configs are stored. Default: files only."""

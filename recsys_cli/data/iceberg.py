@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -66,11 +67,24 @@ class IcebergSnapshot:
         wanted = [field for field, kind in types.items() if kind is not None and field.name in since]
         tops = {field.name: [_greatest(task.file, field) for task in tasks] for field in wanted}
         new = may_be_new(self.name, since, tops, schema) or [True] * len(tasks)
-        return schema, self._rows(schema, ids, [task for task, is_new in zip(tasks, new, strict=True) if is_new])
+        defaults = {ids[field.field_id]: field.initial_default for field in types if field.field_id in ids}
+        chosen = [task for task, is_new in zip(tasks, new, strict=True) if is_new]
+        return schema, self._rows(schema, ids, chosen, defaults)
 
-    def _rows(self, schema: pa.Schema, ids: dict[int, str], tasks: list[Any]) -> Iterator[pa.RecordBatch]:
+    def _rows(
+        self,
+        schema: pa.Schema,
+        ids: dict[int, str],
+        tasks: list[Any],
+        defaults: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Iterator[pa.RecordBatch]:
         for task in tasks:
-            constants = self._constants(task.file, ids)
+            if task.file.file_format.name != "PARQUET":
+                raise DataError(
+                    f"table {self.name!r}: {self.address} has {task.file.file_format.name} files, and only Parquet is supported",
+                    hint="write it anew with write.format.default=parquet, or export it to Parquet",
+                )
+            constants = {**defaults, **self._constants(task.file, ids)}
             with self._open(task.file.file_path) as source, open_parquet(source) as file:
                 keep = self._kept(task, file.metadata.num_rows)
                 yield from rows_of(file, schema, stored=_stored(file, ids), constants=constants, keep=keep)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recsys_cli.data import movielens_layouts as layouts
 from recsys_cli.data.archive import unpack
 from recsys_cli.data.digest import Digest, file_digest, refuse_impostor
-from recsys_cli.data.fetch import download
+from recsys_cli.data.fetch import by_hand_named, download
 from recsys_cli.data.mirror import address
 from recsys_cli.data.options import NoOptions, parse_options
+from recsys_cli.data.published.collect import collect
+from recsys_cli.data.published.description import Download, stored
 from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawTable
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Message
@@ -100,24 +102,38 @@ class MovieLens:
             ConfigError: The mirror is not a web address, or the local file does not exist.
             DataError: The download or the archive is wrong or damaged.
         """
+        name = self._release.archive
+        if request.from_file and request.from_file.is_dir():
+            return self._collect(request.from_file, request.folder, emit)
         if request.from_file:
             archive, origin = request.from_file, str(request.from_file)
             digest = self._check_local(archive, emit)
         else:
-            name = self._release.archive
             archive, origin = request.cache / name, address(name, PUBLISHER + name, request.mirror)
-            digest = download(origin, archive, digest=self._release.digest, emit=emit)
+            steps = f"take {name}: {self.info.homepage}; then run: recsys download {self._name} --from-file {name}"
+            with by_hand_named(steps):
+                digest = download(origin, archive, digest=self._release.digest, emit=emit)
         unpack(archive, self._release.members, request.folder, emit=emit)
         return {"origin": origin, "bytes": archive.stat().st_size, "md5": digest}
 
     def tables(self, folder: Path) -> tuple[RawTable, ...]:
         """Describe the release's files in `folder`."""
-        return self._release.layout(folder)
+        tables = self._release.layout(folder)
+        return tuple(replace(one, files=tuple(stored(folder, file.name) for file in one.files)) for one in tables)
+
+    def _collect(self, given: Path, folder: Path, emit: Emit) -> dict[str, object]:
+        """Fill the folder from one with the archive or with its unpacked files."""
+        one = Download(self._release.archive, members=self._release.members, digest=self._release.digest)
+        collect([one], given, folder, emit=emit)
+        files = [stored(folder, name) for name in one.files]
+        digests = {file.name: file_digest(file) for file in files}
+        return {"origin": str(given), "bytes": sum(file.stat().st_size for file in files), "md5": digests}
 
     def _check_local(self, archive: Path, emit: Emit) -> str:
         if not archive.is_file():
             raise ConfigError(
-                f"there is no file {archive}", hint=f"--from-file takes the path of {self._release.archive}"
+                f"there is no file {archive}",
+                hint=f"--from-file takes the path of {self._release.archive}, or a folder with it or its unpacked files",
             )
         refuse_impostor(archive, source=str(archive))
         wrong = self._release.digest.mismatch(archive) if self._release.digest else None

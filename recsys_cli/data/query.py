@@ -1,27 +1,23 @@
-"""SQL queries through DuckDB: one SELECT, read-only, over files or a database named by the environment."""
+"""SQL queries: one SELECT, read-only, over files through DuckDB or in a database named by the environment.
+
+DuckDB reads files and its own databases; SQLite and PostgreSQL run the query themselves, through ADBC.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 
 from recsys_cli.data.copies import table_errors
+from recsys_cli.data.databases import rows_of
 from recsys_cli.data.since import SinceValue
-from recsys_cli.errors import ConfigError, MissingExtraError
+from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 
-_BATCH_ROWS = 100_000
-_SERVERS = {"postgres": "postgres", "postgresql": "postgres", "mysql": "mysql"}
-_TABLES = """
-SELECT table_name, format('SELECT * FROM "{}"."{}"', replace(table_schema, '"', '""'), replace(table_name, '"', '""'))
-FROM information_schema.tables
-WHERE table_catalog = current_database() AND table_schema NOT IN ('information_schema', 'pg_catalog')
-ORDER BY ALL
-"""
-_SQLITE = b"SQLite format 3\x00"
+_EXTENSION = b"ARROW:extension:name"
 
 
 class Query:
@@ -49,19 +45,22 @@ class Query:
     def num_rows(self) -> int:
         """Return the number of rows, by a count in the database."""
         address = self._address()
-        with table_errors(self.name, secret=address):
-            return int(_connected(address).sql(self.query).aggregate("count(*)").fetchall()[0][0])
+        count = f"SELECT count(*) FROM (\n{self.query.rstrip().rstrip(';')}\n) AS counted"  # noqa: S608 (the user's SELECT)
+        with table_errors(self.name, secret=address), rows_of(count, address, self.name) as reader:
+            return int(reader.read_all().column(0)[0].as_py())
 
     def batches(self, since: Mapping[str, SinceValue]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:  # noqa: ARG002
         """Return the schema and the rows, in the order of the query."""
-        address = self._address()
-        with table_errors(self.name, secret=address):
-            reader = _connected(address).sql(self.query).to_arrow_reader(_BATCH_ROWS)
-        return reader.schema, self._rows(reader, address)
+        rows = self._read(self._address())
+        return next(rows), rows
 
-    def _rows(self, reader: pa.RecordBatchReader, address: str | None) -> Iterator[pa.RecordBatch]:
-        with table_errors(self.name, secret=address):
-            yield from reader
+    def _read(self, address: str | None) -> Iterator[Any]:
+        """Yield the schema, then the batches."""
+        with table_errors(self.name, secret=address), rows_of(self.query, address, self.name) as reader:
+            schema = pa.schema([_plain(field) for field in reader.schema])
+            yield schema
+            for batch in reader:
+                yield pa.record_batch([*map(_values, batch.columns, reader.schema, schema)], schema)
 
     def _address(self) -> str | None:
         if self.database is None:
@@ -75,57 +74,30 @@ class Query:
         return address
 
 
-def is_database(address: str) -> bool:
-    """Whether a text is the address of a server, or the path of a DuckDB or SQLite file."""
-    scheme, _, rest = address.partition("://")
-    if rest:
-        return scheme in _SERVERS
-    if not Path(address).is_file():
-        return False
-    with Path(address).open("rb") as file:
-        start = file.read(len(_SQLITE))
-    return start == _SQLITE or start[8:12] == b"DUCK"
-
-
-def table_queries(address: str) -> dict[str, str]:
-    """Return a query for all rows of each table of a database, by the table's name.
+def _plain(field: pa.Field) -> pa.Field:
+    """Return the column of a field in the copy: without zones, and with text or numbers for types of databases.
 
     Raises:
-        DataError: The database is not readable.
+        DataError: No model reads values of the type.
     """
-    try:
-        import duckdb  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError.for_extra("lake", what="a database") from error
-    with table_errors("database", secret=address):
-        names = _connected(address).sql(_TABLES).fetchall()
-    return {str(name): str(query) for name, query in names}
+    own, kind = (field.metadata or {}).get(_EXTENSION), field.type
+    if own == b"arrow.uuid":
+        kind = pa.string()
+    elif own == b"arrow.opaque" and b'"numeric"' in field.metadata[b"ARROW:extension:metadata"]:
+        kind = pa.float64()
+    elif pa.types.is_timestamp(kind):
+        kind = pa.timestamp(kind.unit)
+    elif pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_interval(kind):
+        raise DataError(
+            f"column {field.name} of the query has values of type {kind}",
+            hint=f"leave it out, or convert it: SELECT …, CAST({field.name} AS text)",
+        )
+    return pa.field(field.name, kind)
 
 
-def _connected(address: str | None) -> Any:
-    """Open a database for reading.
-
-    Raises:
-        ConfigError: The file does not exist, or the address has an unknown scheme.
-    """
-    import duckdb
-
-    if address is None:
-        return duckdb.connect()
-    scheme, _, rest = address.partition("://")
-    kind = _SERVERS.get(scheme) if rest else None
-    if kind is None:
-        if rest or not Path(address).is_file():
-            what = f"scheme {scheme}" if rest else "file"
-            raise ConfigError(
-                f"the database's {what} is unknown", hint=f"use the path of a file, or {'://, '.join(_SERVERS)}://"
-            )
-        with Path(address).open("rb") as file:
-            if file.read(len(_SQLITE)) != _SQLITE:
-                return duckdb.connect(address, read_only=True)
-        kind = "sqlite"
-    connection = duckdb.connect()
-    connection.execute(f"INSTALL {kind}; LOAD {kind};")  # the first time, DuckDB fetches its extension
-    quoted = address.replace("'", "''")
-    connection.execute(f"ATTACH '{quoted}' AS database (TYPE {kind}, READ_ONLY); USE database;")
-    return connection
+def _values(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
+    if (given.metadata or {}).get(_EXTENSION) == b"arrow.uuid":
+        return pa.array(
+            [None if value is None else str(UUID(bytes=value)) for value in column.to_pylist()], pa.string()
+        )
+    return column.cast(wanted.type)

@@ -71,7 +71,7 @@ def least(name: str, value: SinceValue, kind: pa.DataType, *, newest: pa.Scalar 
     raise ConfigError(
         f"since: {{{name}: {value}}} does not fit column {name} of type {kind}",
         hint=f"times need a time column (times: {{{name}: s}} next to the files gives numbers their unit); "
-        "numbers need a column of numbers",
+        f"numbers need a column of numbers (types: {{{name}: int64}})",
     )
 
 

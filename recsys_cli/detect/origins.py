@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from recsys_cli.data.copies import kind_of
+from recsys_cli.data.databases import is_database, table_queries
 from recsys_cli.data.files import TableOptions
 from recsys_cli.data.locate import locate
-from recsys_cli.data.query import is_database, table_queries
 from recsys_cli.data.remote import RawFile, is_url
 from recsys_cli.errors import ConfigError, DataError
 

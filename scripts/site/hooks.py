@@ -22,6 +22,8 @@ OUTSIDE = {
 """Page outside docs/ → its place in the site."""
 ELSEWHERE = OUTSIDE | {"README.md": "index.md", "recsys_cli/config/train.py": "reference/sections.md"}
 LINK = re.compile(r"```.*?```|`[^`\n]*`|\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)", re.DOTALL)
+SHIM = "https://unpkg.com/iframe-worker/shim"
+"""Script of the theme's plugin `offline`."""
 LAST = "Using it"
 """Section of the menu for pages of docs/ without a place in mkdocs.yml."""
 
@@ -48,6 +50,16 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     source = next((path for path, of in OUTSIDE.items() if of == place), f"docs/{place}")
     markdown = LINK.sub(lambda found: _relinked(found, source, place), markdown)
     return re.sub(r"^( *```\w+) no-run$", r"\1", markdown, flags=re.MULTILINE)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Take our script for search without a server, in place of one of another host."""
+    return output.replace(SHIM, relpath("worker.js", str(PurePosixPath(page.file.src_uri).parent)))
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """The same for the page of unknown addresses."""
+    return output_content.replace(SHIM, "worker.js")
 
 
 def _relinked(found: re.Match[str], source: str, place: str) -> str:

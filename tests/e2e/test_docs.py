@@ -1,7 +1,8 @@
 """The pages are true: their blocks run, and their commands, options, make targets, files and links exist.
 
-A block without `no-run` behind its language runs, in order, in one folder per page with a `ratings.csv`. `no-run` marks a network,
-a GPU, a long time or a placeholder; commands in it are still checked against the command line.
+A block without `no-run` behind its language runs, in order, in one folder per page with a `ratings.csv`. `recsys serve` runs in the
+background, on a free port, until the next one or the end of the page. Blocks with `no-run` are in NOT_RUN with the reason; their
+commands are still checked against the command line.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import textwrap
@@ -29,6 +31,40 @@ LANGUAGES = {"bash", "python", "yaml", "toml", "text"}
 NO_RUN = "no-run"
 RUN_ELSEWHERE = {"docs/python.md"}
 """By tests/api."""
+_NETWORK, _SETUP, _MACHINES, _GPU = "the network", "makes an environment", "several machines", "a GPU"
+NOT_RUN = {
+    ("README.md", "make demo"): _SETUP,
+    ("README.md", "recsys download movielens-25m"): _NETWORK,
+    ("CONTRIBUTING.md", "make "): _SETUP,
+    ("CONTRIBUTING.md", ".venv/bin/python -m pytest"): "these tests",
+    ("docs/benchmarks.md", "make bench"): "hours",
+    ("docs/datasets.md", "recsys run configs/amazon-5core-toys.yaml"): _NETWORK,
+    ("docs/export.md", "recsys export ease --format triton"): "Triton; tests/unit/serving/export runs its models",
+    ("docs/export.md", "import numpy as np"): "Triton",
+    ("docs/guide.md", "dataset:"): "a bucket of S3",
+    ("docs/guide.md", "recsys train --resume"): "an interrupted run, grown data, many runs; tests/cli has all three",
+    ("docs/guide.md", "recsys bench configs/bench-ml-latest-small.yaml"): "hours",
+    ("docs/howto/cluster.md", "dask scheduler"): _MACHINES,
+    ("docs/howto/cluster.md", "torchrun"): _MACHINES,
+    ("docs/howto/gpus.md", "recsys train configs/ml25m.yaml"): _GPU,
+    ("docs/howto/gpus.md", "pip install 'recsys-cli[gpu]'"): _GPU,
+    ("docs/index.md", "pip install -c constraints.txt ."): _SETUP,
+}
+"""Page and start of each block with `no-run` → what it needs."""
+BEFORE = {
+    "README.md": "recsys run configs/demo.yaml model.name=ease --quiet",
+}
+"""Page → command before its blocks."""
+SERVE = re.compile(r"^recsys serve (.*)$", re.MULTILINE)
+
+
+LAUNCHER = """\
+test ! -f pid || { kill $(cat pid); while kill -0 $(cat pid) 2>/dev/null; do sleep 0.1; done; }
+recsys serve "$@" --port 8000 > serve.log 2>&1 &
+echo $! > pid
+curl -sf --retry 120 --retry-delay 1 --retry-connrefused http://127.0.0.1:8000/bundles > /dev/null || { cat serve.log; exit 1; }
+"""
+"""Starts a server in place of the one before, and waits for it."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +130,35 @@ def test_blocks_run(page: Path, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
     write_ratings(tmp_path / "ratings.csv")
-    for block in runnable(page):
-        command = ["bash", "-euo", "pipefail", "-c"] if block.language == "bash" else [sys.executable, "-c"]
-        done = subprocess.run(
-            [*command, block.text], cwd=tmp_path, env=environment, text=True, capture_output=True, timeout=300
-        )
-        assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    (tmp_path / "serve").write_text(LAUNCHER.replace("8000", port))
+    first = [Block("bash", "", BEFORE[named(page)])] if named(page) in BEFORE else []
+    try:
+        for block in first + runnable(page):
+            if (tmp_path / "pid").exists():
+                environment["PID"] = (tmp_path / "pid").read_text().strip()
+            text = SERVE.sub(r". ./serve \1", block.text).replace("127.0.0.1:8000", f"127.0.0.1:{port}")
+            command = ["bash", "-euo", "pipefail", "-c"] if block.language == "bash" else [sys.executable, "-c"]
+            done = subprocess.run(
+                [*command, text.replace("curl -s ", "curl -sf ")],
+                cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
+            )  # fmt: skip
+            assert done.returncode == 0, f"{block.text}\n{done.stdout}"
+    finally:
+        subprocess.run(["bash", "-c", "test ! -f pid || kill $(cat pid)"], cwd=tmp_path, check=False)
+
+
+def test_every_block_runs_or_has_a_reason() -> None:
+    skipped = {
+        (named(page), block.text.splitlines()[0]) for page in PAGES for block in blocks(page) if block.flags == NO_RUN
+    }
+    starts = {
+        (name, start): [line for at, line in skipped if at == name and line.startswith(start)]
+        for name, start in NOT_RUN
+    }
+    assert {key: lines for key, lines in starts.items() if len(lines) != 1} == {}
+    assert len(skipped) == len(NOT_RUN), skipped - {(name, lines[0]) for (name, _), lines in starts.items()}
 
 
 def test_there_are_blocks_to_run() -> None:

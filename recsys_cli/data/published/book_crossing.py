@@ -76,7 +76,7 @@ def _text(value: str | None) -> str | None:
 DESCRIPTIONS = (
     Description(
         name="book-crossing",
-        licence="on its page",
+        licence="unknown, its page is offline",
         homepage="http://www2.informatik.uni-freiburg.de/~cziegler/BX/",
         downloads=(Download("BX-CSV-Dump.zip", members=("BX-Book-Ratings.csv", "BX-Books.csv", "BX-Users.csv")),),
         tables=(
@@ -86,7 +86,7 @@ DESCRIPTIONS = (
         ),
         rows=1_149_780,
         access="moved",
-        steps="the page is offline: take a copy of BX-CSV-Dump.zip",
+        steps="take a copy of BX-CSV-Dump.zip; its former page",
         convert=convert,
         notice="Book-Crossing by C.-N. Ziegler: cite Ziegler et al. (WWW 2005).",
     ),

@@ -45,6 +45,7 @@ DESCRIPTIONS = (
         ),
         tables=(_criteo("train.txt"),),
         rows=45_840_617,
+        size=4_576_820_670,
         notice="Criteo Display Advertising Challenge (2014): the terms of Criteo AI Lab apply.",
     ),
     Description(

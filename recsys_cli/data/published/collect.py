@@ -49,14 +49,15 @@ def collect(downloads: Sequence[Download], given: Path, folder: Path, *, emit: E
         _from_one_file(downloads, given, folder, emit)
 
 
-def expected(downloads: Sequence[Download]) -> str:
-    """Return the argument of --from-file, in words."""
-    if len(downloads) == 1:
-        download = downloads[0]
-        return f"the path of {download.name}" + (", or the folder of its unpacked files" if download.members else "")
+def expected(downloads: Sequence[Download], *, content: bool = True) -> str:
+    """Return the publisher's files in words, with the content of an archive in place of it for --from-file."""
     names = [download.name for download in downloads]
     shown = ", ".join(names) if len(names) <= 4 else f"{names[0]} to {names[-1]}"
-    return f"a folder with {shown}"
+    if not content:
+        return shown
+    if len(downloads) > 1:
+        return f"a folder with {shown}"
+    return f"the path of {shown}" + (", or the folder of its unpacked files" if downloads[0].members else "")
 
 
 def is_archive(path: Path) -> bool:

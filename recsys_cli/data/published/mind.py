@@ -118,6 +118,8 @@ def _of(size: str, downloads: Sequence[tuple[str, str, int | None]]) -> Descript
             RawTable("news", (Path("news.parquet"),), format="parquet"),
         ),
         size=None if None in sizes else sum(num_bytes or 0 for num_bytes in sizes),
+        steps=f"take {' and '.join(f'{name}.zip' for name in names)}, also at "
+        "https://huggingface.co/datasets/Recommenders/MIND, a copy by the Recommenders project",
         convert=convert,
         notice="MIND of Microsoft News: Microsoft Research License, non-commercial; cite Wu et al. (ACL 2020).",
     )

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from recsys_cli.data.digest import file_digest
+from recsys_cli.data.fetch import by_hand_named
 from recsys_cli.data.fetch import download as fetch_file
 from recsys_cli.data.mirror import address
 from recsys_cli.data.published.collect import collect, expected, place
@@ -77,7 +78,8 @@ class Published:
             if not url:
                 raise self._by_hand()
             target = request.cache / self._description.name / one.name
-            fetch_file(url, target, digest=one.digest, emit=emit)
+            with by_hand_named(self._by_hand_hint()):
+                fetch_file(url, target, digest=one.digest, emit=emit)
             place(one, target, request.folder, emit=emit)
             if one.digest is None or not one.members:  # nothing to verify a second use, or in the folder already
                 target.unlink()
@@ -86,14 +88,15 @@ class Published:
     def _by_hand(self) -> ConfigError:
         described = self._description
         why = "needs a login at its publisher" if described.access == "login" else "has no public address any more"
-        single = len(self.downloads) == 1
+        return ConfigError(f"{described.name} {why}, so it cannot be downloaded here", hint=self._by_hand_hint())
+
+    def _by_hand_hint(self) -> str:
+        described = self._description
         command = described.name if self._options == described.options() else "CONFIG"
-        line = f"recsys download {command} --from-file {self.downloads[0].name if single else 'FOLDER'}"
-        more = "" if single else f" ({expected(self.downloads)})"
-        return ConfigError(
-            f"{described.name} {why}, so it cannot be downloaded here",
-            hint=f"{described.steps}: {described.homepage}; then run: {line}{more}",
-        )
+        single = len(self.downloads) == 1
+        file = self.downloads[0].name if single else f"FOLDER ({expected(self.downloads)})"
+        steps = described.steps or f"take {expected(self.downloads, content=False)}"
+        return f"{steps}: {described.homepage}; then run: recsys download {command} --from-file {file}"
 
 
 def _drop(originals: list[Path], folder: Path) -> None:

