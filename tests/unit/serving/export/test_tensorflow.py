@@ -78,15 +78,6 @@ def test_batches_are_those_of_the_loader(tf: Any, data: recsys.PreparedData) -> 
             assert_same({**features, data.schema.label.name: label}, batch, data)
 
 
-def test_weights_follow_the_label(tf: Any, export_workspace: recsys.Workspace, data: recsys.PreparedData) -> None:
-    from recsys_cli.loader.tf_data import dataset_of
-
-    (_, label), *_ = data.tf_dataset("test", batch_size=8)
-    loader = data.loader("test", batch_size=8)
-    assert len(next(iter(dataset_of(loader, data.schema)))) == 2
-    assert label.shape == (8,)
-
-
 def test_twin_learns_as_the_torch_network(tf: Any, data: recsys.PreparedData) -> None:
     from recsys_cli.config import TrainConfig
     from recsys_cli.models import build
