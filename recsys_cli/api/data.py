@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from recsys_cli import workspace
 from recsys_cli.api.arguments import check
 from recsys_cli.api.hints import python_hints
-from recsys_cli.errors import ConfigError
+from recsys_cli.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from recsys_cli.loader import Loader
 
 
@@ -47,3 +50,59 @@ class PreparedData(workspace.PreparedData):
             raise ConfigError(f"batch_size is {batch_size}, but has to be 1 or more")
         shuffled = split == "train" if shuffle is None else shuffle
         return Loader(self, split, batch_size=batch_size, shuffle=shuffled, seed=seed, device=device)
+
+    @python_hints()
+    def tf_dataset(
+        self,
+        split: str = "train",
+        *,
+        batch_size: int = 1_024,
+        epochs: int = 1,
+        shuffle: bool | None = None,
+        seed: int = 0,
+    ) -> tf.data.Dataset:
+        """Return the batches of `loader` as a dataset of (features, label) or (features, label, weight).
+
+        Features are a dict by column; lists are ragged tensors, and several labels a dict.
+
+        Args:
+            split: `train`, `valid` or `test`.
+            batch_size: Rows per batch.
+            epochs: Epochs of one iteration, each with an order of its own.
+            shuffle: Whether to shuffle rows; None shuffles train only.
+            seed: Seed of the shuffle.
+
+        Raises:
+            ConfigError: `batch_size` or `epochs` is below 1.
+            DataError: A file is damaged, or the split has no rows.
+            MissingExtraError: TensorFlow is not installed.
+        """
+        from recsys_cli.loader.tf_data import dataset_of
+
+        check(epochs=(epochs, Integral))
+        if epochs < 1:
+            raise ConfigError(f"epochs is {epochs}, but has to be 1 or more")
+        loader = self.loader(split, batch_size=batch_size, shuffle=shuffle, seed=seed)
+        return dataset_of(loader, self.schema, epochs=epochs)
+
+    @python_hints()
+    def tf_export(self, model: Any, folder: str | Path) -> Path:
+        """Write a TensorFlow model of the features as a SavedModel of raw rows, and signature.json; return the folder.
+
+        Args:
+            model: Keras model, or another trackable function of the features of `tf_dataset`.
+            folder: An empty or new folder.
+
+        Raises:
+            ConfigError: The folder is not empty.
+            MissingExtraError: TensorFlow is not installed.
+        """
+        target = Path(folder)
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise ConfigError(f"{target} is not empty", hint="name another folder")
+        try:
+            from recsys_cli.serving.export.tf_format import write_saved_model
+        except ModuleNotFoundError as error:
+            raise MissingExtraError.for_extra("tensorflow", what="tf_export") from error
+        write_saved_model(self, model, target)
+        return target

@@ -13,7 +13,7 @@ from recsys_cli.features.string_keys import BLOCK_ROWS, WORD_BYTES, Words, lengt
 
 _TEXT_STREAM = 1
 
-_GOLDEN = 0x9E3779B97F4A7C15
+GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 _COUNTER_MASK = (1 << 24) - 1
 _FLOAT64, _UINT64 = struct.Struct("<d"), struct.Struct("<Q")
@@ -23,7 +23,7 @@ def mix(seed: int, *streams: int) -> int:
     """Combine small integers (a seed, a purpose, a shard number) to a 64-bit key."""
     key = seed & _MASK
     for stream in streams:
-        key = _finish((key + _GOLDEN * (stream + 1)) & _MASK)
+        key = _finish((key + GOLDEN * (stream + 1)) & _MASK)
     return key
 
 
@@ -33,7 +33,7 @@ def _finish(value: int) -> int:
     return value ^ (value >> 31)
 
 
-_TEXT_KEY = mix(0, _TEXT_STREAM)
+TEXT_KEY = mix(0, _TEXT_STREAM)
 
 
 def hash_counters(counters: npt.NDArray[np.uint64], key: int | npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -41,7 +41,7 @@ def hash_counters(counters: npt.NDArray[np.uint64], key: int | npt.NDArray[np.ui
 
     The key is a result of `mix`; or one key per counter, for an ordered hash of both.
     """
-    values = counters * np.uint64(_GOLDEN)
+    values = counters * np.uint64(GOLDEN)
     values += np.uint64(key)
     shifted = values >> np.uint64(30)
     values ^= shifted
@@ -89,20 +89,20 @@ def hash_value(value: bool | int | float | str | bytes) -> int:
         return _hash_bytes(value)
     if isinstance(value, float):
         (value,) = _UINT64.unpack(_FLOAT64.pack(value + 0.0))
-    return _finish(int(value) * _GOLDEN & _MASK)
+    return _finish(int(value) * GOLDEN & _MASK)
 
 
 def _hash_bytes(text: bytes) -> int:
-    hashed = _finish((len(text) * _GOLDEN + _TEXT_KEY) & _MASK)
+    hashed = _finish((len(text) * GOLDEN + TEXT_KEY) & _MASK)
     for start in range(0, len(text), WORD_BYTES):
         word = int.from_bytes(text[start : start + WORD_BYTES], "little")
-        hashed = _finish((word * _GOLDEN + hashed) & _MASK)
+        hashed = _finish((word * GOLDEN + hashed) & _MASK)
     return hashed
 
 
 def combine(hashed: int, other: int) -> int:
     """Hash one counter with a key, as `hash_counters` does."""
-    return _finish((hashed * _GOLDEN + other) & _MASK)
+    return _finish((hashed * GOLDEN + other) & _MASK)
 
 
 def hash_numbers(numbers: npt.NDArray[np.generic]) -> npt.NDArray[np.uint64]:
@@ -113,7 +113,7 @@ def hash_numbers(numbers: npt.NDArray[np.generic]) -> npt.NDArray[np.uint64]:
 def hash_packed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Hash short texts as `hash_values` does, from the numbers of `string_keys.pack`."""
     sizes = lengths(numbers).view(np.uint64)
-    by_size = hash_counters(np.arange(WORD_BYTES + 1, dtype=np.uint64), mix(0, _TEXT_STREAM))
+    by_size = hash_counters(np.arange(WORD_BYTES + 1, dtype=np.uint64), TEXT_KEY)
     if (sizes == WORD_BYTES).all():
         return hash_counters(numbers.byteswap(), int(by_size[WORD_BYTES]))
     return np.where(sizes > 0, hash_counters(numbers.byteswap(), by_size[sizes]), by_size[0])
@@ -140,7 +140,7 @@ def _bits(numbers: npt.NDArray[np.generic]) -> npt.NDArray[np.uint64]:
 
 
 def _hash_texts(texts: Words) -> npt.NDArray[np.uint64]:
-    hashes = hash_counters(texts.lengths.view(np.uint64), mix(0, _TEXT_STREAM))
+    hashes = hash_counters(texts.lengths.view(np.uint64), TEXT_KEY)
     hashes = np.where(texts.lengths > 0, hash_counters(texts.word(0), hashes), hashes)
     rows, number = np.flatnonzero(texts.lengths > WORD_BYTES), 1
     while len(rows):

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,8 @@ echo $! > pid
 curl -sf --retry 120 --retry-delay 1 --retry-connrefused http://127.0.0.1:8000/bundles > /dev/null || { cat serve.log; exit 1; }
 """
 """Starts a server in place of the one before, and waits for it."""
+NEEDS = {"docs/tensorflow.md": "tensorflow"}
+"""Optional package of a page's blocks."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,8 @@ def test_every_block_has_a_language(page: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=named)
 def test_blocks_run(page: Path, tmp_path: Path) -> None:
+    if (package := NEEDS.get(named(page))) and find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
     write_ratings(tmp_path / "ratings.csv")

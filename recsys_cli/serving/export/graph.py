@@ -14,8 +14,10 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from recsys_cli.serving.export.inputs import Input
 
 ML = "ai.onnx.ml"
+OWN = "recsys"
+"""Domain of the nodes outside ONNX, with the hash of `features.hashing`: Hash, Combine and Bucket."""
 Kind = Literal["int64", "float64", "string"]
-_TYPES = {
+TYPES = {
     "int64": TensorProto.INT64, "float64": TensorProto.DOUBLE, "float32": TensorProto.FLOAT,
     "bool": TensorProto.BOOL, "string": TensorProto.STRING,
 }  # fmt: skip
@@ -51,11 +53,16 @@ State = Mapping[str, pa.Table]
 
 @dataclass
 class Graph:
-    """Nodes in order, with their inputs and constants."""
+    """Nodes in order, with their inputs and constants.
+
+    Attributes:
+        hashes: Whether nodes of the domain `OWN` are allowed.
+    """
 
     nodes: list[NodeProto] = field(default_factory=list)
     constants: list[TensorProto] = field(default_factory=list)
     inputs: dict[str, Input] = field(default_factory=dict)
+    hashes: bool = False
     _number: int = 0
 
     def add(self, op: str, *inputs: str, output: str | None = None, domain: str = "", **attributes: Any) -> str:
@@ -83,12 +90,12 @@ class Graph:
 
     def cast(self, name: str, dtype: str) -> str:
         """Cast a tensor."""
-        return self.add("Cast", name, to=_TYPES[dtype])
+        return self.add("Cast", name, to=TYPES[dtype])
 
     def value_infos(self) -> list[Any]:
         """Return the inputs with symbolic dimensions."""
         return [
-            helper.make_tensor_value_info(one.name, _TYPES[one.dtype], list(one.shape)) for one in self.inputs.values()
+            helper.make_tensor_value_info(one.name, TYPES[one.dtype], list(one.shape)) for one in self.inputs.values()
         ]
 
     def floats(self, value: Value) -> str:

@@ -19,7 +19,7 @@ from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.steps import Locate
 from recsys_cli.serving.encoder import join_groupby, target_encoding
 from recsys_cli.serving.encoder.vocabulary import ABSENT
-from recsys_cli.serving.export.graph import ML, Columns, Graph, Kind, Outside, State, Value
+from recsys_cli.serving.export.graph import ML, OWN, Columns, Graph, Kind, Outside, State, Value
 from recsys_cli.serving.export.onnx_expressions import calculate
 from recsys_cli.serving.export.raw_inputs import NULL_INTEGER, NULL_TEXT
 
@@ -46,12 +46,47 @@ def emit(graph: Graph, op: Any, state: State, columns: Columns, wanted: frozense
 
 
 def _categorify(graph: Graph, op: ops.Categorify, state: State, columns: Columns, wanted: frozenset[str]) -> None:
-    if op.num_buckets:
+    if op.num_buckets and not graph.hashes:
         raise Outside("Categorify hashes unseen values (num_buckets)")
     for name in wanted & set(op.columns):
         values = state[op.vocabulary_of(name)].column("value")
         ids = _label_encoder(graph, columns[name], values, range(FIRST, FIRST + len(values)), default=UNSEEN)
+        if op.num_buckets:
+            unseen = graph.add("Equal", ids, graph.constant(UNSEEN, "int64"))
+            bucket = _bucket(graph, graph.add("Hash", columns[name].data, domain=OWN), op.num_buckets, len(values))
+            ids = graph.add("Where", unseen, bucket, ids)
         columns[name] = columns[name].with_data(graph.where(columns[name].nulls, NULL, ids, "int64"), "int64")
+
+
+def _hash_bucket(graph: Graph, op: ops.HashBucket, state: State, columns: Columns, wanted: frozenset[str]) -> None:
+    del state
+    for name in wanted & set(op.columns):
+        value = columns[name]
+        ids = _bucket(graph, _hash(graph, op, value), op.buckets_of(name))
+        columns[name] = value.with_data(graph.where(graph.null_mask(value), NULL, ids, "int64"), "int64")
+
+
+def _hashed_cross(graph: Graph, op: ops.HashedCross, state: State, columns: Columns, wanted: frozenset[str]) -> None:
+    del state, wanted
+    first, *others = (columns[name] for name in op.columns)
+    hashes = _hash(graph, op, first)
+    for other in others:
+        hashes = graph.add("Combine", hashes, _hash(graph, op, other), domain=OWN)
+    ids = _bucket(graph, hashes, op.num_buckets)
+    for value in (first, *others):
+        ids = graph.where(graph.null_mask(value), NULL, ids, "int64")
+    columns[op.output] = first.with_data(ids, "int64")
+
+
+def _hash(graph: Graph, op: Any, value: Value) -> str:
+    if not graph.hashes:
+        raise Outside(f"{op.name} has no ONNX form")
+    return graph.add("Hash", value.data, domain=OWN)
+
+
+def _bucket(graph: Graph, hashes: str, num_buckets: int, num_values: int = 0) -> str:
+    """Return the ids of hash buckets, after those of a vocabulary."""
+    return graph.add("Bucket", hashes, domain=OWN, num_buckets=num_buckets, first=FIRST + num_values)
 
 
 def _locate(graph: Graph, op: Locate, state: State, columns: Columns, wanted: frozenset[str]) -> None:
@@ -199,6 +234,8 @@ _EMITTERS: dict[type, Callable[..., None]] = {
     ops.Clip: _clip,
     ops.FillMedian: _fill,
     ops.FillMissing: _fill,
+    ops.HashBucket: _hash_bucket,
+    ops.HashedCross: _hashed_cross,
     ops.JoinGroupby: _grouped(join_groupby.columns_of),
     ops.LambdaOp: calculate,
     ops.LogOp: _of_floats(_log),

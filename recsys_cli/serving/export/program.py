@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -94,7 +94,7 @@ class Program(nn.Module):
         self._keys = tuple(column.name for column in keys)
         joined = {name for module in self.keys for name in cast("TableConstants", module).columns}
         rest = [c for c in schema.features if c.name in names - joined - set(self._keys)]
-        self.inputs = _inputs(keys, [cast("TableConstants", m).num_rows for m in self.keys], rest)
+        self.inputs = inputs_of(keys, [cast("TableConstants", m).num_rows for m in self.keys], rest)
         self._rest = tuple(rest)
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
@@ -130,7 +130,7 @@ class VectorProgram(nn.Module):
         self.register_buffer("users", users.float().contiguous())
         self.register_buffer("items", items.float().contiguous())
         self._user, self._item = names
-        self.inputs = _inputs([schema[name] for name in names], [len(users), len(items)], [])
+        self.inputs = inputs_of([schema[name] for name in names], [len(users), len(items)], [])
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
         """Return the scores, shape (B,)."""
@@ -162,7 +162,14 @@ def _given(column: Column, inputs: Mapping[str, Tensor]) -> Tensor | Padded:
     return Padded(ids, weights if column.weights is None else weights * inputs[column.weights])
 
 
-def _inputs(keys: list[Column], sizes: list[int], rest: list[Column]) -> tuple[Input, ...]:
+def inputs_of(keys: Sequence[Column], sizes: Sequence[int], rest: Sequence[Column]) -> tuple[Input, ...]:
+    """Return the encoded inputs of a program.
+
+    Args:
+        keys: Columns with a dimension table.
+        sizes: Rows of each table.
+        rest: Further columns of the interactions.
+    """
     found = [
         Input(
             column.name, "int64", ("batch",), cardinality=int(column.cardinality or 0),

@@ -15,7 +15,7 @@ from recsys_cli.serving.export.raw_inputs import raw_value
 
 
 def encode_rows(
-    fitted: FittedPlan, schema: Schema, inputs: tuple[Input, ...], *, prefix: str
+    fitted: FittedPlan, schema: Schema, inputs: tuple[Input, ...], *, prefix: str, hashes: bool = False
 ) -> tuple[Graph, dict[str, str]]:
     """Return the graph that computes the inputs of a program.
 
@@ -24,11 +24,12 @@ def encode_rows(
         schema: Prepared columns.
         inputs: Inputs of the program.
         prefix: Prefix of the program's tensor names.
+        hashes: Compute hash buckets by nodes outside ONNX.
 
     Returns:
         The graph, and the inputs that stay encoded, with the reason.
     """
-    graph, encoded = Graph(), {}
+    graph, encoded = Graph(hashes=hashes), {}
     for one in inputs:
         try:
             part = _computed(graph, fitted, schema, one)
@@ -45,7 +46,7 @@ def _computed(graph: Graph, fitted: FittedPlan, schema: Schema, one: Input) -> s
     Raises:
         Outside: An op or a type has no ONNX form; the graph is unchanged.
     """
-    part = Graph(_number=graph._number, inputs=dict(graph.inputs))
+    part = Graph(_number=graph._number, inputs=dict(graph.inputs), hashes=graph.hashes)
     wanted = [one.name, row_column(one.name)] if one.rows is not None else [one.name]
     sliced = slice_plan(fitted, wanted)
     if sliced.brought:

@@ -1,0 +1,142 @@
+"""TensorFlow models as SavedModel from raw rows: lookups, hash buckets, numbers and dimension tables inside the graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+import torch
+
+from recsys_cli.batch import Ragged
+from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.features.schema import PADDING, UNSEEN, Column, Kind, Schema
+from recsys_cli.loader import DimensionTables
+from recsys_cli.serving.bundle_writer import copy_data
+from recsys_cli.serving.export.inputs import Input, signature
+from recsys_cli.serving.export.program import inputs_of
+from recsys_cli.serving.export.row_graph import encode_rows
+from recsys_cli.serving.export.tf_nodes import RowNodes
+from recsys_cli.workspace import PreparedData, write_json
+
+_PREFIX = "encoded/"
+_OUTPUT = "score"
+
+
+class RowFeatures(tf.Module):
+    """Raw rows to the features of `loader.tf_data`, inside a graph.
+
+    Args:
+        data: Prepared data.
+
+    Attributes:
+        inputs: Raw columns in order, and encoded columns outside the graph, with the suffix `.encoded`.
+        encoded: Columns outside the graph, with the reason.
+    """
+
+    def __init__(self, data: PreparedData) -> None:
+        super().__init__()
+        schema, tables = data.schema, DimensionTables(data)
+        keys = [column for column in schema.categorical if tables.num_rows(column.name)]
+        self._joins = [_Join(key.name, tables, schema) for key in keys]
+        joined = {name for join in self._joins for name in join.names}
+        self._rest = tuple(column for column in schema.features if column.name not in joined)
+        encoded = inputs_of(keys, [join.num_rows for join in self._joins], self._rest)
+        graph, reasons = encode_rows(FittedPlan.read(data.folder), schema, encoded, prefix=_PREFIX, hashes=True)
+        self._nodes = RowNodes(graph)
+        self.inputs, self.encoded = tuple(graph.inputs.values()), dict(reasons)
+
+    def signature(self) -> dict[str, tf.TensorSpec]:
+        """Return the inputs as specs, by name."""
+        return {one.name: tf.TensorSpec([None] * len(one.shape), one.dtype, _identifier(one)) for one in self.inputs}
+
+    def __call__(self, rows: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Return the features of raw rows: ids as int32, numbers as float32, lists as `tf.RaggedTensor`."""
+        tensors = self._nodes(rows)
+        features: dict[str, tf.Tensor] = {}
+        for join in self._joins:
+            features |= join(tensors[_PREFIX + join.key])
+        for column in self._rest:
+            features |= _given(column, tensors)
+        return features
+
+
+class _Join(tf.Module):
+    """Dimension table of a key: its features and encoded ids by table row."""
+
+    def __init__(self, key: str, tables: DimensionTables, schema: Schema) -> None:
+        super().__init__()
+        self.key, self.num_rows = key, tables.num_rows(key)
+        rows = torch.arange(self.num_rows)
+        self._columns = {key: _constant(tables.ids(key, rows).int())}
+        self._splits: dict[str, tf.Variable] = {}
+        for name, feature in tables.features({key: rows}).items():
+            self._columns[name] = _constant(feature.values if isinstance(feature, Ragged) else feature)
+            if isinstance(feature, Ragged):
+                self._splits[name] = _constant(feature.offsets)
+                if feature.weights is not None:
+                    weights = str(schema[name].weights)
+                    self._columns[weights], self._splits[weights] = _constant(feature.weights), self._splits[name]
+        self.names = tuple(self._columns)
+
+    def __call__(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        rows = _in_range(rows, self.num_rows)
+        tables = dict(self._columns)
+        for name, splits in self._splits.items():
+            tables[name] = tf.RaggedTensor.from_row_splits(tables[name], splits, validate=False)
+        return {name: tf.gather(table, rows) for name, table in tables.items()}
+
+
+def write_saved_model(data: PreparedData, model: Callable[..., Any], folder: Path) -> RowFeatures:
+    """Write a SavedModel from raw rows to the output of a model, and signature.json.
+
+    Args:
+        data: Prepared data.
+        model: Keras model, or another trackable function of the features.
+        folder: The folder; it may exist.
+    """
+    rows = RowFeatures(data)
+
+    @tf.function(input_signature=[rows.signature()])
+    def score(columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {_OUTPUT: model(rows(columns), training=False)}
+
+    served = tf.Module()
+    served.rows, served.model, served.score = rows, model, score
+    tf.saved_model.save(served, str(folder), signatures=score)
+    shape = score.get_concrete_function().structured_outputs[_OUTPUT].shape
+    entry = signature(rows.inputs, output=_OUTPUT, width=shape[1] if shape.rank > 1 else None, program=".")
+    write_json(folder / "signature.json", {"format": "SavedModel", "programs": [entry]})
+    if rows.encoded:
+        copy_data(data, PreparedData(folder / "data"), tables=False)
+    return rows
+
+
+def _constant(values: Any) -> tf.Variable:
+    return tf.Variable(values.numpy(), trainable=False)
+
+
+def _identifier(one: Input) -> str:
+    """Return the name of an input in the signature: characters outside of identifiers are underscores."""
+    return re.sub(r"\W", "_", one.name, flags=re.ASCII)
+
+
+def _in_range(ids: tf.Tensor, num_rows: int) -> tf.Tensor:
+    return tf.where((ids < 0) | (ids >= num_rows), tf.constant(UNSEEN, ids.dtype), ids)
+
+
+def _given(column: Column, tensors: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Return a column of the interactions, and the weights of a list."""
+    values = tensors[_PREFIX + column.name]
+    if column.kind is Kind.NUMERIC:
+        return {column.name: tf.RaggedTensor.from_tensor(values) if column.ragged else values}
+    ids = tf.cast(_in_range(values, int(column.cardinality or 0)), tf.int32)
+    if not column.ragged:
+        return {column.name: ids}
+    lists = tf.ragged.boolean_mask(ids, ids != PADDING)
+    if column.weights is None:
+        return {column.name: lists}
+    weights = tf.boolean_mask(tensors[_PREFIX + column.weights], ids != PADDING)
+    return {column.name: lists, column.weights: lists.with_values(weights)}
