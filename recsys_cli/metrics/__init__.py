@@ -8,6 +8,7 @@ from recsys_cli.metrics.accuracy import ACCURACY
 from recsys_cli.metrics.arp import ARP
 from recsys_cli.metrics.auc import AUC
 from recsys_cli.metrics.calibration import CALIBRATION
+from recsys_cli.metrics.capped_recall import CAPPED_RECALL
 from recsys_cli.metrics.coverage import COVERAGE
 from recsys_cli.metrics.diversity import DIVERSITY
 from recsys_cli.metrics.ece import ECE
@@ -65,7 +66,7 @@ GROUPED: dict[str, GroupedMetric] = _by_name(GAUC)
 IMPRESSION: dict[str, ImpressionMetric] = _by_name(IMPRESSION_AUC, IMPRESSION_MRR, IMPRESSION_NDCG)
 """Metrics per impression of given candidates, by name; after the metrics per user in tables."""
 
-RANKING: dict[str, RankingMetric] = _by_name(HR, NDCG, MRR, RECALL, PRECISION, MAP)
+RANKING: dict[str, RankingMetric] = _by_name(HR, NDCG, MRR, RECALL, CAPPED_RECALL, PRECISION, MAP)
 """Accuracy metrics of rankings, by name, in table order."""
 
 BEYOND: dict[str, ListMetric] = _by_name(COVERAGE, GINI, NOVELTY, ARP, DIVERSITY, SERENDIPITY)

@@ -15,6 +15,7 @@ from recsys_cli.metrics.score_counts import ScoreCounts
 SLOW_RANKING = {
     "hr": lambda places, relevant, k: float(any(p <= k for p in places)),
     "recall": lambda places, relevant, k: len([p for p in places if p <= k]) / relevant,
+    "capped_recall": lambda places, relevant, k: len([p for p in places if p <= k]) / min(relevant, k),
     "precision": lambda places, relevant, k: len([p for p in places if p <= k]) / k,
     "mrr": lambda places, relevant, k: max([1 / p for p in places if p <= k], default=0.0),
     "ndcg": lambda places, relevant, k: (
