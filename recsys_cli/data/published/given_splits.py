@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 
 from recsys_cli.data.digest import Digest
 from recsys_cli.data.published.description import Description, Download, columns
@@ -27,7 +28,10 @@ _SEED, _HELD_OUT_USERS = 98_765, 10_000
 
 
 def convert_lists(folder: Path, files: Sequence[Path], emit: Emit) -> None:
-    """Write a row per item of lists by user: lines `user item item …`, or a JSON list of each user's items."""
+    """Write a row per item of lists by user: lines `user item item …`, or a JSON list of each user's items.
+
+    A validation list is left out: the published runs neither train on it nor filter its items.
+    """
     for file in files:
         name = Path(unpacked_name(file.name))
         lists = _json_lists(file) if name.suffix == ".json" else parsed(file, _list, emit)
@@ -36,7 +40,7 @@ def convert_lists(folder: Path, files: Sequence[Path], emit: Emit) -> None:
 
 
 def _split_of(stem: str) -> str:
-    return {"train_data": "train", "validation_data": "valid", "test_data": "test"}.get(stem, stem)
+    return {"train_data": "train", "test_data": "test"}.get(stem, stem)
 
 
 def _list(line: str) -> tuple[int, list[int]] | None:
@@ -122,32 +126,35 @@ def write_splits(
     }
     in_train = np.isin(users, parts["train"])
     known = np.unique(items[in_train])
-    write_rows(
-        folder / "train.parquet", _FOLD_IN, _zipped(users[in_train], items[in_train], np.zeros(in_train.sum(), int))
-    )
+    _write(folder / "train.parquet", users[in_train], items[in_train], np.zeros(np.count_nonzero(in_train)))
     for split in ("valid", "test"):
         rows = np.isin(users, parts[split]) & np.isin(items, known)
-        own = users[rows]
-        order = np.argsort(own, kind="stable")
-        own, seen = own[order], items[rows][order]
-        write_rows(folder / f"{split}.parquet", _FOLD_IN, _with_targets(own, seen))
+        order = np.argsort(users[rows], kind="stable")
+        own = users[rows][order]
+        targets, kept = draw_targets(own)
+        _write(folder / f"{split}.parquet", own[kept], items[rows][order][kept], targets[kept])
 
 
-def _with_targets(users: npt.NDArray[np.int64], items: npt.NDArray[np.int64]) -> Iterable[tuple[Any, ...]]:
-    """Draw a fifth of each user's rows as targets; users with fewer than 5 rows have none and are left out."""
+def draw_targets(users: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Return a mask of the targets, a fifth of each user's rows, and one of the kept rows, both (N,); users ascend.
+
+    Users with fewer than 5 rows have no targets and are left out, as no metric is defined for them.
+    """
     random = np.random.RandomState(_SEED)
     starts, counts = np.unique(users, return_index=True, return_counts=True)[1:]
-    targets, kept = np.zeros(len(users), int), np.ones(len(users), bool)
+    targets, kept = np.zeros(len(users), np.int64), np.ones(len(users), bool)
     for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
         if count >= 5:
             targets[start + random.choice(count, size=int(0.2 * count), replace=False)] = 1
         else:
             kept[start : start + count] = False
-    return _zipped(users[kept], items[kept], targets[kept])
+    return targets, kept
 
 
-def _zipped(*arrays: npt.NDArray[Any]) -> Iterable[tuple[Any, ...]]:
-    return zip(*(array.tolist() for array in arrays), strict=True)
+def _write(path: Path, *columns: npt.NDArray[Any]) -> None:
+    pq.write_table(
+        pa.table([pa.array(column).cast(pa.int32(), safe=False) for column in columns], schema=_FOLD_IN), path
+    )
 
 
 def _tables(splits: Sequence[str], names: Sequence[str]) -> tuple[RawTable, ...]:
@@ -236,7 +243,6 @@ DESCRIPTIONS = (
         "Movielens1M_m1",
         {
             "train_data.json": "4229bc5369f943918103daf7fd92e920",
-            "validation_data.json": "60be3b377d39806f80a43e37c94449f6",
             "test_data.json": "cdd3ad819512cb87dad2f098c8437df2",
         },
         rows=None,
@@ -247,7 +253,6 @@ DESCRIPTIONS = (
         "AmazonElectronics_m1",
         {
             "train_data.json": "ca71f3f5b9ada393ffd5490eba84c7db",
-            "validation_data.json": "7f2db9b5b0de91c7d757ed6ed6095a5a",
             "test_data.json": "7a0fa5d0da5dc5d5008da02b554ef688",
         },
         rows=31_887,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from publishers import SAMPLES
+from publishers import OF_PROTOCOLS, SAMPLES
 from wayward import Server, Watcher, make_zip, written
 
 from recsys_cli import registry
@@ -56,7 +56,7 @@ def sample(given: Path, tmp_path: Path) -> Any:
 
 def test_every_description_is_in_the_catalog_with_a_sample() -> None:
     own = [name for name, path in registry.DATASETS.items() if path == "recsys_cli.data.published:source"]
-    assert sorted(own) == sorted(DESCRIPTIONS) == sorted(SAMPLES)
+    assert sorted(own) == sorted(DESCRIPTIONS) == sorted([*SAMPLES, *OF_PROTOCOLS])
     for name in own:
         info = open_source(name).info
         assert info.access == "download" or DESCRIPTIONS[name].steps
