@@ -115,12 +115,12 @@ def _engines(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the sa
 
 
 def _metrics(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
-    from recsys_cli.metrics import BEYOND, GROUPED, IMPRESSION, POINTWISE, RANKING, Metric
+    from recsys_cli.metrics import BEYOND, GROUPED, IMPRESSION, OPTIONAL, POINTWISE, RANKING, Metric
     from recsys_cli.metrics.named import impression_names
 
     named: dict[str, Metric] = {**POINTWISE, **GROUPED}
     named |= {name: metric for metric in IMPRESSION.values() for name in impression_names(metric)}
-    named |= {f"{name}@k": metric for name, metric in RANKING.items()}
+    named |= {f"{name}@k": metric for name, metric in {**RANKING, **OPTIONAL}.items()}
     named |= {f"{name}@k": metric for name, metric in BEYOND.items()}
     return [
         {

@@ -117,8 +117,9 @@ class EvaluateConfig(Section):
     k: tuple[Annotated[int, Field(ge=1, le=MAX_CUT_OFF)], ...] = (10, 50)
     """Cut-offs of the ranking metrics."""
     metrics: tuple[str, ...] = ()
-    """Additional metrics of plugins (docs/security.md): entry points, or import paths such as my_package.metrics:ILD. The same
-    name appears in results and is valid for `train.monitor`. The metrics of `recsys ls metrics` are always computed."""
+    """Additional metrics: `capped_recall`, or those of plugins (docs/security.md), as entry points or import paths such as
+    my_package.metrics:ILD. The same name appears in results and is valid for `train.monitor`. The other metrics of
+    `recsys ls metrics` are always computed."""
     max_ranking_users: int | None = Field(2_000, ge=1, le=MAX_COUNT)
     """Users in the ranking metrics, as a seeded sample; results are marked as sampled. None: all users."""
     relevance: Literal["positive", "all"] | float = "positive"

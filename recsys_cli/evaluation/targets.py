@@ -42,6 +42,8 @@ def choose_targets(
     else:
         offsets = counts - 1 if how == "last" else np.zeros_like(counts)
     chosen = positions[starts + offsets]
-    first = np.searchsorted(rows.user_idx[order], owners)  # `order` groups the rows by ascending user
-    before = np.concatenate([np.arange(low, high) for low, high in zip(first, chosen, strict=True)] or [chosen])
+    user = rows.user_idx[order]
+    place = np.full(int(user.max(initial=0)) + 1, -1, np.int64)  # of each user's target; none: -1
+    place[owners] = chosen
+    before = np.flatnonzero(np.arange(len(order)) < place[user])
     return rows.chosen(order[before]), rows.chosen(order[chosen])

@@ -66,8 +66,11 @@ GROUPED: dict[str, GroupedMetric] = _by_name(GAUC)
 IMPRESSION: dict[str, ImpressionMetric] = _by_name(IMPRESSION_AUC, IMPRESSION_MRR, IMPRESSION_NDCG)
 """Metrics per impression of given candidates, by name; after the metrics per user in tables."""
 
-RANKING: dict[str, RankingMetric] = _by_name(HR, NDCG, MRR, RECALL, CAPPED_RECALL, PRECISION, MAP)
+RANKING: dict[str, RankingMetric] = _by_name(HR, NDCG, MRR, RECALL, PRECISION, MAP)
 """Accuracy metrics of rankings, by name, in table order."""
+
+OPTIONAL: dict[str, RankingMetric] = _by_name(CAPPED_RECALL)
+"""Metrics of published protocols, measured where `evaluate.metrics` names them."""
 
 BEYOND: dict[str, ListMetric] = _by_name(COVERAGE, GINI, NOVELTY, ARP, DIVERSITY, SERENDIPITY)
 """Beyond-accuracy metrics of rankings, by name, in table order."""
@@ -77,6 +80,7 @@ __all__ = [
     "GROUPED",
     "IMPRESSION",
     "OF_NUMBERS",
+    "OPTIONAL",
     "POINTWISE",
     "RANKING",
     "Catalog",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 from recsys_cli.data.digest import Digest
 from recsys_cli.data.published.description import Description, Download, columns
 from recsys_cli.data.published.rows import parsed, write_rows
-from recsys_cli.data.source import RawTable
+from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.data.streams import unpacked_name
 from recsys_cli.errors import DataError
 from recsys_cli.events import Emit
@@ -53,7 +54,9 @@ def _list(line: str) -> tuple[int, list[int]] | None:
 def _json_lists(file: Path) -> Iterator[tuple[int, list[int]]]:
     try:
         lists: list[list[int]] = json.loads(file.read_bytes())
-    except ValueError as error:
+        if not all(isinstance(items, list) for items in lists):
+            raise ValueError("not a list of lists")
+    except (ValueError, TypeError) as error:
         raise DataError(f"{file.name}: {error}", hint="pass the publisher's file of this dataset") from error
     yield from enumerate(lists)
 
@@ -80,15 +83,17 @@ def convert_ncf(folder: Path, files: Sequence[Path], emit: Emit) -> None:
 
 def _rated(line: str) -> tuple[int, int, int] | None:
     fields = line.split("\t")
-    return (int(fields[0]), int(fields[1]), int(fields[3])) if len(fields) == 4 else None
+    if len(fields) != 4 or not all(map(str.isdecimal, fields)):
+        return None
+    return int(fields[0]), int(fields[1]), int(fields[3])
 
 
 def _negatives(line: str) -> tuple[int, int, list[int]] | None:
-    pair, *others = line.split("\t")
-    if not (pair.startswith("(") and pair.endswith(")")):
+    pair, *others = line.split()
+    match = re.fullmatch(r"\((\d+),(\d+)\)", pair)
+    if match is None or not all(map(str.isdecimal, others)):
         return None
-    user, item = map(int, pair[1:-1].split(","))
-    return user, item, [int(other) for other in others if other]
+    return int(match[1]), int(match[2]), list(map(int, others))
 
 
 def convert_liang(folder: Path, files: Sequence[Path], emit: Emit) -> None:  # noqa: ARG001 - read as a whole
@@ -157,10 +162,9 @@ def _write(path: Path, *columns: npt.NDArray[Any]) -> None:
     )
 
 
-def _tables(splits: Sequence[str], names: Sequence[str]) -> tuple[RawTable, ...]:
-    fields = tuple(
-        column for name in names for column in columns({"timestamp": "int64", "label": None}.get(name, "int32"), name)
-    )  # type: ignore[arg-type]
+def _tables(splits: Sequence[str], schema: pa.Schema) -> tuple[RawTable, ...]:
+    """Describe the Parquet files of the splits; their types are read from the files."""
+    fields = tuple(RawColumn(name, None) for name in schema.names)
     return tuple(
         RawTable("interactions" if split == "train" else split, (Path(f"{split}.parquet"),), fields, format="parquet")
         for split in splits
@@ -176,7 +180,7 @@ def _lists(name: str, repository: str, digests: dict[str, str], *, rows: int | N
         downloads=tuple(
             Download(file, f"{address}/resolve/main/{file}", digest=Digest(md5)) for file, md5 in digests.items()
         ),
-        tables=_tables([_split_of(Path(file).stem) for file in digests], ("user", "item")),
+        tables=_tables([_split_of(Path(file).stem) for file in digests], _PAIRS),
         rows=rows,
         convert=convert_lists,
         notice=notice,
@@ -219,7 +223,7 @@ DESCRIPTIONS = (
             Download(f"ml-1m.{part}", f"{_NCF}ml-1m.{part}")
             for part in ("train.rating", "test.rating", "test.negative")
         ),
-        tables=_tables(("train", "test"), ("user", "item", "timestamp", "label")),
+        tables=_tables(("train", "test"), _CANDIDATES),
         rows=994_169,
         convert=convert_ncf,
         notice="MovieLens 1M of GroupLens, as prepared for NCF by He et al. (WWW 2017).",
@@ -270,7 +274,7 @@ DESCRIPTIONS = (
                 digest=Digest("cd245b17a1ae2cc31bb14903e1204af3"),
             ),
         ),
-        tables=_tables(("train", "valid", "test"), ("user", "item", "position")),
+        tables=_tables(("train", "valid", "test"), _FOLD_IN),
         convert=convert_liang,
         notice="MovieLens 20M of GroupLens, split as by Liang et al. (WWW 2018).",
     ),
