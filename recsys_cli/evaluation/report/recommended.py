@@ -24,7 +24,6 @@ from recsys_cli.workspace import PreparedData
 METRICS = {
     "ndcg": "NDCG: discounted gain of the hits, relative to the best possible ranking.",
     "recall": "Recall: share of the ground truth in the top k.",
-    "capped_recall": "Capped recall: recall with at most k items in the ground truth.",
     "hr": "Hit rate: share of users with at least one hit in the top k.",
     "precision": "Precision: share of hits in the top k.",
 }
