@@ -168,7 +168,9 @@ class SplitByUser:
                 history, ground_truth = fold_in(new_rows, users=users, items=items, seed=config.seed, targets=targets)
         elif config.targets != "all":
             relevant = is_relevant(ground_truth, config.relevance)
-            earlier, ground_truth = choose_targets(ground_truth, relevant, config.targets, users=users, seed=config.seed)
+            earlier, ground_truth = choose_targets(
+                ground_truth, relevant, config.targets, users=users, seed=config.seed
+            )
             history = before + earlier
         cold, impressions = ColdItems.of(data), read_impressions(data, split)
         return cls(train, rows, before, history, ground_truth, new, users, items, cold, num_folded, impressions)
