@@ -34,6 +34,13 @@ DATASETS: dict[str, str] = {
     "lastfm-360k": "recsys_cli.data.published:source",
     "hetrec-lastfm": "recsys_cli.data.published:source",
     "gowalla": "recsys_cli.data.published:source",
+    "ml1m-sasrec": "recsys_cli.data.published:source",
+    "ml1m-ncf": "recsys_cli.data.published:source",
+    "ml20m-liang": "recsys_cli.data.published:source",
+    "gowalla-m1": "recsys_cli.data.published:source",
+    "amazon-cds-m1": "recsys_cli.data.published:source",
+    "amazon-electronics-m1": "recsys_cli.data.published:source",
+    "movielens1m-m1": "recsys_cli.data.published:source",
     "book-crossing": "recsys_cli.data.published:source",
     "steam": "recsys_cli.data.published:source",
     "synthetic": "recsys_cli.data.synthetic:source",
@@ -103,6 +110,20 @@ ADVICE: dict[str, tuple[str, str]] = {
     "deepfm": (PREDICT, "like fm, plus a deep part for larger data"),
     "logistic": (PREDICT, "linear baseline with interpretable weights"),
     "neumf": (PREDICT, "user and item ids without further features"),
+}
+
+# Protocol name → file in `protocols`: a config with the published figures.
+PROTOCOLS: dict[str, str] = {
+    "s3-toys": "s3-toys.yaml",
+    "s3-beauty": "s3-beauty.yaml",
+    "s3-sports": "s3-sports.yaml",
+    "ml1m-last-out": "ml1m-last-out.yaml",
+    "ml1m-ncf": "ml1m-ncf.yaml",
+    "gowalla-m1": "gowalla-m1.yaml",
+    "amazon-cds-m1": "amazon-cds-m1.yaml",
+    "movielens1m-m1": "movielens1m-m1.yaml",
+    "amazon-electronics-m1": "amazon-electronics-m1.yaml",
+    "ml20m-strong": "ml20m-strong.yaml",
 }
 
 # Tracker name → "module:Class", a training.trackers.tracker.Tracker.

@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 PAIRS = [(user, item) for user in range(12) for item in range(12) if user != item]
 """A dense 11-core: each user has all items but one."""
@@ -287,6 +288,83 @@ def steam(folder: Path) -> Path:
     _gz(folder / "steam_games.json.gz", games + "{u'url': u'no id'}\n")
     return folder
 
+
+def _likes(users: int, items: int, *, seed: int = 0) -> list[list[int]]:
+    """Return distinct items of each user, 6 to 16 of a half of the items that most of its users share."""
+    random = Random(seed)
+    weights = [[3.0 if (item + user) % 2 else 0.5 for item in range(items)] for user in (0, 1)]
+    return [
+        list(dict.fromkeys(random.choices(range(items), weights[user % 2], k=random.randint(12, 24))))[:16]
+        for user in range(users)
+    ]
+
+
+def ml1m_sasrec(folder: Path) -> Path:
+    """A line `user item` per interaction, in order of user and time, from 1."""
+    lines = [f"{user + 1} {item + 1}\n" for user, items in enumerate(_likes(60, 40)) for item in items]
+    (folder / "ml-1m.txt").write_text("".join(lines))
+    return folder / "ml-1m.txt"
+
+
+def ml1m_ncf(folder: Path) -> Path:
+    """Three files of NCF: ratings with times, and lines `(user,item)` with 99 negatives, some of them twice."""
+    random = Random(1)
+    train, test, negatives = [], [], []
+    for user, items in enumerate(_likes(60, 40)):
+        times = sorted(random.sample(range(956_703_932, 978_300_000), len(items)))
+        rated = [f"{user}\t{item}\t{random.randint(1, 5)}\t{time}\n" for item, time in zip(items, times, strict=True)]
+        random.shuffle(rated[:-1])
+        train += rated[:-1]
+        test.append(rated[-1])
+        others = [str(item) for item in range(40) if item not in items]
+        negatives.append("\t".join([f"({user},{items[-1]})", *random.choices(others, k=99)]) + "\n")
+    for part, lines in (("train.rating", train), ("test.rating", test), ("test.negative", negatives)):
+        (folder / f"ml-1m.{part}").write_text("".join(lines))
+    return folder
+
+
+def _halves() -> tuple[list[list[int]], list[list[int]]]:
+    likes = _likes(60, 40)
+    return [items[:-3] for items in likes], [items[-3:] if user % 20 else [] for user, items in enumerate(likes)]
+
+
+def _m1_lines(folder: Path) -> Path:
+    """Lines `user item item …`: users without test items, and blanks at the ends."""
+    for name, lists in zip(("train.txt", "test.txt"), _halves(), strict=True):
+        lines = [" ".join(map(str, [user, *items])) + (" " if user % 3 else "") for user, items in enumerate(lists)]
+        (folder / name).write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def _m1_json(folder: Path) -> Path:
+    """A list of items per user, empty ones included, and an unused validation list."""
+    for name, lists in zip(("train_data", "test_data"), _halves(), strict=True):
+        (folder / f"{name}.json").write_text(json.dumps(lists))
+    (folder / "validation_data.json").write_text("[]")
+    return folder
+
+
+def ml20m_liang(folder: Path) -> Path:
+    """ratings.csv of ml-20m.zip: half stars, users with few likes, and items of held-out users alone."""
+    random = Random(2)
+    lines = ["userId,movieId,rating,timestamp\n"]
+    for user, items in enumerate(_likes(300, 30), start=1):
+        kept = items[: 4 if user % 40 == 0 else 8]
+        kept += [40 + user] if user % 10 == 0 else []
+        lines += [
+            f"{user},{item + 1},{'4.0' if random.random() < 0.95 or user < 250 else '3.5'},11124860{10 + row}\n"
+            for row, item in enumerate(sorted(kept))
+        ]
+    members = {"ml-20m/ratings.csv": "".join(lines).encode(), "ml-20m/movies.csv": b"movieId,title,genres\n"}
+    _zip(folder / "ml-20m.zip", members)
+    return folder / "ml-20m.zip"
+
+
+OF_PROTOCOLS: dict[str, Callable[[Path], Path]] = {
+    "ml1m-sasrec": ml1m_sasrec, "ml1m-ncf": ml1m_ncf, "gowalla-m1": _m1_lines, "amazon-cds-m1": _m1_lines,
+    "movielens1m-m1": _m1_json, "amazon-electronics-m1": _m1_json, "ml20m-liang": ml20m_liang,
+}  # fmt: skip
+"""Like SAMPLES: the datasets of `recsys bench --protocol` without another config."""
 
 SAMPLES: dict[str, Callable[[Path], Path]] = {
     "criteo-kaggle": criteo_kaggle, "criteo-1tb": criteo_1tb, "avazu": avazu, "rees46": rees46, "yoochoose": yoochoose,

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from recsys_cli.cli.compare import Html, Latex, require_one_format
-from recsys_cli.cli.params import Config, Overrides, current_config, joined
+from recsys_cli.cli.params import Config, Overrides, current_config, joined, split_arguments
+from recsys_cli.cli.run import prepare
 from recsys_cli.cli.session import Session
+from recsys_cli.errors import ConfigError
 
 
-def bench(
+def bench(  # noqa: PLR0913, PLR0917 - one parameter per option
     ctx: typer.Context,
     config: Config = None,
     overrides: Overrides = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            "--protocol",
+            metavar="NAME",
+            help="Download, prepare and compare as published (recsys ls protocols), instead of CONFIG.",
+            show_default=False,
+        ),
+    ] = None,
+    from_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-file",
+            metavar="PATH",
+            help="With --protocol: take this file, archive or folder instead of downloading.",
+        ),
+    ] = None,
     metric: Annotated[
         str | None,
         typer.Option(
@@ -31,18 +52,39 @@ def bench(
 
     The bench section of the config lists models and seeds; all use the same data. Each combination is an ordinary run. Finished
     runs are reused, so an interrupted bench continues, and failed runs are repeated.
+
+    recsys bench --protocol s3-toys repeats a published evaluation, with the published figures next to ours.
     """
     from recsys_cli.cli.results import bench as shown
 
     session: Session = ctx.obj
     require_one_format(session, latex=latex)
-    with current_config(session, joined(config, overrides)) as settings, session.working("bench") as emit:
-        from recsys_cli.stages.bench import bench
+    line = joined(config, overrides)
+    if protocol is not None:
+        line = [str(_protocol_config(protocol, line)), *line]
+    elif from_file is not None:
+        raise ConfigError("--from-file needs --protocol", hint="recsys download takes the files of a dataset")
+    with current_config(session, line) as settings:
+        if protocol is not None:
+            prepare(session, settings, from_file=from_file)
+        with session.working("bench") as emit:
+            from recsys_cli.stages.bench import bench
 
-        leaderboard = bench(settings, session.workspace, metric=metric, html=html, emit=emit)
+            leaderboard = bench(settings, session.workspace, metric=metric, html=html, emit=emit)
     if latex and session.is_first:
         from recsys_cli.evaluation.compare.latex import paper_leaderboard
 
         typer.echo(paper_leaderboard(leaderboard))
         return
     session.report(shown.result(leaderboard, html=html), shown.draw)
+
+
+def _protocol_config(name: str, line: Sequence[str]) -> Path:
+    """Return the config of a protocol; the rest of the line has overrides only."""
+    from recsys_cli.protocols import path_of
+
+    if split_arguments(line)[0] is not None:
+        raise ConfigError(
+            f"--protocol {name} has a config of its own", hint=f"leave out {line[0]}, or bench it without --protocol"
+        )
+    return path_of(name)

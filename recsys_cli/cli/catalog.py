@@ -35,6 +35,7 @@ class ListedKind(StrEnum):
     METRICS = "metrics"
     SECTIONS = "sections"
     CONFIGS = "configs"
+    PROTOCOLS = "protocols"
 
 
 _ELSEWHERE = {
@@ -73,7 +74,8 @@ def ls(
         raise ConfigError(
             f"no {kind.value[:-1]} {name!r}{registry.suggest(name, names)}", hint=f"known: {', '.join(names)}"
         )
-    session.answer({**entry, **_DETAILS.get(kind, lambda _: {})(name)}, _draw_one)
+    draw = _draw_protocol if kind is ListedKind.PROTOCOLS else _draw_one
+    session.answer({**entry, **_DETAILS.get(kind, lambda _: {})(name)}, draw)
 
 
 def _datasets(session: Session) -> list[dict[str, Any]]:
@@ -113,12 +115,12 @@ def _engines(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the sa
 
 
 def _metrics(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
-    from recsys_cli.metrics import BEYOND, GROUPED, IMPRESSION, POINTWISE, RANKING, Metric
+    from recsys_cli.metrics import BEYOND, GROUPED, IMPRESSION, OPTIONAL, POINTWISE, RANKING, Metric
     from recsys_cli.metrics.named import impression_names
 
     named: dict[str, Metric] = {**POINTWISE, **GROUPED}
     named |= {name: metric for metric in IMPRESSION.values() for name in impression_names(metric)}
-    named |= {f"{name}@k": metric for name, metric in RANKING.items()}
+    named |= {f"{name}@k": metric for name, metric in {**RANKING, **OPTIONAL}.items()}
     named |= {f"{name}@k": metric for name, metric in BEYOND.items()}
     return [
         {
@@ -140,6 +142,29 @@ def _configs(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the sa
     return [{"name": str(path), "summary": _first_comment(path)} for path in shipped.configs()]
 
 
+def _protocols(session: Session) -> list[dict[str, Any]]:
+    from recsys_cli.config import load
+    from recsys_cli.protocols import path_of
+
+    rows = []
+    for name in registry.PROTOCOLS:
+        path = path_of(name)
+        config = load(path)
+        assert config.bench is not None
+        assert config.protocol is not None
+        rows.append({
+            "name": name,
+            "evaluation": _first_comment(path),
+            "dataset": config.dataset.name,
+            "here": session.workspace.raw(config.dataset.name).exists,
+            "models": list(config.bench.labels),
+            "metrics": list(config.bench.metrics),
+            "config": str(path),
+            **config.protocol.model_dump(mode="json"),
+        })  # fmt: skip
+    return rows
+
+
 _LISTS: dict[ListedKind, Callable[[Session], list[dict[str, Any]]]] = {
     ListedKind.DATASETS: _datasets,
     ListedKind.SPLITS: _of_types(options.splits),
@@ -150,6 +175,7 @@ _LISTS: dict[ListedKind, Callable[[Session], list[dict[str, Any]]]] = {
     ListedKind.METRICS: _metrics,
     ListedKind.SECTIONS: _of_types(options.sections),
     ListedKind.CONFIGS: _configs,
+    ListedKind.PROTOCOLS: _protocols,
 }
 
 
@@ -207,6 +233,11 @@ def _draw_list(to: Console, kind: ListedKind, result: Mapping[str, Any]) -> None
         line(to, "recsys download NAME downloads one; recsys ls datasets NAME lists its options")
         line(to, "login, moved: recsys download NAME names the files to fetch by hand, for --from-file")
         line(to, "recsys init writes a config for your own table")
+    elif kind is ListedKind.PROTOCOLS:
+        protocols = [(row["name"], row["evaluation"], row["dataset"], "yes" if row["here"] else "") for row in rows]
+        table(to, "", ("protocol", "evaluation", "dataset", "downloaded"), protocols, text=4)
+        line(to, "recsys bench --protocol NAME repeats one; --from-file PATH takes its files instead of a download")
+        line(to, "recsys ls protocols NAME lists the published figures and their sources")
     elif kind is ListedKind.ENGINES:
         engines = [(row["name"], row["summary"], "yes" if row["available"] else str(row["install"])) for row in rows]
         table(to, "", ("engine", "description", "available"), engines, text=3)
@@ -249,6 +280,27 @@ def _draw_one(to: Console, result: Mapping[str, Any]) -> None:
         line(to, "\nDefaults of the train section", style="bold")
     for name, value in result.get("train", {}).items():
         line(to, f"train.{name}: {_shown(value)}", indent=2)
+
+
+def _draw_protocol(to: Console, result: Mapping[str, Any]) -> None:
+    from recsys_cli.metrics.named import title_of
+
+    line(to, result["name"], style="bold")
+    line(to, result["evaluation"])
+    facts(to, [(name, _shown(result[name])) for name in ("paper", "dataset", "rows", "models", "config")])
+    metrics = result["metrics"]
+    cells = [
+        (
+            one["model"],
+            one["source"],
+            *(f"{one['figures'][name]:.4f}" if name in one["figures"] else "–" for name in metrics),
+        )
+        for one in result["published"]
+    ]
+    table(to, "", ("published", "source", *map(title_of, metrics)), cells, text=2)
+    for text in result["notes"]:
+        line(to, text)
+    line(to, f"recsys bench --protocol {result['name']}")
 
 
 def _shown(value: Any) -> str:

@@ -180,6 +180,12 @@ def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, 
         session.report(results, lambda *_: None)
 
 
+def prepare(session: Session, config: RunConfig, *, from_file: Path | None = None) -> None:
+    """Download and prepare the data of a config, unless both are up to date."""
+    _download(session, config.dataset, from_file=from_file, force=from_file is not None)
+    _etl(session, config, force=False)
+
+
 def _download(
     session: Session,
     dataset: DatasetConfig,

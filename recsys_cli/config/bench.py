@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from recsys_cli.config import yaml12
 from recsys_cli.config.section import MAX_SEED, Section
 from recsys_cli.errors import ConfigError
-from recsys_cli.metrics import IMPRESSION
+from recsys_cli.metrics import IMPRESSION, OPTIONAL
 from recsys_cli.metrics.foreign import foreign_path
 from recsys_cli.metrics.label_task import BINARY
 
@@ -105,7 +105,7 @@ def not_measured(metrics: Iterable[str], k: Collection[int], extra: Collection[s
 
 def _is_foreign(name: str) -> bool:
     try:
-        return foreign_path(name) is not None
+        return name in OPTIONAL or foreign_path(name) is not None
     except ConfigError:  # reported as a problem of the metric
         return False
 

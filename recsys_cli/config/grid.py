@@ -14,8 +14,8 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.metrics.named import check_reported
 
 Check = Callable[[Document], list[str]]
-SEARCHES = ("bench", "tune")
-"""Sections that define variants of the config."""
+SEARCHES = ("bench", "tune", "protocol")
+"""Sections of several runs, absent from the config of a single one."""
 
 
 def cell(values: Mapping[str, Any], model: BenchModel, *, seed: int | None = None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from recsys_cli.config.bench import BenchConfig, not_measured
+from recsys_cli.config.protocol import ProtocolConfig
 from recsys_cli.config.section import MAX_COUNT, MAX_SEED, Section
 from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
@@ -116,23 +117,28 @@ class EvaluateConfig(Section):
     k: tuple[Annotated[int, Field(ge=1, le=MAX_CUT_OFF)], ...] = (10, 50)
     """Cut-offs of the ranking metrics."""
     metrics: tuple[str, ...] = ()
-    """Additional metrics of plugins (docs/security.md): entry points, or import paths such as my_package.metrics:ILD. The same
-    name appears in results and is valid for `train.monitor`. The metrics of `recsys ls metrics` are always computed."""
+    """Additional metrics: `capped_recall`, or those of plugins (docs/security.md), as entry points or import paths such as
+    my_package.metrics:ILD. The same name appears in results and is valid for `train.monitor`. The other metrics of
+    `recsys ls metrics` are always computed."""
     max_ranking_users: int | None = Field(2_000, ge=1, le=MAX_COUNT)
     """Users in the ranking metrics, as a seeded sample; results are marked as sampled. None: all users."""
     relevance: Literal["positive", "all"] | float = "positive"
     """Relevant held-out interactions: `positive` (label 1, or a numeric label above its mean in train), `all`, or a threshold
     such as 4 for a numeric label (relevant: label >= 4)."""
-    candidates: Literal["all", "sampled-uniform", "sampled-popularity"] = "all"
+    candidates: Literal["all", "sampled-uniform", "sampled-popularity", "given"] = "all"
     """Candidates of a ranking. `all`: all items of train and of the item table. `sampled-uniform`, `sampled-popularity`: the
-    relevant items plus `sampled_items` sampled negatives per user, uniform or by train frequency. Sampled metrics are not
-    comparable with full rankings, and results are marked as sampled."""
+    relevant items plus `sampled_items` sampled negatives per user, uniform or by train frequency. `given`: the items of the user's
+    rows in the evaluated split, such as a published file of an item (label 1) and its negatives (label 0). Metrics of sampled and
+    given candidates are not comparable with full rankings, and results are marked as sampled."""
     sampled_items: int = Field(100, ge=1, le=MAX_COUNT)
     """Sampled negatives per user, from items that are neither seen nor relevant."""
-    fold_in_targets: Annotated[int, Field(ge=1, le=MAX_COUNT)] | Literal["each"] | None = None
+    targets: Literal["all", "last", "first", "random"] = "all"
+    """Ground truth of each user in the evaluated split: `all` relevant interactions, or one of them by time, ranked after the
+    user's history up to that moment, with the earlier interactions of the split."""
+    fold_in_targets: Annotated[int, Field(ge=1, le=MAX_COUNT)] | Literal["each", "latest"] | None = None
     """Ground truth of each user after a split by user or session: the last rows, ranked by fold-in of the user's earlier ones;
     1 for the prediction of a session's last item. `each`: every row but the first, each ranked by fold-in of the rows before it, as
-    in papers on sessions. None: the last fifth."""
+    in papers on sessions. `latest`: all rows of the user's latest time, such as a basket. None: the last fifth."""
     bootstrap: int = Field(1_000, ge=10, le=MAX_COUNT)
     """Bootstrap resamples for each 95 % interval."""
     seed: int = Field(42, ge=0, le=MAX_SEED)
@@ -176,6 +182,8 @@ class RunConfig(Section):
     """Hyperparameter search of `recsys tune` over keys of `model` and `train`; not part of any key."""
     bench: BenchConfig | None = None
     """Models compared by `recsys bench` on the same data; not part of any key."""
+    protocol: ProtocolConfig | None = None
+    """Published figures, shown by `recsys bench` next to ours (`recsys ls protocols`); not part of any key."""
 
     @model_validator(mode="after")
     def _sections_agree(self) -> RunConfig:

@@ -16,12 +16,12 @@ class Digest:
 
     Attributes:
         value: The digest in hexadecimal.
-        algorithm: The hash function.
+        algorithm: The hash function; `git` for the blob id of a repository (SHA-1 of a header and the file).
         size: Size of the file in bytes; None to skip the check.
     """
 
     value: str
-    algorithm: Literal["md5", "sha256"] = "md5"
+    algorithm: Literal["md5", "sha256", "git"] = "md5"
     size: int | None = None
 
     def matches(self, path: Path) -> bool:
@@ -41,8 +41,10 @@ class Digest:
 
 def file_digest(path: Path, algorithm: str = "md5") -> str:
     """Compute the digest of a file in hexadecimal."""
+    header = b"blob %d\0" % path.stat().st_size if algorithm == "git" else b""
+    name = "sha1" if algorithm == "git" else algorithm
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.new(name, header, usedforsecurity=False)).hexdigest()
 
 
 def impostor(head: bytes) -> str | None:

@@ -11,14 +11,14 @@ import pyarrow as pa
 from recsys_cli.config import RunConfig
 from recsys_cli.cpu import cores
 from recsys_cli.data import RawTable, open_given, open_source
-from recsys_cli.errors import DataError
+from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.columns import NOTHING
 from recsys_cli.etl.reading.reader import Reader, chunk_bytes
 from recsys_cli.etl.reading.times import DETECT, described
 from recsys_cli.features.program import INTERACTIONS, Program
 from recsys_cli.features.schema import TICKS
-from recsys_cli.features.split import FilesSplit
+from recsys_cli.features.split import SPLITS, TRAIN, FilesSplit
 
 _KEEP = " (to keep the raw numbers, set times: {{{name}: s}} next to the files of the table)"
 
@@ -52,7 +52,7 @@ class Inputs:
         """
         source = open_source(config.dataset.name, config.dataset.options)
         tables = {table.name: table for table in source.tables(raw)}
-        interactions = _interactions(config, tables[INTERACTIONS], raw)
+        interactions = _interactions(config, tables, raw)
         first, *others = interactions.values()
         for reader in others:
             reader.times = {**reader.times, **first.known_times}
@@ -91,11 +91,19 @@ class Inputs:
         return [row for reader in (*self.interactions.values(), *self.joined.values()) for row in reader.rejected]
 
 
-def _interactions(config: RunConfig, table: RawTable, raw: Path) -> dict[str, Reader]:
+def _interactions(config: RunConfig, tables: Mapping[str, RawTable], raw: Path) -> dict[str, Reader]:
     times = dict.fromkeys(config.features.raw_times, DETECT)
     if not isinstance(config.split, FilesSplit):
-        return {"all": _reader(config, table, times)}
+        return {"all": _reader(config, tables[INTERACTIONS], times)}
     dataset = config.dataset
+    if not config.split.paths():
+        own = {SPLITS[TRAIN]: tables[INTERACTIONS]} | {name: tables[name] for name in SPLITS[1:] if name in tables}
+        if len(own) == 1:
+            raise ConfigError(
+                f"the dataset {dataset.name} has no splits of its own",
+                hint="set split.train, split.valid and split.test to files",
+            )
+        return {split: _reader(config, table, times) for split, table in own.items()}
     given = {split: open_given(dataset.name, dataset.options, path) for split, path in config.split.paths().items()}
     return {split: _reader(config, source.tables(raw)[0], times) for split, source in given.items()}
 

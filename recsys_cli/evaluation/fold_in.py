@@ -7,11 +7,13 @@ user's rows is the history, the rest the ground truth (Marlin, 2004; Liang et al
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
+from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.fingerprint import Hashes
 from recsys_cli.evaluation.held_out import is_relevant, sample_users
 from recsys_cli.features.hashing import hash_counters, mix
@@ -24,15 +26,25 @@ _ORDER = 19
 
 
 def fold_in(
-    rows: Interactions, *, users: Hashes, items: Hashes, seed: int, targets: int | None = None
+    rows: Interactions, *, users: Hashes, items: Hashes, seed: int, targets: int | Literal["latest"] | None = None
 ) -> tuple[Interactions, Interactions]:
     """Split each user's rows into history (the earliest 80 %) and ground truth, or the last `targets` rows.
+
+    `latest`: the ground truth are all rows of the user's latest time.
 
     Rows of equal time are ordered by row number in the raw input; data without times by a hash of user, item and
     seed. The ground truth of n rows has max(1, round(n / 5)) rows. `users` and `items` are hashes by id.
     """
     order = _ordered(rows, users=users, items=items, seed=seed)
     lengths = np.unique(rows.user_idx, return_counts=True)[1]
+    if targets == "latest":
+        if rows.times is None:
+            raise ConfigError(
+                "evaluate.fold_in_targets=latest needs times", hint="set features.timestamp, then run recsys etl"
+            )
+        times, ends = rows.times[order], np.cumsum(lengths) - 1
+        is_latest = times == np.repeat(times[ends], lengths)
+        return rows.chosen(order[~is_latest]), rows.chosen(order[is_latest])
     num_held_out = np.maximum(1, np.round((1 - HISTORY) * lengths)).astype(np.int64) if targets is None else targets
     position = np.arange(len(order)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     is_held_out = position >= np.repeat(lengths - num_held_out, lengths)

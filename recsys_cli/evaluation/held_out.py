@@ -66,7 +66,7 @@ class HeldOut:
         relevant: Places of each user's ground truth, none of them seen.
         num_relevant: Size of the ground truth, at least 1, with interactions of items outside the candidates; shape
             (U,).
-        sampled: Places of the sampled candidates, none of them seen; None in a full ranking.
+        sampled: Places of the sampled or given candidates without the relevant ones; None in a full ranking.
         owners: User of each ranking, if users have several; shape (U,). None for one ranking per user.
     """
 
@@ -157,6 +157,22 @@ def hold_out(
         num_eligible=len(eligible),
         num_without=len(np.unique(rows.user_idx[known])) - len(eligible),
     )
+
+
+def given_candidates(held_out: HeldOut, rows: Interactions) -> Lists:
+    """Return the places of each ranked user's items in the rows of the split, except the relevant ones."""
+    size = int(max(held_out.candidates.max(initial=0), rows.item_idx.max(initial=0))) + 1
+    place_of = _numbering(held_out.candidates, size=size)
+    num_users = len(held_out.user_idx)
+    numbers = _numbering(
+        held_out.user_idx, size=int(max(held_out.user_idx.max(initial=0), rows.user_idx.max(initial=0))) + 1
+    )
+    given = _lists(rows.user_idx, place_of[rows.item_idx], numbers, num_users=num_users)
+    user, place = given.block(0, num_users)
+    width = len(held_out.candidates) + 1
+    relevant_user, relevant = held_out.relevant.block(0, num_users)
+    others = ~np.isin(user * width + place, relevant_user * width + relevant)
+    return Lists.of(user[others], place[others], num_users=num_users)
 
 
 def for_users(user_idx: Ints, history: Interactions, *, candidates: Ints) -> HeldOut:

@@ -105,6 +105,9 @@ class _Measurement:
         )
         with self._timed("metrics of rows"):
             of_rows = measure_rows(logits, of_model, config=self.config, probabilistic=self.model.probabilistic)
+        if self.config.targets != "all" and not by_user.num_folded:  # histories of rankings reach into the split
+            context = make_context(self.data, *earlier, tables=tables, read=by_user.hidden(by_user.history))
+            self.model.set_context(context)
         ranked, num_empty = self._rank(task, tables, context)
         with self._timed("metrics of rankings"):
             ranking = ranking_estimates(ranked, self.config.k, self.config)

@@ -16,6 +16,8 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.evaluation.fingerprint import Hashes, row_hashes, value_hashes
 from recsys_cli.evaluation.fold_in import NextItems, fold_in, next_items
+from recsys_cli.evaluation.held_out import is_relevant
+from recsys_cli.evaluation.targets import choose_targets
 from recsys_cli.features.schema import FIRST, UNSEEN, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import read_impressions, read_interactions, read_user_hashes, read_user_rows
@@ -113,8 +115,9 @@ class SplitByUser:
 
     Attributes:
         before: Interactions before the split: train, plus valid for test.
-        history: User histories: `before`, or after a split by user the first part of their rows.
-        ground_truth: Interactions of the split, or after a split by user the rest.
+        history: User histories: `before`, with the rows before the targets of `evaluate.targets`; or after a split by user
+            the first part of their rows.
+        ground_truth: Interactions of the split, or its targets.
         users: Hash of each user id's value, cold-start users included.
         items: Hash of each item id's value, cold items included.
         cold: Cold items of the joined table; rows of the splits contain them.
@@ -148,7 +151,10 @@ class SplitByUser:
         train, *between, rows = (new.named(*read[name]) for name in names)
         before = train.observed()
         for other in between:
-            before = before + other.observed()
+            interactions = other.observed()
+            if config.candidates == "given":  # the other rows are candidates without an interaction
+                interactions = interactions.chosen(is_relevant(interactions, config.relevance))
+            before = before + interactions
         users = np.concatenate([of_users, new.hashes])
         history, ground_truth, num_folded = before, rows.observed(), 0
         if _is_by_user(rows, before, new):
@@ -160,6 +166,12 @@ class SplitByUser:
                 users = np.concatenate([users, found.hashes])
             else:
                 history, ground_truth = fold_in(new_rows, users=users, items=items, seed=config.seed, targets=targets)
+        elif config.targets != "all":
+            relevant = is_relevant(ground_truth, config.relevance)
+            earlier, ground_truth = choose_targets(
+                ground_truth, relevant, config.targets, users=users, seed=config.seed
+            )
+            history = before + earlier
         cold, impressions = ColdItems.of(data), read_impressions(data, split)
         return cls(train, rows, before, history, ground_truth, new, users, items, cold, num_folded, impressions)
 

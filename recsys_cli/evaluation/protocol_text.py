@@ -13,6 +13,12 @@ from recsys_cli.evaluation.task import EvaluationTask
 from recsys_cli.features.schema import FIRST, UNSEEN
 from recsys_cli.models.model import Model
 
+_TARGETS = {
+    "all": "The user's",
+    "last": "The last by time, after all others of the split as history, of the user's",
+    "first": "The first by time of the user's",
+    "random": "One, random by the seed and after the earlier ones of the split as history, of the user's",
+}
 _COLD_ITEMS = " Content-based models score cold items by their features; other models rank them last."
 
 
@@ -73,8 +79,10 @@ def describe(split: str, config: EvaluateConfig, counts: Counts, *, mean: float 
     return Protocol(
         split=f"{counts.rows:,} rows of {split}. The model and the baselines are fitted on train rows.",
         candidates=f"{_candidates(config, counts)} Ties: the item with more train rows first, then the lower id.",
-        seen=f"Items of the user's interactions in {earlier} are neither recommended nor relevant.",
-        relevant=f"The user's interactions in {split} {relevant}. Items outside the candidates count as misses: "
+        seen="Seen items are ranked and relevant if given."
+        if config.candidates == "given"
+        else f"Items of the user's interactions in {earlier} are neither recommended nor relevant.",
+        relevant=f"{_TARGETS[config.targets]} interactions in {split} {relevant}. Items outside the candidates count as misses: "
         f"{counts.relevant_unreachable:,} of {counts.relevant:,}.",
         users=" ".join(_users(config, counts)),
         intervals="95 % confidence intervals over users, because rows of one user are not independent. Pointwise metrics: "
@@ -95,6 +103,11 @@ def _candidates(config: EvaluateConfig, counts: Counts) -> str:
         items = f"{warm:,} items with a train row and {counts.candidates_cold:,} cold items of the item table"
     if config.candidates == "all":
         return f"The full catalog: all {items}.{_COLD_ITEMS if counts.candidates_cold else ''}"
+    if config.candidates == "given":
+        return (
+            f"GIVEN: each user's rows of the split, of the {items}. Metrics of given candidates are higher than those of the full "
+            "catalog, may order systems differently, and are comparable only for the same candidates."
+        )
     how = "uniformly" if config.candidates == "sampled-uniform" else "in proportion to train rows"
     return (
         f"SAMPLED: each user's ground truth among {config.sampled_items:,} of the {items}, sampled {how} with seed "
@@ -129,5 +142,7 @@ def _fold_in_parts(targets: int | str | None) -> str:
         return f"the first {HISTORY:.0%} of a user's rows are the fold-in history, the rest the ground truth."
     if targets == "each":
         return "each row but a user's first is a ranking, with the earlier rows as fold-in history; metrics are means over these."
+    if targets == "latest":
+        return "the rows of a user's latest time are the ground truth, the earlier ones the fold-in history."
     held_out = "row is" if targets == 1 else f"{targets} rows are"
     return f"a user's last {held_out} the ground truth, the earlier ones the fold-in history."

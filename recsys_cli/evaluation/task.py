@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
+from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.fingerprint import problem_hash, rows_hash
-from recsys_cli.evaluation.held_out import HeldOut, Ints, hold_out
+from recsys_cli.evaluation.held_out import HeldOut, Ints, given_candidates, hold_out
 from recsys_cli.evaluation.impressions import Impressions
 from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.rankings import Rankings
@@ -37,15 +38,23 @@ class EvaluationTask:
         """Derive the ranking problem from the rows."""
         users, items, observed = by_user.users, by_user.items, by_user.train.observed()
         candidates = by_user.cold.candidates(observed)
+        is_given = config.candidates == "given"
+        if is_given and by_user.new.owners is not None:
+            raise ConfigError(
+                "evaluate.candidates=given has one list per user, and fold_in_targets=each several rankings",
+                hint="set evaluate.candidates=all or another evaluate.fold_in_targets",
+            )
         held_out = hold_out(
             by_user.ground_truth,
-            by_user.history,
+            by_user.history.chosen(np.arange(0)) if is_given else by_user.history,
             candidates=candidates,
             num_items=len(items),
             config=config,
             user_hashes=users,
         )
-        if config.candidates != "all":
+        if is_given:
+            held_out = replace(held_out, sampled=given_candidates(held_out, by_user.rows))
+        elif config.candidates != "all":
             counts = np.bincount(observed.item_idx, minlength=len(items))[candidates]
             held_out = sample_candidates(
                 held_out, counts, users=users[held_out.user_idx], items=items[candidates], config=config

@@ -160,15 +160,22 @@ class FilesSplit(_Split):
     """Given files, for comparisons on published splits; columns as in the interactions of the dataset."""
 
     method: Literal["files"] = "files"
-    train: str
-    """Parquet or CSV file (or glob) of the train rows, relative to the working directory."""
+    train: str | None = None
+    """Parquet or CSV file (or glob) of the train rows, relative to the working directory. None: the published splits of the
+    dataset itself, such as `gowalla-m1`."""
     valid: str | None = None
     """File of the valid rows."""
     test: str | None = None
     """File of the test rows."""
 
+    @model_validator(mode="after")
+    def _has_train(self) -> FilesSplit:
+        if self.train is None and (self.valid or self.test):
+            raise ValueError("split.method=files has no train rows: set split.train to their file")
+        return self
+
     def paths(self) -> dict[str, str]:
-        """Return the given files, by split."""
+        """Return the given files, by split; none for the splits of the dataset itself."""
         given = {"train": self.train, "valid": self.valid, "test": self.test}
         return {split: path for split, path in given.items() if path is not None}
 

@@ -8,6 +8,7 @@ from recsys_cli.metrics.accuracy import ACCURACY
 from recsys_cli.metrics.arp import ARP
 from recsys_cli.metrics.auc import AUC
 from recsys_cli.metrics.calibration import CALIBRATION
+from recsys_cli.metrics.capped_recall import CAPPED_RECALL
 from recsys_cli.metrics.coverage import COVERAGE
 from recsys_cli.metrics.diversity import DIVERSITY
 from recsys_cli.metrics.ece import ECE
@@ -68,6 +69,9 @@ IMPRESSION: dict[str, ImpressionMetric] = _by_name(IMPRESSION_AUC, IMPRESSION_MR
 RANKING: dict[str, RankingMetric] = _by_name(HR, NDCG, MRR, RECALL, PRECISION, MAP)
 """Accuracy metrics of rankings, by name, in table order."""
 
+OPTIONAL: dict[str, RankingMetric] = _by_name(CAPPED_RECALL)
+"""Metrics of published protocols, measured where `evaluate.metrics` names them."""
+
 BEYOND: dict[str, ListMetric] = _by_name(COVERAGE, GINI, NOVELTY, ARP, DIVERSITY, SERENDIPITY)
 """Beyond-accuracy metrics of rankings, by name, in table order."""
 
@@ -76,6 +80,7 @@ __all__ = [
     "GROUPED",
     "IMPRESSION",
     "OF_NUMBERS",
+    "OPTIONAL",
     "POINTWISE",
     "RANKING",
     "Catalog",

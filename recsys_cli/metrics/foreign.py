@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from recsys_cli import plugins
 from recsys_cli.errors import ConfigError
-from recsys_cli.metrics import BEYOND, GROUPED, IMPRESSION, POINTWISE, RANKING
+from recsys_cli.metrics import BEYOND, GROUPED, IMPRESSION, OPTIONAL, POINTWISE, RANKING
 from recsys_cli.metrics.checked import checked
 from recsys_cli.metrics.metric import GroupedMetric, ListMetric, Metric, PointwiseMetric, RankingMetric
 
@@ -36,14 +36,14 @@ def metric_named(name: str) -> Metric | None:
 
 
 def foreign(name: str) -> Metric | None:
-    """Return the metric of another package by name; None if the name is not an import path or entry point.
+    """Return an optional metric or that of another package by name; None if the name is not an import path or entry point.
 
     Raises:
         ConfigError: The import path is not trusted, or not a metric.
     """
     path = foreign_path(name)
     if path is None:
-        return None
+        return OPTIONAL.get(name)
     metric = plugins.load(path)
     if type(metric) not in _KINDS:
         kinds = ", ".join(kind.__name__ for kind in _KINDS)
@@ -58,7 +58,9 @@ def foreign_path(name: str) -> str | None:
         ConfigError: The import path is not trusted.
     """
     base = _base(name)
-    is_builtin = any(base in table for table in (POINTWISE, GROUPED, IMPRESSION, RANKING, BEYOND)) or base in {LOSS, ""}
+    is_builtin = any(
+        base in table for table in (POINTWISE, GROUPED, IMPRESSION, RANKING, BEYOND, OPTIONAL)
+    ) or base in {LOSS, ""}
     return None if is_builtin else plugins.resolve(base, what="metric")
 
 

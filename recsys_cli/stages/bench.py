@@ -17,11 +17,14 @@ import torch
 
 from recsys_cli.config import BenchConfig, RunConfig, with_model
 from recsys_cli.config.bench import not_measured
+from recsys_cli.config.protocol import ProtocolConfig
 from recsys_cli.errors import ConfigError, RecsysError, TrainingError
 from recsys_cli.evaluation.compare.leaderboard import Leaderboard, standings_of
 from recsys_cli.evaluation.compare.leaderboard_page import show
+from recsys_cli.evaluation.compare.published import PublishedComparison, compare_published
 from recsys_cli.evaluation.compare.runs import rankings_of
 from recsys_cli.events import Emit, Event, Message, Progress, ignore
+from recsys_cli.features.split import SPLITS
 from recsys_cli.metrics.named import better_of, check_reported
 from recsys_cli.stages.bench_grid import BenchCell, cells_of, seconds_left
 from recsys_cli.stages.etl import prepared_data
@@ -77,9 +80,27 @@ def bench_on(
         left = seconds_left(cells[number:], results.seconds)
         emit(Progress("bench", number, len(cells), unit="runs", left=left))
     leaderboard = _leaderboard(config, cells, results, metrics, data)
+    if config.protocol is not None:
+        published = _published(config.protocol, leaderboard, config, data, workspace)
+        leaderboard = leaderboard.model_copy(update={"published": published})
     if html is not None:
         write_text(html, show(leaderboard))
     return leaderboard
+
+
+def _published(
+    protocol: ProtocolConfig, board: Leaderboard, config: RunConfig, data: PreparedData, workspace: Workspace
+) -> PublishedComparison:
+    raw = workspace.raw(config.dataset.name)
+    facts = raw.manifest.get("facts", {}) if raw.exists else {}
+    return compare_published(
+        protocol,
+        board.standings,
+        first=_bench_section(config).labels[0],
+        label=config.evaluate.label,
+        rows={split: data.rows(split) for split in SPLITS},
+        digests=facts.get("verified", {}),
+    )
 
 
 def _bench_section(config: RunConfig) -> BenchConfig:

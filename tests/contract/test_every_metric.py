@@ -8,13 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from recsys_cli.metrics import BEYOND, GROUPED, OF_NUMBERS, POINTWISE, RANKING, Catalog, Hits, Recommended
+from recsys_cli.metrics import BEYOND, GROUPED, OF_NUMBERS, OPTIONAL, POINTWISE, RANKING, Catalog, Hits, Recommended
 from recsys_cli.metrics.score_counts import ScoreCounts
 
 # Ranking, for one user: the places of the ranking that are hits (from 1), how much there was to find, and k.
+OF_RANKINGS = {**RANKING, **OPTIONAL}
 SLOW_RANKING = {
     "hr": lambda places, relevant, k: float(any(p <= k for p in places)),
     "recall": lambda places, relevant, k: len([p for p in places if p <= k]) / relevant,
+    "capped_recall": lambda places, relevant, k: len([p for p in places if p <= k]) / min(relevant, k),
     "precision": lambda places, relevant, k: len([p for p in places if p <= k]) / k,
     "mrr": lambda places, relevant, k: max([1 / p for p in places if p <= k], default=0.0),
     "ndcg": lambda places, relevant, k: (
@@ -186,11 +188,11 @@ def test_undefined_pointwise_metrics_are_nan() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 5, 20])
-@pytest.mark.parametrize("name", RANKING)
+@pytest.mark.parametrize("name", OF_RANKINGS)
 def test_ranking_metric_equals_brute_force(name: str, k: int) -> None:
     ranked = _ranking(np.random.default_rng(7))
 
-    values = RANKING[name].compute(ranked, k)
+    values = OF_RANKINGS[name].compute(ranked, k)
 
     slow = [
         SLOW_RANKING[name]((np.flatnonzero(row) + 1).tolist(), int(relevant), k)
@@ -201,32 +203,32 @@ def test_ranking_metric_equals_brute_force(name: str, k: int) -> None:
     assert ((values >= 0) & (values <= 1)).all()
 
 
-@pytest.mark.parametrize("name", RANKING)
+@pytest.mark.parametrize("name", OF_RANKINGS)
 def test_ranking_metric_of_a_perfect_ranking_is_one(name: str) -> None:
     everything = Hits(np.ones((3, 4), dtype=bool), np.array([4, 4, 4]))
 
-    assert RANKING[name].compute(everything, 4) == pytest.approx([1, 1, 1])
+    assert OF_RANKINGS[name].compute(everything, 4) == pytest.approx([1, 1, 1])
 
 
-@pytest.mark.parametrize("name", RANKING)
+@pytest.mark.parametrize("name", OF_RANKINGS)
 def test_ranking_metric_without_hits_is_zero(name: str) -> None:
-    assert RANKING[name].compute(Hits(np.zeros((2, 4), dtype=bool), np.array([1, 9])), 3).tolist() == [0, 0]
+    assert OF_RANKINGS[name].compute(Hits(np.zeros((2, 4), dtype=bool), np.array([1, 9])), 3).tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("name", RANKING)
+@pytest.mark.parametrize("name", OF_RANKINGS)
 def test_ranking_metric_is_independent_of_other_users(name: str) -> None:
     rng = np.random.default_rng(8)
     ranked = _ranking(rng)
     order = rng.permutation(len(ranked.hits))
 
-    shuffled = RANKING[name].compute(Hits(ranked.hits[order], ranked.num_relevant[order]), 10)
+    shuffled = OF_RANKINGS[name].compute(Hits(ranked.hits[order], ranked.num_relevant[order]), 10)
 
-    assert shuffled.tolist() == RANKING[name].compute(ranked, 10)[order].tolist()
+    assert shuffled.tolist() == OF_RANKINGS[name].compute(ranked, 10)[order].tolist()
 
 
 def test_every_metric_has_a_brute_force_reference() -> None:
     assert set(SLOW_POINTWISE) == set(POINTWISE) == set(BEST)
-    assert set(SLOW_RANKING) == set(RANKING)
+    assert set(SLOW_RANKING) == set(OF_RANKINGS)
     assert set(SLOW_BEYOND) == set(BEYOND)
     assert set(GROUPED) == {"gauc"}
 

@@ -40,6 +40,7 @@ NOT_RUN = {
     ("CONTRIBUTING.md", ".venv/bin/python -m pytest"): "these tests",
     ("docs/benchmarks.md", "make bench"): "hours",
     ("docs/datasets.md", "recsys run configs/amazon-5core-toys.yaml"): _NETWORK,
+    ("docs/protocols.md", "recsys ls protocols"): _NETWORK,
     ("docs/export.md", "recsys export ease --format triton"): "Triton; tests/unit/serving/export runs its models",
     ("docs/export.md", "import numpy as np"): "Triton",
     ("docs/guide.md", "dataset:"): "a bucket of S3",

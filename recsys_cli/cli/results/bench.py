@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from recsys_cli.evaluation.compare.leaderboard import Leaderboard, LeaderboardRow, SeededScore
+    from recsys_cli.evaluation.compare.published import PublishedComparison
 
 Cell = tuple[str, str]
 """A value and its addition, on the same line or, in a narrow terminal, below."""
@@ -43,12 +44,27 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     table(to, title, list(columns), zip(*columns.values(), strict=True), text=_TEXT)
     line(to, in_words(board))
     line(to, "; ".join(_marks(board)), style="dim")
+    if board.published is not None:
+        _draw_published(to, board, board.published)
     for run, message, hint in failures_in_words(board):
         line(to, f"{run} failed: {message}{f' ({hint})' if hint else ''}", style="yellow")
     if board.failures:
         line(to, RETRY_NOTE, style="dim")
     if result["report"]:
         line(to, f"page: {result['report']}")
+
+
+def _draw_published(to: Console, board: Leaderboard, published: PublishedComparison) -> None:
+    """Draw the published models and ours in one table, and the verdicts."""
+    from recsys_cli.evaluation.compare.published import LEVEL_NOTE, one_table
+
+    heads, cells = one_table(board.standings, published, board.metrics)
+    table(to, f"published: {published.paper}", heads, cells, text=2)
+    line(to, published.data_in_words, style="yellow" if published.differences or not published.verified else "")
+    for sentence in published.sentences:
+        line(to, sentence, style="bold")
+    for text in (LEVEL_NOTE, *published.notes, *published.sources):
+        line(to, text, style="dim")
 
 
 def _columns(board: Leaderboard) -> Columns:

@@ -93,6 +93,8 @@ def ranked_in_words(counts: Counts, config: Mapping[str, Any]) -> str:
     """Describe candidates and users of a ranking; sampled candidates are always marked."""
     items = f"{counts.candidates:,} items"
     if config["candidates"] != "all":
+        if config["candidates"] == "given":
+            return f"GIVEN candidates (of {items}) for {counts.users_in_words}"
         method = "uniformly" if config["candidates"] == "sampled-uniform" else "by popularity"
         items = f"SAMPLED candidates ({config['sampled_items']:,} of {items}, sampled {method})"
     return f"{items} for {counts.users_in_words}"

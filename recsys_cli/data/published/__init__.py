@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from recsys_cli.data.options import parse_options
-from recsys_cli.data.published import amazon, book_crossing, clicks, mind, plays, s3rec, shops, steam
+from recsys_cli.data.published import amazon, book_crossing, clicks, given_splits, mind, plays, s3rec, shops, steam
 from recsys_cli.data.published.source import Published
 from recsys_cli.data.source import DatasetInfo, DatasetOptions
 
-_FAMILIES = (clicks, shops, mind, amazon, s3rec, plays, book_crossing, steam)
+_FAMILIES = (clicks, shops, mind, amazon, s3rec, plays, book_crossing, steam, given_splits)
 DESCRIPTIONS = {description.name: description for family in _FAMILIES for description in family.DESCRIPTIONS}
 
 

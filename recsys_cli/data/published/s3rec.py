@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from recsys_cli.data.digest import Digest
 from recsys_cli.data.published.description import Description, Download, columns
 from recsys_cli.data.published.rows import parsed, write_rows
 from recsys_cli.data.source import RawTable
@@ -28,12 +29,12 @@ def _history(line: str) -> list[int] | None:
     return list(map(int, fields)) if len(fields) > 1 and all(map(str.isdecimal, fields)) else None
 
 
-def _of(name: str, category: str, *, rows: int) -> Description:
+def _of(name: str, category: str, *, rows: int, digest: Digest | None = None) -> Description:
     return Description(
         name=f"amazon-5core-{name}",
         licence="on its page",
         homepage="https://github.com/RUCAIBox/CIKM2020-S3Rec",
-        downloads=(Download(f"{category}.txt", f"{_ADDRESS}{category}.txt"),),
+        downloads=(Download(f"{category}.txt", f"{_ADDRESS}{category}.txt", digest=digest),),
         tables=(
             RawTable(
                 "interactions",
@@ -51,5 +52,10 @@ def _of(name: str, category: str, *, rows: int) -> Description:
 DESCRIPTIONS = (
     _of("beauty", "Beauty", rows=198_502),
     _of("sports", "Sports_and_Outdoors", rows=296_337),
-    _of("toys", "Toys_and_Games", rows=167_597),
+    _of(
+        "toys",
+        "Toys_and_Games",
+        rows=167_597,
+        digest=Digest("176c680c688d497598c4a89a03b402c0fe78d795e5db335c2e78dd5f2d778a3f", "sha256"),
+    ),
 )

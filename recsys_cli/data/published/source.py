@@ -62,6 +62,7 @@ class Published:
             "origin": origin,
             "bytes": sum(file.stat().st_size for file in originals),
             "md5": {str(file.relative_to(request.folder)): file_digest(file) for file in originals},
+            "verified": {one.name: _verified(one, request) for one in self.downloads},
         }
         if self._description.convert:
             self._description.convert(request.folder, originals, emit)
@@ -97,6 +98,18 @@ class Published:
         file = self.downloads[0].name if single else f"FOLDER ({expected(self.downloads)})"
         steps = described.steps or f"take {expected(self.downloads, content=False)}"
         return f"{steps}: {described.homepage}; then run: recsys download {command} --from-file {file}"
+
+
+def _verified(download: Download, request: FetchRequest) -> bool | None:
+    """Whether a fetched file has its published digest; None without a digest, or for unpacked files of an archive."""
+    if download.digest is None:
+        return None
+    if not download.members:
+        return download.digest.matches(stored(request.folder / download.folder, download.name))
+    if request.from_file is None:
+        return True  # the download was refused otherwise
+    packed = request.from_file / download.name if request.from_file.is_dir() else request.from_file
+    return download.digest.matches(packed) if packed.is_file() else None
 
 
 def _drop(originals: list[Path], folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.schema import Task
@@ -153,6 +153,8 @@ class Facts(_Frozen):
 
     dataset: str
     method: str
+    item: str | None = None
+    """The item column."""
     task: Task = "binary"
     rejected: int
     ops: tuple[OpRows, ...]
@@ -171,6 +173,8 @@ class Facts(_Frozen):
     """Repeated pairs; None for lists of users or items."""
     timeline: Timeline | None
     borders: tuple[SplitBoundary, ...]
+    future: dict[str, int] = Field(default_factory=dict)
+    """Held-out rows with a later row of the same user in an earlier split, by split; empty without times."""
     train_only: dict[str, bool]
     """Whether the fitted counts of users, items and keys equal those of the prepared rows of train."""
     rows_first: tuple[str, ...]

@@ -9,12 +9,12 @@ from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.page import is_date, moment, share
 
 _TRAIN = SPLITS[TRAIN]
-_MANY_COLD = 0.5
+_MANY_COLD, _MANY_UNSEEN = 0.5, 0.05
 
 
 def conclude(facts: Facts) -> tuple[Finding, ...]:
     """Return the findings, warnings first."""
-    checks = (_fitted, _repeated, _times, _labels, _not_finite, _cold)
+    checks = (_fitted, _repeated, _times, _future, _labels, _not_finite, _cold)
     findings = [finding for check in checks for finding in check(facts)]
     return tuple(sorted(findings, key=lambda finding: finding.level == "note"))
 
@@ -71,6 +71,16 @@ def _known_to_overlap(facts: Facts) -> Iterator[Finding]:
     ]
     if borders:
         yield Finding(level="note", text=_after(facts, max(borders, key=lambda border: border.after)))
+
+
+def _future(facts: Facts) -> Iterator[Finding]:
+    """Yield warnings about targets whose future is in an earlier split; of random splits that is a known property."""
+    for split, rows in facts.future.items():
+        if rows and facts.method != "random":
+            whole = facts.splits[split].rows - facts.splits[split].drawn
+            text = f"{_of(rows, whole)} rows of {split} have a later row of the same user in an earlier split: models see the "
+            text += "future of these targets; split.method=temporal or leave-last-out avoids it"
+            yield Finding(level="warning", text=text)
 
 
 def _after(facts: Facts, border: SplitBoundary) -> str:
@@ -152,6 +162,10 @@ def _cold(facts: Facts) -> Iterator[Finding]:
             if values is not None and values.cold > _MANY_COLD * values.distinct:
                 text = f"{_of(values.cold, values.distinct)} {role} of {name} are cold-start: absent from train"
                 yield Finding(level="note", text=text)
+        unseen = facts.missing.get(facts.item or "", {}).get(name)
+        if name != _TRAIN and unseen is not None and unseen.unseen > _MANY_UNSEEN * unseen.values:
+            text = f"{_of(unseen.unseen, unseen.values)} rows of {name} have an item without an id, which most models cannot rank"
+            yield Finding(level="note", text=text)
 
 
 def _of(part: int, whole: int) -> str:

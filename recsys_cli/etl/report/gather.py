@@ -22,6 +22,7 @@ from recsys_cli.etl.report.facts import (
 )
 from recsys_cli.etl.report.flow import RowCounts, flow
 from recsys_cli.etl.report.frequency import frequency, growth
+from recsys_cli.etl.report.future import rows_with_a_future
 from recsys_cli.etl.report.sample import Sample, repetitions
 from recsys_cli.etl.report.tables import in_tables
 from recsys_cli.features.fitted_plan import FittedPlan
@@ -62,6 +63,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
     return Facts(
         dataset=counted.dataset,
         method=counted.method,
+        item=fitted.plan.item,
         task=fitted.plan.tasks[spec.label],
         rejected=counted.rejected,
         ops=flow(fitted, counted.chosen, splits),
@@ -74,6 +76,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
         pairs=repetitions(spec.sample, {split: one.keys() for split, one in census.items()}) if spec.sample else None,
         timeline=_timeline(spec.clock, census, splits),
         borders=_borders(spec.clock, census),
+        future=_future(spec, shards, fitted.plan.user),
         train_only={
             column.name: _equals_train_counts(column, census, counts)
             for column in spec.ids
@@ -181,6 +184,13 @@ def _borders(clock: Clock | None, census: Mapping[str, Census]) -> tuple[SplitBo
         )
         for earlier, later in clock.borders
     )
+
+
+def _future(spec: CensusSpec, shards: Mapping[str, Sequence[Path]], user: str) -> dict[str, int]:
+    column = next((column for column in spec.ids if column.name == user and not column.ragged), None)
+    if spec.clock is None or spec.timestamp is None or column is None:
+        return {}
+    return rows_with_a_future(column, spec.timestamp, spec.sampled, shards, spec.clock)
 
 
 def _is_encoded_last(column: str, fitted: FittedPlan) -> bool:

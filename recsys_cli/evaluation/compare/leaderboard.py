@@ -11,6 +11,7 @@ from recsys_cli.evaluation.compare.comparison import Difference, difference_of
 from recsys_cli.evaluation.compare.format import joined
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.paired import holm
+from recsys_cli.evaluation.compare.published import PublishedComparison
 from recsys_cli.evaluation.compare.runs import measured_metrics, rankings_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation, Frozen
@@ -95,6 +96,8 @@ class Leaderboard(Frozen):
     failures: tuple[dict[str, Any], ...] = ()
     """Models and seeds without a result: `label`, `seed`, `message`, `hint`."""
     protocol: dict[str, str]
+    published: PublishedComparison | None = None
+    """Published figures of a protocol against ours."""
 
     @property
     def notes(self) -> tuple[str, ...]:

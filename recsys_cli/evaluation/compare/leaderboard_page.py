@@ -12,6 +12,7 @@ from recsys_cli.evaluation.compare.leaderboard import (
     in_words,
 )
 from recsys_cli.evaluation.compare.page import probability
+from recsys_cli.evaluation.compare.published import LEVEL_NOTE, one_table
 from recsys_cli.metrics.named import ARROWS, better_of, title_of
 from recsys_cli.page import Axis, IntervalBar, intervals, render
 
@@ -30,6 +31,8 @@ def show(board: Leaderboard) -> str:
         figure=standings(board),
         failures=failures_in_words(board),
         retry_note=RETRY_NOTE,
+        published=board.published and one_table(board.standings, board.published, board.metrics),
+        level_note=LEVEL_NOTE,
         head=["", "model", *titles, "difference", "p (Holm)", "seeds", "seconds", "parameters"],
         rows=[_row(one, board) for one in board.standings],
     )

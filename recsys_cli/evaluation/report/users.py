@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.held_out import Ints
+from recsys_cli.evaluation.held_out import Ints, is_relevant
 from recsys_cli.evaluation.names import IdNames, Item
 from recsys_cli.evaluation.protocol_text import positive_in_words
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
+from recsys_cli.evaluation.targets import choose_targets
 from recsys_cli.evaluation.user_history import Interaction, SplitInteractions, find_ground_truth, newest_first
 from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.features.schema import Role
@@ -69,7 +70,16 @@ def _user(
     row: int, user_idx: int, rankings: Rankings, splits: SplitInteractions, names: IdNames, config: EvaluateConfig
 ) -> ExampleUser:
     interactions = splits.of(Role.USER, user_idx)
-    before = newest_first(interactions, ("train", "valid") if rankings.split == "test" else ("train",))
+    splits_before = ("train", "valid") if rankings.split == "test" else ("train",)
+    before = newest_first(interactions, splits_before)
+    if config.targets != "all" and rankings.split in interactions:
+        rows = interactions[rankings.split]
+        hashes = np.full(user_idx + 1, rankings.user_hashes[row])
+        earlier, targets = choose_targets(
+            rows, is_relevant(rows, config.relevance), config.targets, users=hashes, seed=config.seed
+        )
+        before = newest_first({**interactions, rankings.split: earlier}, (*splits_before, rankings.split))
+        interactions = {**interactions, rankings.split: targets}
     ranks = {int(item): rank for rank, item in enumerate(rankings.items[MODEL][row], start=1) if item}
     hits = dict(zip(rankings.items[MODEL][row].tolist(), rankings.hits[MODEL][row].tolist(), strict=True))
     ground_truth = find_ground_truth(interactions, (rankings.split,), before, relevant=config.relevance)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from recsys_cli.config import RunConfig, dump, load
+from recsys_cli.config.grid import SEARCHES
 from recsys_cli.config.load import model_config, model_config_type, train_defaults
 from recsys_cli.errors import ConfigError
 
@@ -332,8 +333,9 @@ def test_dump_and_load_are_inverse(config_file: Path) -> None:
 
 def test_dump_has_all_defaults(config_file: Path) -> None:
     text = dump(load(config_file))
-    assert all(f"\n{section}:" in f"\n{text}" for section in RunConfig.model_fields if section not in {"tune", "bench"})
-    assert "tune" not in text  # those two are there only where they are asked for
+    assert all(f"\n{section}:" in f"\n{text}" for section in RunConfig.model_fields if section not in SEARCHES)
+    assert "tune" not in text  # these are there only where they are asked for
+    assert "protocol" not in text
     assert "bench" not in text
     assert "batch_size: 32768" in text
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from publishers import SAMPLES
+from publishers import OF_PROTOCOLS, SAMPLES
 from wayward import Server, Watcher, make_zip, written
 
 from recsys_cli import registry
 from recsys_cli.data import FetchRequest, open_source
+from recsys_cli.data.digest import Digest
 from recsys_cli.data.published import DESCRIPTIONS
 from recsys_cli.data.published.book_crossing import fields
 from recsys_cli.data.published.steam import literal
@@ -56,7 +57,7 @@ def sample(given: Path, tmp_path: Path) -> Any:
 
 def test_every_description_is_in_the_catalog_with_a_sample() -> None:
     own = [name for name, path in registry.DATASETS.items() if path == "recsys_cli.data.published:source"]
-    assert sorted(own) == sorted(DESCRIPTIONS) == sorted(SAMPLES)
+    assert sorted(own) == sorted(DESCRIPTIONS) == sorted([*SAMPLES, *OF_PROTOCOLS])
     for name in own:
         info = open_source(name).info
         assert info.access == "download" or DESCRIPTIONS[name].steps
@@ -302,3 +303,28 @@ def test_tar_members_stay_in_the_folder(tmp_path: Path) -> None:
         unpack_tar(archive, ["link.txt"], folder, emit=ignore)
     with pytest.raises(DataError, match=r"is not a tar archive, or is damaged"):
         unpack_tar(written(tmp_path / "b.tar.gz", archive.read_bytes()[:40]), ["train.txt"], folder, emit=ignore)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text"),
+    [
+        ("gowalla-m1", "train.txt", "0 a b\n1 c\n"),
+        ("movielens1m-m1", "train_data.json", "[1, 2]"),
+        ("movielens1m-m1", "train_data.json", "{"),
+        ("ml1m-ncf", "ml-1m.test.negative", "(0;1)\t2\n(1;1)\t2\n"),
+        ("ml1m-ncf", "ml-1m.test.rating", "0,31,4,978300019\n1,2,3,4\n"),
+    ],
+)
+def test_another_file_than_the_publishers_is_refused(
+    name: str, file: str, text: str, given: Path, tmp_path: Path
+) -> None:
+    OF_PROTOCOLS[name](given)
+    (given / file).write_text(text)
+    with pytest.raises(DataError, match=re.escape(file)) as caught:
+        fetched(name, given, tmp_path / "raw")
+    assert "pass the" in str(caught.value.hint)
+
+
+def test_digests_of_a_repository_are_blob_ids(given: Path) -> None:
+    (given / "file").write_bytes(b"what is up, doc?")
+    assert Digest("bd9dbf5aae1a3862dd1526723246b20206e5fc37", "git").matches(given / "file")  # of the Git book

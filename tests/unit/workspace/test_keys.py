@@ -38,6 +38,7 @@ BASE: dict[str, Any] = {
     "model": {"name": "mlp"},
     "tune": {"space": {"train.learning_rate": {"low": 0.001, "high": 0.1}}},
     "bench": {"models": ["mlp"]},
+    "protocol": {"paper": "a", "published": [{"model": "m", "source": "s", "figures": {"auc": 0.6}}]},
 }
 TAGS = {"op": "Categorify", "columns": ["user", "item"]}
 
@@ -100,6 +101,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "evaluate.relevance": ("all", "evaluation"),
     "evaluate.candidates": ("sampled-uniform", "evaluation"),
     "evaluate.sampled_items": (7, "evaluation"),
+    "evaluate.targets": ("last", "evaluation"),
     "evaluate.fold_in_targets": ("each", "evaluation"),
     "evaluate.bootstrap": (11, "evaluation"),
     "evaluate.seed": (1, "evaluation"),
@@ -114,6 +116,10 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "bench.models": (["fm"], "none"),
     "bench.seeds": ([1], "none"),
     "bench.metrics": (["auc"], "none"),
+    "protocol.paper": ("b", "none"),
+    "protocol.rows": ({"test": 1}, "none"),
+    "protocol.notes": (["c"], "none"),
+    "protocol.published": ([{"model": "d", "source": "e", "figures": {"auc": 0.5}}], "none"),
 }
 """Field → another value and the first changed key; fields of splits follow below."""
 

@@ -366,3 +366,38 @@ def test_sample_has_all_rows_of_selected_users(
     share = (len(train) - len(set(train))) / len(train)
     assert pairs.repeated["train"] / pairs.rows["train"] == pytest.approx(share, rel=0.2)
     assert "(in a sample: 25 % of the values of user)" in texts(facts, "note")
+
+
+@pytest.mark.parametrize("name", ["random", "temporal", "leave-last-out", "user"])
+def test_only_a_random_split_has_targets_with_a_future(report: Report, name: str) -> None:
+    rng = np.random.default_rng(11)
+    rows = [
+        (int(u), int(i), 1.0, int(t)) for u, i, t in zip(*(rng.integers(1, n, 300) for n in (12, 30, 60)), strict=True)
+    ]
+    facts = report(rows, split=METHODS[name])
+
+    assert (sum(facts.future.values()) > 0) == (name == "random")
+    assert "see the future of these targets" not in texts(facts, "warning")  # known of random splits
+
+
+def test_planted_faults_of_a_given_split(report: Report) -> None:
+    train = [(1, 1, 1.0, 10), (1, 2, 1.0, 20), (2, 1, 1.0, 30), (2, 1, 1.0, 31), (3, 3, 1.0, 15)]
+    valid = [(3, 1, 1.0, 40)]
+    test = [
+        (1, 3, 1.0, 15),  # before (1, 2) of train
+        (1, 2, 1.0, 20),  # the target itself is in train
+        (2, 2, 1.0, 50),
+        (3, 2, 1.0, 39),  # before the row of valid
+        (3, 9, 1.0, 60),  # an item without train rows
+        (9, 1, 1.0, 5),  # a user without train rows
+    ]
+    facts = report({"train": train, "valid": valid, "test": test})
+
+    assert facts.future == {"valid": 0, "test": 2}
+    warnings, notes = texts(facts, "warning"), texts(facts, "note")
+    assert "2 of 6 (33.3 %) rows of test have a later row of the same user in an earlier split" in warnings
+    assert "rows of test repeat a (user, item) pair of train" in warnings
+    assert "rows of train are later than the first row of test" in warnings
+    assert "2 of 5 (40.0 %) rows of train repeat" not in notes
+    assert "1 of 5 (20.0 %) rows of train repeat the (user, item) pair of another train row" in notes
+    assert "1 of 6 (16.7 %) rows of test have an item without an id" in notes

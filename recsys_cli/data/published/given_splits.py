@@ -1,0 +1,281 @@
+"""Datasets in the exact files of published protocols, with the splits and the candidates of their authors."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from recsys_cli.data.digest import Digest
+from recsys_cli.data.published.description import Description, Download, columns
+from recsys_cli.data.published.rows import parsed, write_rows
+from recsys_cli.data.source import RawColumn, RawTable
+from recsys_cli.data.streams import unpacked_name
+from recsys_cli.errors import DataError
+from recsys_cli.events import Emit
+
+_PAIRS = pa.schema([("user", pa.int32()), ("item", pa.int32())])
+_CANDIDATES = pa.schema([*_PAIRS, ("timestamp", pa.int64()), ("label", pa.int8())])
+_FOLD_IN = pa.schema([*_PAIRS, ("position", pa.int32())])
+_SEED, _HELD_OUT_USERS = 98_765, 10_000
+
+
+def convert_lists(folder: Path, files: Sequence[Path], emit: Emit) -> None:
+    """Write a row per item of lists by user: lines `user item item …`, or a JSON list of each user's items.
+
+    A validation list is left out: the published runs neither train on it nor filter its items.
+    """
+    for file in files:
+        name = Path(unpacked_name(file.name))
+        lists = _json_lists(file) if name.suffix == ".json" else parsed(file, _list, emit)
+        rows = ((user, item) for user, items in lists for item in items)
+        write_rows(folder / f"{_split_of(name.stem)}.parquet", _PAIRS, rows)
+
+
+def _split_of(stem: str) -> str:
+    return {"train_data": "train", "test_data": "test"}.get(stem, stem)
+
+
+def _list(line: str) -> tuple[int, list[int]] | None:
+    fields = line.split()
+    if not all(map(str.isdecimal, fields)):
+        return None
+    return int(fields[0]), list(map(int, fields[1:]))
+
+
+def _json_lists(file: Path) -> Iterator[tuple[int, list[int]]]:
+    try:
+        lists: list[list[int]] = json.loads(file.read_bytes())
+        if not all(isinstance(items, list) for items in lists):
+            raise ValueError("not a list of lists")
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{file.name}: {error}", hint="pass the publisher's file of this dataset") from error
+    yield from enumerate(lists)
+
+
+def convert_ncf(folder: Path, files: Sequence[Path], emit: Emit) -> None:
+    """Write train rows with label 1, and test rows: the held-out item (label 1) and its given negatives (label 0)."""
+    train, test, negatives = files
+    write_rows(folder / "train.parquet", _CANDIDATES, ((*row, 1) for row in parsed(train, _rated, emit)))
+    times = {(user, item): time for user, item, time in parsed(test, _rated, emit)}
+
+    def candidates() -> Iterator[tuple[int, int, int, int]]:
+        for user, item, others in parsed(negatives, _negatives, emit):
+            if (user, item) not in times:
+                raise DataError(
+                    f"{negatives.name}: ({user},{item}) is not in {test.name}",
+                    hint="pass the three files of one dataset",
+                )
+            time = times[user, item]
+            yield user, item, time, 1
+            yield from ((user, other, time, 0) for other in dict.fromkeys(others) if other != item)
+
+    write_rows(folder / "test.parquet", _CANDIDATES, candidates())
+
+
+def _rated(line: str) -> tuple[int, int, int] | None:
+    fields = line.split("\t")
+    if len(fields) != 4 or not all(map(str.isdecimal, fields)):
+        return None
+    return int(fields[0]), int(fields[1]), int(fields[3])
+
+
+def _negatives(line: str) -> tuple[int, int, list[int]] | None:
+    pair, *others = line.split()
+    match = re.fullmatch(r"\((\d+),(\d+)\)", pair)
+    if match is None or not all(map(str.isdecimal, others)):
+        return None
+    return int(match[1]), int(match[2]), list(map(int, others))
+
+
+def convert_liang(folder: Path, files: Sequence[Path], emit: Emit) -> None:  # noqa: ARG001 - read as a whole
+    """Write the strong generalization split of Liang et al. (WWW 2018), by their seed and order of draws.
+
+    Ratings of at least 4, users with 5 or more of them, 10,000 users each for valid and test, items of train only. Of valid and
+    test users, `position` is 0 for the 80 % of the fold-in history and 1 for the targets.
+    """
+    ratings = pyarrow.csv.read_csv(files[0])
+    users, items = (ratings[name].to_numpy().astype(np.int64) for name in ("userId", "movieId"))
+    write_splits(folder, users, items, ratings["rating"].to_numpy() > 3.5, held_out=_HELD_OUT_USERS)
+
+
+def write_splits(
+    folder: Path,
+    users: npt.NDArray[np.int64],
+    items: npt.NDArray[np.int64],
+    liked: npt.NDArray[np.bool_],
+    *,
+    held_out: int,
+) -> None:
+    """Write train, valid and test of ratings (N,), for files in order of users; see `convert_liang`."""
+    users, items = users[liked], items[liked]
+    distinct, index, counts = np.unique(users, return_inverse=True, return_counts=True)
+    enough = counts[index] >= 5
+    users, items = users[enough], items[enough]
+    distinct = distinct[counts >= 5]
+    if len(distinct) <= 2 * held_out:
+        raise DataError(f"ratings.csv: {len(distinct):,} users are too few for {2 * held_out:,} held-out users")
+    permuted = distinct[np.random.RandomState(_SEED).permutation(len(distinct))]
+    parts = {
+        "train": permuted[: -2 * held_out],
+        "valid": permuted[-2 * held_out : -held_out],
+        "test": permuted[-held_out:],
+    }
+    in_train = np.isin(users, parts["train"])
+    known = np.unique(items[in_train])
+    _write(folder / "train.parquet", users[in_train], items[in_train], np.zeros(np.count_nonzero(in_train)))
+    for split in ("valid", "test"):
+        rows = np.isin(users, parts[split]) & np.isin(items, known)
+        order = np.argsort(users[rows], kind="stable")
+        own = users[rows][order]
+        targets, kept = draw_targets(own)
+        _write(folder / f"{split}.parquet", own[kept], items[rows][order][kept], targets[kept])
+
+
+def draw_targets(users: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Return a mask of the targets, a fifth of each user's rows, and one of the kept rows, both (N,); users ascend.
+
+    Users with fewer than 5 rows have no targets and are left out, as no metric is defined for them.
+    """
+    random = np.random.RandomState(_SEED)
+    starts, counts = np.unique(users, return_index=True, return_counts=True)[1:]
+    targets, kept = np.zeros(len(users), np.int64), np.ones(len(users), bool)
+    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+        if count >= 5:
+            targets[start + random.choice(count, size=int(0.2 * count), replace=False)] = 1
+        else:
+            kept[start : start + count] = False
+    return targets, kept
+
+
+def _write(path: Path, *columns: npt.NDArray[Any]) -> None:
+    pq.write_table(
+        pa.table([pa.array(column).cast(pa.int32(), safe=False) for column in columns], schema=_FOLD_IN), path
+    )
+
+
+def _tables(splits: Sequence[str], schema: pa.Schema) -> tuple[RawTable, ...]:
+    """Describe the Parquet files of the splits; their types are read from the files."""
+    fields = tuple(RawColumn(name, None) for name in schema.names)
+    return tuple(
+        RawTable("interactions" if split == "train" else split, (Path(f"{split}.parquet"),), fields, format="parquet")
+        for split in splits
+    )
+
+
+def _lists(name: str, repository: str, digests: dict[str, str], *, rows: int | None, notice: str) -> Description:
+    address = f"https://huggingface.co/datasets/reczoo/{repository}"
+    return Description(
+        name=name,
+        licence="on its page",
+        homepage=f"{address}/tree/main",
+        downloads=tuple(
+            Download(file, f"{address}/resolve/main/{file}", digest=Digest(md5)) for file, md5 in digests.items()
+        ),
+        tables=_tables([_split_of(Path(file).stem) for file in digests], _PAIRS),
+        rows=rows,
+        convert=convert_lists,
+        notice=notice,
+    )
+
+
+_NCF = "https://raw.githubusercontent.com/hexiangnan/neural_collaborative_filtering/master/Data/"
+
+DESCRIPTIONS = (
+    Description(
+        name="ml1m-sasrec",
+        licence="GroupLens, research",
+        homepage="https://github.com/kang205/SASRec",
+        downloads=(
+            Download(
+                "ml-1m.txt",
+                "https://raw.githubusercontent.com/kang205/SASRec/master/data/ml-1m.txt",
+                digest=Digest("9ab8e3edb8742f8d8cc4911e3dee25e82a6fcc24", "git"),
+            ),
+        ),
+        tables=(
+            RawTable(
+                "interactions",
+                (Path("ml-1m.txt"),),
+                columns("int32", "user", "item"),
+                separator=" ",
+                header=False,
+                quote=None,
+                order="position",
+            ),
+        ),
+        rows=999_611,
+        notice="MovieLens 1M of GroupLens, as prepared for SASRec by Kang and McAuley (ICDM 2018).",
+    ),
+    Description(
+        name="ml1m-ncf",
+        licence="GroupLens, research",
+        homepage="https://github.com/hexiangnan/neural_collaborative_filtering",
+        downloads=tuple(
+            Download(f"ml-1m.{part}", f"{_NCF}ml-1m.{part}")
+            for part in ("train.rating", "test.rating", "test.negative")
+        ),
+        tables=_tables(("train", "test"), _CANDIDATES),
+        rows=994_169,
+        convert=convert_ncf,
+        notice="MovieLens 1M of GroupLens, as prepared for NCF by He et al. (WWW 2017).",
+    ),
+    _lists(
+        "gowalla-m1",
+        "Gowalla_m1",
+        {"train.txt": "5eec1eb2edb8dd648377d348b8e136cf", "test.txt": "c04e2c4bcd2389f53ed8281816166149"},
+        rows=810_128,
+        notice="Gowalla check-ins of SNAP, as prepared for NGCF and LightGCN (SIGIR 2020).",
+    ),
+    _lists(
+        "amazon-cds-m1",
+        "AmazonCDs_m1",
+        {"train.txt": "2df6a35cac4373cf3eef95f75568da0a", "test.txt": "d29acb66d0fb74bc3bc0791cbbce5cf2"},
+        rows=None,
+        notice="Amazon reviews of CDs by McAuley et al., as prepared for BGCF (KDD 2020).",
+    ),
+    _lists(
+        "movielens1m-m1",
+        "Movielens1M_m1",
+        {
+            "train_data.json": "4229bc5369f943918103daf7fd92e920",
+            "test_data.json": "cdd3ad819512cb87dad2f098c8437df2",
+        },
+        rows=None,
+        notice="MovieLens 1M of GroupLens, as prepared for LCFN (ICML 2020).",
+    ),
+    _lists(
+        "amazon-electronics-m1",
+        "AmazonElectronics_m1",
+        {
+            "train_data.json": "ca71f3f5b9ada393ffd5490eba84c7db",
+            "test_data.json": "7a0fa5d0da5dc5d5008da02b554ef688",
+        },
+        rows=31_887,
+        notice="Amazon reviews of electronics by McAuley et al., as prepared for NBPO (SIGIR 2020).",
+    ),
+    Description(
+        name="ml20m-liang",
+        licence="GroupLens, research",
+        homepage="https://github.com/dawenl/vae_cf",
+        downloads=(
+            Download(
+                "ml-20m.zip",
+                "https://files.grouplens.org/datasets/movielens/ml-20m.zip",
+                members=("ratings.csv",),
+                digest=Digest("cd245b17a1ae2cc31bb14903e1204af3"),
+            ),
+        ),
+        tables=_tables(("train", "valid", "test"), _FOLD_IN),
+        convert=convert_liang,
+        notice="MovieLens 20M of GroupLens, split as by Liang et al. (WWW 2018).",
+    ),
+)
