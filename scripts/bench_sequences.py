@@ -70,7 +70,7 @@ def measured(config: RunConfig, data: PreparedData, *, test: bool) -> dict[str, 
         if isinstance(event, EpochEnded):
             seconds = round(time.process_time() - started, 1)
             history.append((seconds, round(event.record.valid["ndcg@10"] or 0.0, 4)))
-            print(event.record.epoch, history[-1], round(event.record.train_loss, 4), flush=True)
+            print(event.record.epoch, history[-1], event.record.train_loss, flush=True)
             if event.best:
                 best = {name: value.clone() for name, value in trainer.weights().items()}
     model.load_state_dict({name.removeprefix("model."): value for name, value in best.items()})
@@ -85,7 +85,7 @@ def _ndcg(model: Model, data: PreparedData, split: str) -> float:
     only = EvaluateConfig(split=split, relevance="all", k=(10,), max_ranking_users=None, bootstrap=10)
     measured, _ = measure(model, data, config=only)
     assert measured.ranking is not None
-    return round(measured.ranking["model"]["ndcg@10"].value, 4)
+    return round(measured.ranking["model"]["ndcg@10"].value or 0.0, 4)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
 from recsys_cli.models.options import HistoryOptions
 
-SHORTEST, LONGEST, QUANTILE = 10, 200, 0.95
+SHORTEST, LONGEST, QUANTILE = 10, 200, 0.99
 """Bounds of a maximum sequence length from data, and the share of histories that it holds whole."""
 
 
@@ -22,7 +22,7 @@ class SequenceOptions(HistoryOptions):
     # epochs to rank as well.
     train_defaults: ClassVar[Mapping[str, Any]] = {
         "epochs": 100,
-        "early_stopping": 5,
+        "early_stopping": 10,
         "batch_size": "auto",
         "learning_rate": 0.001,
         "sparse_embeddings": True,
@@ -33,9 +33,9 @@ class SequenceOptions(HistoryOptions):
 
     embedding_dim: PositiveInt = 64
     """Width of the item embeddings."""
-    max_seq_len: int | None = Field(None, ge=3)
+    max_seq_len: int | None = Field(50, ge=3)
     """Maximum sequence length: the latest items in scoring, a random window of a longer history in each training epoch. None: the
-    length that holds 95 % of the histories of train whole, from 10 to 200."""
+    length that holds 99 % of the histories of train whole, from 10 to 200."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """Dropout rate of the item embeddings and of the network."""
     loss: Literal["softmax", "gbce"] = "softmax"
@@ -43,7 +43,7 @@ class SequenceOptions(HistoryOptions):
     generalized binary cross-entropy with `gbce_calibration` (Petrov and Macdonald, "gSASRec", 2023)."""
     gbce_calibration: float = Field(0.75, ge=0, le=1)
     """Calibration t of gbce: 0 is plain binary cross-entropy, 1 aims at the probabilities of the full softmax."""
-    num_negatives: PositiveInt | Literal["all"] | None = None
+    num_negatives: PositiveInt | Literal["all"] | None = 256
     """Negatives of a step, shared by the batch; all items in a smaller catalog, or with `all`, in blocks of targets. None: a
     quarter of the catalog, from 256 to 4,096."""
     negative_sampling_power: NonNegativeFloat | None = None

@@ -330,7 +330,7 @@ def test_the_length_follows_from_the_first_histories_and_is_stored(steps: int, l
 
 @pytest.mark.parametrize(("items", "negatives"), [(100, 256), (12_000, 3_000), (10**6, 4_096)])
 def test_negatives_follow_from_the_catalog(items: int, negatives: int) -> None:
-    assert SequenceOptions().negatives_of(items) == negatives
+    assert SequenceOptions(num_negatives=None).negatives_of(items) == negatives
     assert SequenceOptions(num_negatives="all").negatives_of(items) == items
 
 
