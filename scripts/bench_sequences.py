@@ -48,17 +48,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--test", action="store_true")
     given = parser.parse_args()
-    rows = {label: ROWS[label] for label in given.only or (() if given.row else ROWS)}
-    rows |= {label: tuple(keys.split()) for label, _, keys in (row.partition(": ") for row in given.row)}
-    for label, overrides in rows.items():
+    chosen = {label: ROWS[label] for label in given.only or (() if given.row else ROWS)}
+    chosen |= {label: tuple(keys.split()) for label, _, keys in (row.partition(": ") for row in given.row)}
+    for label, overrides in chosen.items():
         for seed in range(42, 42 + given.seeds):
             config = load(given.config, [*overrides, f"train.seed={seed}"])
             data = prepared_data(config, Workspace(given.workspace))
             figures = measured(config, data, test=given.test) | {"options": " ".join(overrides)}
             file = RESULTS / f"{given.name}.json"
-            before = json.loads(file.read_text())["rows"] if file.is_file() else {}
+            before = json.loads(file.read_text()) if file.is_file() else {}
             name = label if seed == 42 else f"{label}, seed {seed}"
-            keep(given.name, {"rows": before | {name: figures}, "machine": machine("torch")})
+            rows = before.get("rows", {}) | {name: figures}
+            keep(given.name, {**before, "rows": rows, "machine": machine("torch")})
 
 
 def measured(config: RunConfig, data: PreparedData, *, test: bool) -> dict[str, Any]:
