@@ -44,10 +44,17 @@ def device(choice: Literal["auto", "cpu", "cuda"], member: Member | None = None)
     return torch.device("cuda", member.local_rank)
 
 
-def precision(choice: Literal["auto", "fp32", "bf16", "fp16"], where: torch.device) -> Precision:
-    """Return the precision on a device; `auto` is bf16 with native hardware support, else fp32."""
+def precision(
+    choice: Literal["auto", "fp32", "bf16", "fp16"], where: torch.device, *, bf16_on_cpu: bool = True
+) -> Precision:
+    """Return the precision on a device; `auto` is bf16 with native hardware support, else fp32.
+
+    `bf16_on_cpu` is the trait of a model: without it `auto` is fp32 on a CPU.
+    """
     if choice != "auto":
         return choice
+    if where.type == "cpu" and not bf16_on_cpu:
+        return "fp32"
     native = torch.cuda.is_bf16_supported(including_emulation=False) if where.type == "cuda" else has_bf16()
     return "bf16" if native else "fp32"
 

@@ -40,7 +40,7 @@ class Step:
         self.config = config
         self.ranks = ranks
         self.device = model.device
-        self.precision = hardware.precision(config.precision, self.device)
+        self.precision = hardware.precision(config.precision, self.device, bf16_on_cpu=model.bf16_on_cpu)
         torch.backends.cuda.matmul.allow_tf32 = config.tf32
         self.compiled = CompiledLoss(model) if config.compile else None
         self.optimizers = optimizers.build(model, config)

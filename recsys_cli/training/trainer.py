@@ -272,5 +272,6 @@ class Trainer:
             "device": self.device.type,
             "devices": self.ranks.world_size,
             "unit": unit_of(self.model),
+            **({"chosen": dict(self.model.chosen)} if self.model.chosen else {}),
             "notes": notes(history, self.objective.monitor, early_stopping=bool(config.early_stopping), has_ranking=by_user),
         })  # fmt: skip

@@ -35,9 +35,10 @@ SMALL = {"embedding_dim": 32, "max_seq_len": 20, "dropout": 0.0, "num_negatives"
 OPTIONS: dict[str, dict[str, Any]] = {
     "sasrec": {"num_layers": 1},
     "gru4rec": {},
+    "hstu": {},
     "bert4rec": {"num_layers": 1, "num_negatives": ITEMS, "mask_share": 0.4, "last_share": 0.0},
 }
-EPOCHS = {"sasrec": 10, "gru4rec": 10, "bert4rec": 70}
+EPOCHS = {"sasrec": 10, "gru4rec": 10, "hstu": 10, "bert4rec": 70}
 """From a mask nothing can be told before it is known which place is the one before: bert4rec takes several times the steps."""
 OF_ORDER = names_where(lambda model: model.rows == "users")
 OF_NONE = sorted(set(closed_form()) & set(catalog_scorers()))

@@ -32,8 +32,9 @@ class Model(SequenceModel):
         self.network = Transformer(config, causal=False, hidden=4 * dim, activation=nn.GELU)
         self.outward = nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.LayerNorm(dim))
 
-    def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
+    def states(self, vectors: Tensor, counts: Tensor, times: Tensor | None = None) -> Tensor:
         """Return the bidirectional states of the items, shape (B, L, D)."""
+        del times
         states: Tensor = self.network(vectors, counts)
         return states
 
@@ -62,9 +63,8 @@ class Model(SequenceModel):
     def encode(self, users: Tensor) -> Tensor:
         """Return the prediction of a mask after the latest items, shape (B, D)."""
         windows = self.histories.last(users, self.length - 1)
-        items = nn.functional.pad(windows.items, (0, 1))
-        vectors = self.item_vectors(items.flatten()).view(*items.shape, -1)
-        after = _one_hot(windows.counts, items.shape[1])
+        vectors = nn.functional.pad(self.window_vectors(windows), (0, 0, 0, 1))
+        after = _one_hot(windows.counts, vectors.shape[1])
         states = self.states(torch.where(after.unsqueeze(2), self.mask, vectors), windows.counts + 1)
         vector: Tensor = self.outward(states[after])
         return vector

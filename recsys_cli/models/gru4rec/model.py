@@ -32,9 +32,9 @@ class Model(SequenceModel):
         )
         self.outward = nn.Linear(config.hidden_size, config.embedding_dim)
 
-    def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
+    def states(self, vectors: Tensor, counts: Tensor, times: Tensor | None = None) -> Tensor:
         """Return the prediction after each item, shape (B, L, D)."""
-        del counts  # a GRU is causal, so padding at the end changes no earlier state
+        del counts, times  # a GRU is causal, so padding at the end changes no earlier state
         states, _ = self.network(self.dropout(vectors * self.config.embedding_dim**0.5))
         outward: Tensor = self.outward(self.dropout(states))
         return outward

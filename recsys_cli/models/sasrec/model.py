@@ -8,9 +8,7 @@ from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.sasrec.config import Config
 from recsys_cli.models.sequence.model import SequenceModel
-from recsys_cli.models.sequence.transformer import Transformer
-
-_WEIGHT_STD = 0.02
+from recsys_cli.models.sequence.transformer import Transformer, init_small
 
 
 class Model(SequenceModel):
@@ -28,21 +26,11 @@ class Model(SequenceModel):
     ) -> None:
         super().__init__(config, schema, sparse=sparse, placement=placement)
         self.network = Transformer(config, causal=True, hidden=config.embedding_dim, activation=nn.ReLU).apply(
-            _init_small
+            init_small
         )
 
-    def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
+    def states(self, vectors: Tensor, counts: Tensor, times: Tensor | None = None) -> Tensor:
         """Return the prediction after each item, shape (B, L, D)."""
+        del times
         states: Tensor = self.network(vectors, counts)
         return states
-
-
-def _init_small(module: nn.Module) -> None:
-    """Initialize a dense layer with small weights, so that a block initially changes its input little.
-
-    Item embeddings start small; with torch's default weights the blocks' outputs would drown the item's own vector.
-    `bert4rec`, with predictions from a mask, learns more slowly with it on MovieLens and goes without.
-    """
-    if isinstance(module, nn.Linear):
-        nn.init.normal_(module.weight, std=_WEIGHT_STD)
-        nn.init.zeros_(module.bias)

@@ -21,15 +21,21 @@ class Windows:
     Attributes:
         items: Chronological items, padded at the end; shape (B, W), int64. W is the longest window, and at least 2.
         counts: Number of items, 0 to W.
+        times: Times of the items, float64, shape (B, W), anything at padding; None unless the model reads them.
     """
 
     items: Tensor
     counts: Tensor
+    times: Tensor | None = None
 
     @property
     def mask(self) -> Tensor:
         """Mask of items, False at padding; bool, shape (B, W)."""
         return length_mask(self.counts, self.items.shape[1])
+
+    def rows(self, rows: slice) -> Windows:
+        """Return the windows of some users."""
+        return Windows(self.items[rows], self.counts[rows], None if self.times is None else self.times[rows])
 
 
 @dataclass(frozen=True)
@@ -39,14 +45,22 @@ class Histories:
     Attributes:
         items: Items ordered by (user, time, row number), int32, shape (N,).
         offsets: Start of each user's items, then N; int64, shape (users + 1,).
+        times: Times of the items in the unit of the data, float64, shape (N,); None unless wanted.
     """
 
     items: Tensor
     offsets: Tensor
+    times: Tensor | None = None
 
     @classmethod
     def of(
-        cls, interactions: Interactions, *, num_users: int, positive_only: bool, device: torch.device | str = "cpu"
+        cls,
+        interactions: Interactions,
+        *,
+        num_users: int,
+        positive_only: bool,
+        with_times: bool = False,
+        device: torch.device | str = "cpu",
     ) -> Self:
         """Sort interactions into histories; `positive_only` keeps `Interactions.positive`.
 
@@ -65,7 +79,10 @@ class Histories:
         users, items, order = kept.user_idx, kept.item_idx, kept.chronological()
         offsets = np.zeros(num_users + 1, np.int64)
         np.cumsum(np.bincount(users, minlength=num_users), out=offsets[1:])
-        return cls(torch.from_numpy(items[order]).to(device), torch.from_numpy(offsets).to(device))
+        times = None
+        if with_times and kept.times is not None:
+            times = torch.from_numpy(kept.times[order].astype(np.float64)).to(device)
+        return cls(torch.from_numpy(items[order]).to(device), torch.from_numpy(offsets).to(device), times)
 
     def last(self, users: Tensor, length: int) -> Windows:
         """Return the latest items of users, shape (B,), at most `length`, which is 2 or more."""
@@ -87,14 +104,22 @@ class Histories:
         counts = counts[counts >= 2].clamp(max=length)
         return float(counts.double().mean()) if len(counts) else float(length)
 
+    def quantile(self, share: float) -> int:
+        """Return the length that a share of the histories with at least two items do not exceed; 0 without such a history."""
+        counts = self.offsets.diff()
+        counts = counts[counts >= 2]
+        return int(counts.sort().values[round(share * (len(counts) - 1))]) if len(counts) else 0
+
     def _windows(self, starts: Tensor, ends: Tensor, length: int) -> Windows:
         counts = ends - starts
         width = min(length, max(2, int(counts.max()))) if len(counts) else length
         if not len(self.items):
             return Windows(counts.new_zeros(len(starts), width), counts)
         rows = starts.unsqueeze(1) + torch.arange(width, device=starts.device)
-        items = self.items[rows.clamp(max=len(self.items) - 1)].long()
-        return Windows(items.masked_fill(~length_mask(counts, width), PADDING), counts)
+        rows.clamp_(max=len(self.items) - 1)
+        items = self.items[rows].long()
+        times = None if self.times is None else self.times[rows]
+        return Windows(items.masked_fill(~length_mask(counts, width), PADDING), counts, times)
 
 
 def length_mask(counts: Tensor, length: int) -> Tensor:
@@ -103,6 +128,20 @@ def length_mask(counts: Tensor, length: int) -> Tensor:
 
 
 def first_positions(items: Tensor, candidates: Tensor) -> Tensor:
-    """Return the first position of each of N items in each of B sequences, or their length if absent; shape (B, N)."""
-    present, first = (items.unsqueeze(2) == candidates).view(torch.uint8).max(dim=1)
-    return first.masked_fill_(present == 0, items.shape[1])
+    """Return the first position of each of N items in each of B sequences, or their length if absent; int32, shape (B, N).
+
+    Memory grows with B * N, not with the length of the sequences.
+    """
+    length = items.shape[1]
+    if not len(candidates):
+        return items.new_empty(len(items), 0, dtype=torch.int32)
+    inverse = slice(len(candidates))
+    if bool((candidates.diff() > 0).all()):  # a whole catalog
+        distinct = candidates
+    else:
+        distinct, inverse = torch.unique(candidates, return_inverse=True)
+    columns = torch.searchsorted(distinct, items).clamp_(max=len(distinct) - 1)
+    columns.masked_fill_(distinct[columns] != items, len(distinct))  # a column of its own
+    positions = torch.arange(length, dtype=torch.int32, device=items.device).expand_as(items)
+    first = torch.full((len(items), len(distinct) + 1), length, dtype=torch.int32, device=items.device)
+    return first.scatter_reduce_(1, columns, positions, "amin")[:, inverse]

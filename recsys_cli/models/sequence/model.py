@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -10,12 +11,14 @@ from torch import Tensor
 from recsys_cli.batch import Batch
 from recsys_cli.config import Placement
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.schema import Role, Schema
+from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.models.embedding import embed
 from recsys_cli.models.model import Model, TrainingContext, pair_ids
 from recsys_cli.models.sequence.histories import Histories, Windows, first_positions
-from recsys_cli.models.sequence.negatives import NegativeSampler, sampled_softmax
-from recsys_cli.models.sequence.options import SequenceOptions
+from recsys_cli.models.sequence.jagged import Jagged
+from recsys_cli.models.sequence.losses import GeneralizedBinaryCrossEntropy, Loss, SampledSoftmax, Targets, catalog_loss
+from recsys_cli.models.sequence.negatives import NegativeSampler
+from recsys_cli.models.sequence.options import LONGEST, QUANTILE, SHORTEST, SequenceOptions
 
 _BLOCK = 1 << 16
 """Items per block in scoring; users come in blocks, so that memory does not grow with their number."""
@@ -34,8 +37,12 @@ class SequenceModel(Model):
     rows = "users"
     scoring = "dot_product"
     folds_in = True
+    bf16_on_cpu = False  # small matrices: backward passes of bf16 take three times as long
+    reads_times: ClassVar[bool] = False
+    """Whether `states` takes the times of the items."""
 
     config: SequenceOptions
+    chosen_length: Tensor
     histories: Histories
     negatives: NegativeSampler
 
@@ -48,18 +55,25 @@ class SequenceModel(Model):
                 "model.embedding.placement is sharded, but sequence models support only device and host",
                 hint="set model.embedding.placement=host, or remove it",
             )
-        self.length = config.max_seq_len
         self.config = config
+        if config.max_seq_len is None:
+            self.register_buffer("chosen_length", torch.zeros((), dtype=torch.int64))
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
         self.items = embed([self.item], {self.item.name: config.embedding_dim}, sparse=sparse, placement=placement)
 
     @abstractmethod
-    def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
+    def states(self, vectors: Tensor, counts: Tensor, times: Tensor | None = None) -> Tensor:
         """Return the state of each sequence after each of its items, shape (B, L, D).
 
         Item vectors, shape (B, L, D), are zero at padding. With counts of items, shape (B,), states after the last item
-        are ignored. An empty sequence has its state at the first position.
+        are ignored. An empty sequence has its state at the first position. Times of the items, shape (B, L), are given to
+        models that read them.
         """
+
+    @property
+    def length(self) -> int:
+        """Maximum sequence length: of the options, or chosen at the first context, and stored with the weights."""
+        return self.config.max_seq_len or int(self.chosen_length)
 
     @property
     def window(self) -> int:
@@ -83,7 +97,8 @@ class SequenceModel(Model):
         """
         targets = windows.mask
         targets[:, 0] = False
-        states = self.states(vectors[:, :-1], (windows.counts - 1).clamp(min=0))
+        times = None if windows.times is None else windows.times[:, :-1]
+        states = self.states(vectors[:, :-1], (windows.counts - 1).clamp(min=0), times)
         return targets, states[targets[:, 1:]]
 
     def false_negatives(self, windows: Windows, targets: Tensor, negatives: Tensor) -> Tensor:
@@ -98,26 +113,36 @@ class SequenceModel(Model):
     def encode(self, users: Tensor) -> Tensor:
         """Return the vectors of B users, shape (B, D): the states after their latest items."""
         windows = self.histories.last(users, self.length)
-        vectors = self.item_vectors(windows.items.flatten()).view(*windows.items.shape, -1)
         rows = torch.arange(len(users), device=users.device)
-        return self.states(vectors, windows.counts)[rows, (windows.counts - 1).clamp(min=0)]
+        states = self.states(self.window_vectors(windows), windows.counts, windows.times)
+        return states[rows, (windows.counts - 1).clamp(min=0)]
 
     def set_context(self, context: TrainingContext) -> None:
-        """Sort interactions into histories."""
+        """Sort interactions into histories, and choose the maximum length if the options leave it open."""
+        num_items = int(self.item.cardinality or 0)
         self.histories = Histories.of(
             context.interactions(),
             num_users=int(self.user.cardinality or 0),
             positive_only=self.config.positive_only,
+            with_times=self.reads_times,
             device=self.device,
         )
-        counts = torch.bincount(self.histories.items, minlength=int(self.item.cardinality or 0))
+        if self.config.max_seq_len is None and not self.length:
+            self.chosen_length.fill_(min(max(self.histories.quantile(QUANTILE), SHORTEST), LONGEST))
+        number = self.config.negatives_of(max(num_items - FIRST, 1))
+        found = {"max_seq_len": self.length, "num_negatives": number}
+        self.chosen = {name: value for name, value in found.items() if getattr(self.config, name) is None}
+        counts = torch.bincount(self.histories.items, minlength=num_items)
+        power = self.config.negative_sampling_power
         self.negatives = NegativeSampler(
-            counts, number=self.config.num_negatives, power=self.config.negative_sampling_power
+            counts,
+            number=number,
+            power=power if power is not None else 0.0 if self.config.loss == "gbce" else 0.5,
         )
         self._targets = max(self.targets_of(self.histories.mean_count(self.window)), 1.0)
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean over users of weight * the sum of cross-entropies of a user's targets / their mean number.
+        """Return the mean over users of weight * the sum of losses of a user's targets / their mean number.
 
         The constant divisor makes all targets count alike and lets parts of a batch add up.
         """
@@ -126,16 +151,33 @@ class SequenceModel(Model):
         assert isinstance(users, Tensor)
         windows = self.histories.random_windows(users, self.window)
         negatives, log_expected = self.negatives.sample()
-        vectors = self.item_vectors(torch.cat([windows.items.flatten(), negatives]))  # one lookup: one table gradient
-        candidates = vectors[-len(negatives) :]
-        vectors = vectors[: -len(negatives)].view(*windows.items.shape, -1)
-        targets, predictions = self.predict(windows, vectors)
-        positive = (predictions * vectors[targets]).sum(dim=1)
-        masked = self.false_negatives(windows, targets, negatives)
-        losses = sampled_softmax(positive, predictions @ candidates.T, log_expected, masked)
-        if batch.weight is not None:
-            losses = losses * batch.weight.unsqueeze(1).expand_as(targets)[targets]
-        return losses.sum() / (self._targets * batch.num_rows)
+        vectors, candidates = self._lookup(windows, negatives)
+        places, predictions = self.predict(windows, vectors)
+        weights = None if batch.weight is None else batch.weight.unsqueeze(1).expand_as(places)[places]
+        total = catalog_loss(
+            Targets(places, predictions, vectors[places], weights),
+            candidates,
+            self._loss(log_expected),
+            lambda rows, targets: self.false_negatives(windows.rows(rows), targets, negatives),
+        )
+        return total / (self._targets * batch.num_rows)
+
+    def _loss(self, log_expected: Tensor) -> Loss:
+        if self.config.loss == "softmax":
+            return SampledSoftmax(log_expected)
+        rate = min(1.0, len(log_expected) / max(int(self.item.cardinality or 0) - FIRST - 1, 1))
+        return GeneralizedBinaryCrossEntropy.calibrated(self.config.gbce_calibration, rate=rate)
+
+    def _lookup(self, windows: Windows, others: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the vectors of windows, shape (B, W, D), zero at padding, and of other items, by one lookup with one gradient."""
+        layout = Jagged.of(windows.counts, windows.items.shape[1])
+        items = layout.pack(windows.items)
+        vectors = self.item_vectors(torch.cat([items, others]))
+        return layout.pad(vectors[: len(items)]), vectors[len(items) :]
+
+    def window_vectors(self, windows: Windows) -> Tensor:
+        """Return the item vectors of windows, shape (B, W, D), zero at padding."""
+        return self._lookup(windows, windows.items.new_empty(0))[0]
 
     def score(self, batch: Batch) -> Tensor:
         """Return the dot products of the rows' users and items, shape (B,); each distinct user is encoded once."""
@@ -145,10 +187,11 @@ class SequenceModel(Model):
 
     def user_vectors(self, users: Tensor) -> Tensor:
         """Return user vectors after the whole history, shape (U, D)."""
-        blocks = users.split(max(1, _BLOCK // self.length))
+        counts = self.histories.offsets.diff()[users.long()]
+        order = counts.argsort(stable=True)  # alike lengths in a block, for little padding
+        blocks = users[order].split(max(1, _BLOCK // self.length))
         vectors = torch.cat([self.encode(block) for block in blocks]).float()
-        offsets, users = self.histories.offsets, users.long()
-        return vectors * (offsets[users + 1] > offsets[users]).unsqueeze(1)
+        return vectors[order.argsort()] * (counts > 0).unsqueeze(1)
 
     def item_vectors(self, items: Tensor) -> Tensor:
         """Return item vectors, shape (I, D)."""

@@ -51,9 +51,9 @@ def sampled_softmax(positive: Tensor, negative: Tensor, log_expected: Tensor, ma
     return F.softplus(others - positive.float())
 
 
-_FAR = 1e30
+FAR = 1e30
 """Subtracted from masked scores: finite, and below any score of a model."""
-_LEAST, _NOTHING = -40.0, 4.3e-18
+LEAST, NOTHING = -40.0, 4.3e-18
 """Exponentials of values below the first are below the second, negligible against 1, and set to 0: subnormal numbers, here or in
 the gradient, and the exponential of minus infinity take up to fifty times as long."""
 
@@ -68,9 +68,9 @@ class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, negative: Tensor, log_expected: Tensor, masked: Tensor) -> Tensor:
         # Adding bytes is far faster than masked_fill.
-        terms = (negative.float() - log_expected).add_(masked.view(torch.uint8), alpha=-_FAR)
+        terms = (negative.float() - log_expected).add_(masked.view(torch.uint8), alpha=-FAR)
         top = terms.amax(dim=1, keepdim=True)
-        F.threshold(terms.sub_(top).clamp_(min=_LEAST).exp_(), _NOTHING, 0.0, inplace=True)
+        F.threshold(terms.sub_(top).clamp_(min=LEAST).exp_(), NOTHING, 0.0, inplace=True)
         total = terms.sum(dim=1, keepdim=True)
         ctx.save_for_backward(terms, total)
         return (total.log() + top).squeeze(1)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
 from recsys_cli.models.options import HistoryOptions
+
+SHORTEST, LONGEST, QUANTILE = 10, 200, 0.99
+"""Bounds of a maximum sequence length from data, and the share of histories that it holds whole."""
 
 
 class SequenceOptions(HistoryOptions):
@@ -18,7 +21,8 @@ class SequenceOptions(HistoryOptions):
     # row-wise Adagrad: Adam moves rare items, which are hardly more than drawn, as far as all others, and takes five times the
     # epochs to rank as well.
     train_defaults: ClassVar[Mapping[str, Any]] = {
-        "epochs": 20,
+        "epochs": 100,
+        "early_stopping": 10,
         "batch_size": "auto",
         "learning_rate": 0.001,
         "sparse_embeddings": True,
@@ -29,22 +33,41 @@ class SequenceOptions(HistoryOptions):
 
     embedding_dim: PositiveInt = 64
     """Width of the item embeddings."""
-    max_seq_len: int = Field(50, ge=3)
-    """Maximum sequence length: the latest items in scoring, a random window of a longer history in each training epoch."""
+    max_seq_len: int | None = Field(50, ge=3)
+    """Maximum sequence length: the latest items in scoring, a random window of a longer history in each training epoch. None: the
+    length that holds 99 % of the histories of train whole, from 10 to 200."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """Dropout rate of the item embeddings and of the network."""
-    num_negatives: PositiveInt = 256
-    """Sampled negatives per step, shared by the batch; all items in a smaller catalog."""
-    negative_sampling_power: NonNegativeFloat = 0.5
-    """Negatives are sampled in proportion to (item frequency in train) ^ this power: 0 is uniform, 1 by popularity. The loss is
-    corrected for it, so that the power changes the variance of the estimate and not its target."""
+    loss: Literal["softmax", "gbce"] = "softmax"
+    """`softmax`: cross-entropy over the catalog, estimated from the negatives by importance sampling (logQ correction). `gbce`:
+    generalized binary cross-entropy with `gbce_calibration` (Petrov and Macdonald, "gSASRec", 2023)."""
+    gbce_calibration: float = Field(0.75, ge=0, le=1)
+    """Calibration t of gbce: 0 is plain binary cross-entropy, 1 aims at the probabilities of the full softmax."""
+    num_negatives: PositiveInt | Literal["all"] | None = 256
+    """Negatives of a step, shared by the batch; all items in a smaller catalog, or with `all`, in blocks of targets. None: a
+    quarter of the catalog, from 256 to 4,096."""
+    negative_sampling_power: NonNegativeFloat | None = None
+    """Negatives are sampled in proportion to (item frequency in train) ^ this power: 0 is uniform, 1 by popularity. The softmax is
+    corrected for it, so that the power changes the variance of the estimate and not its target. None: 0.5 for softmax, and for
+    gbce 0, as its calibration assumes."""
+
+    def negatives_of(self, num_items: int) -> int:
+        """Return the number of negatives in a catalog."""
+        if self.num_negatives == "all":
+            return num_items
+        return self.num_negatives or min(max(256, num_items // 4), 4_096)
+
+    @property
+    def num_positions(self) -> int:
+        """Longest sequence of a model with these options."""
+        return self.max_seq_len or LONGEST
 
 
-class TransformerOptions(SequenceOptions):
-    """Options of sequence models with a Transformer."""
+class AttentionOptions(SequenceOptions):
+    """Options of sequence models with attention."""
 
     num_layers: PositiveInt = 2
-    """Number of Transformer blocks."""
+    """Number of blocks."""
     num_heads: PositiveInt = 2
     """Number of attention heads; `embedding_dim` is a multiple of it."""
 
@@ -53,3 +76,11 @@ class TransformerOptions(SequenceOptions):
         if self.embedding_dim % self.num_heads:
             raise ValueError(f"embedding_dim {self.embedding_dim} is no multiple of num_heads {self.num_heads}")
         return self
+
+
+class TransformerOptions(AttentionOptions):
+    """Options of sequence models with a Transformer."""
+
+    layer: Literal["transformer", "ligr"] = "transformer"
+    """Blocks: `transformer`, pre-norm; or `ligr`, with gated residuals and a SwiGLU network of four times the width (eSASRec:
+    Tikhonovich et al., 2025)."""

@@ -1,8 +1,9 @@
-"""Transformer over items, the encoder of `sasrec` and `bert4rec`."""
+"""Attention over items: the encoder of `sasrec`, `bert4rec` and `hstu`."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -11,43 +12,58 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.embedding.tables import INITIAL_STD
 from recsys_cli.models.sequence.histories import length_mask
-from recsys_cli.models.sequence.options import TransformerOptions
+from recsys_cli.models.sequence.jagged import Jagged
+from recsys_cli.models.sequence.options import AttentionOptions, TransformerOptions
 
 
-class Transformer(nn.Module):
-    """Blocks of attention and a dense network (Vaswani et al., 2017), pre-norm (Xiong et al., 2020), with learned positions.
+class Encoder(nn.Module):
+    """Blocks over items with learned positions, and a last norm.
 
     Positions count from the end, so that the latest item always has the same one, as with left padding. Sequences are
-    padded on the right, so that causal attention never sees padding. Without `causal`, attention is to both sides.
+    padded on the right, so that causal attention never sees padding. A block is a function of packed items, shape
+    (T, D), their `Jagged` layout, and features of pairs of items, shape (B, L, L), if the model has any.
+    """
+
+    def __init__(self, config: AttentionOptions, blocks: Iterable[nn.Module]) -> None:
+        super().__init__()
+        dim = config.embedding_dim
+        self._scale = math.sqrt(dim)
+        self.positions = nn.Parameter(torch.empty(config.num_positions, dim).normal_(std=INITIAL_STD))
+        self.dropout = Dropout(config.dropout)
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(self, vectors: Tensor, counts: Tensor, pairs: Tensor | None = None) -> Tensor:
+        """Return the contextual states of the items, shape (B, L, D), with L up to `num_positions`."""
+        length, last = vectors.shape[1], len(self.positions) - 1
+        layout = Jagged.of(counts, length)
+        index = torch.arange(length, device=counts.device) + (last + 1 - counts).unsqueeze(1)
+        positions = F.embedding(layout.pack(index.clamp(max=last)), self.positions)
+        states = self.dropout((layout.pack(vectors) + positions) * self._scale)
+        for block in self.blocks:
+            states = block(states, layout, pairs)
+        return layout.pad(self.norm(states))
+
+
+class Transformer(Encoder):
+    """Blocks of attention and a dense network (Vaswani et al., 2017), pre-norm (Xiong et al., 2020), or LiGR's.
+
+    Without `causal`, attention is to both sides.
     """
 
     def __init__(self, config: TransformerOptions, *, causal: bool, hidden: int, activation: type[nn.Module]) -> None:
-        super().__init__()
-        self._causal = causal
-        self._scale = math.sqrt(config.embedding_dim)
-        self.positions = nn.Parameter(torch.empty(config.max_seq_len, config.embedding_dim).normal_(std=INITIAL_STD))
-        self.dropout = Dropout(config.dropout)
-        self.blocks = nn.ModuleList(
-            _Block(config, causal=causal, hidden=hidden, activation=activation) for _ in range(config.num_layers)
-        )
-        self.norm = nn.LayerNorm(config.embedding_dim)
+        def block() -> nn.Module:
+            if config.layer == "ligr":
+                return LigrBlock(config, causal=causal)
+            return Block(config, causal=causal, hidden=hidden, activation=activation)
 
-    def forward(self, vectors: Tensor, counts: Tensor) -> Tensor:
-        """Return the contextual states of the items, shape (B, L, D), with L up to `max_seq_len`, from their vectors and counts."""
-        length, last = vectors.shape[1], len(self.positions) - 1
-        index = torch.arange(length, device=counts.device) + (last + 1 - counts).unsqueeze(1)
-        positions = F.embedding(index.clamp(max=last), self.positions)
-        # The first position is always visible: attention over an empty set would be NaN.
-        visible = None if self._causal else length_mask(counts.clamp(min=1), length)[:, None, None, :]
-        states = self.dropout((vectors + positions) * self._scale)
-        for block in self.blocks:
-            states = block(states, visible)
-        normed: Tensor = self.norm(states)
-        return normed
+        super().__init__(config, (block() for _ in range(config.num_layers)))
 
 
-class _Block(nn.Module):
-    def __init__(self, config: TransformerOptions, *, causal: bool, hidden: int, activation: type[nn.Module]) -> None:
+class Block(nn.Module):
+    """Multi-head attention and a dense network, each after a norm and added to its input."""
+
+    def __init__(self, config: AttentionOptions, *, causal: bool, hidden: int, activation: type[nn.Module]) -> None:
         super().__init__()
         dim = config.embedding_dim
         self._heads, self._causal = config.num_heads, causal
@@ -57,15 +73,69 @@ class _Block(nn.Module):
         self.dropout = dropout
         self.dense = nn.Sequential(nn.Linear(dim, hidden), activation(), dropout, nn.Linear(hidden, dim), dropout)
 
-    def forward(self, states: Tensor, visible: Tensor | None) -> Tensor:
-        states = states + self.dropout(self._attend(self.before_attention(states), visible))
+    def forward(self, states: Tensor, layout: Jagged, pairs: Tensor | None = None) -> Tensor:
+        """Return the states of the next block, shape (T, D)."""
+        del pairs
+        states = states + self.dropout(self._attend(self.before_attention(states), layout))
         return states + self.dense(self.before_dense(states))
 
-    def _attend(self, states: Tensor, visible: Tensor | None) -> Tensor:
-        rows, length, dim = states.shape
-        parts = self.inward(states).view(rows, length, 3, self._heads, dim // self._heads)
+    def _attend(self, states: Tensor, layout: Jagged) -> Tensor:
+        dim = states.shape[1]
+        parts = layout.pad(self.inward(states)).unflatten(2, (3, self._heads, dim // self._heads))
         query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        # The first position is always visible: attention over an empty set would be NaN.
+        visible = None if self._causal else length_mask(layout.counts, layout.length)[:, None, None, :]
         # No dropout on attention weights: torch has no fast CPU kernel with it, and all other parts have dropout.
         attended = F.scaled_dot_product_attention(query, key, value, attn_mask=visible, is_causal=self._causal)
-        outward: Tensor = self.outward(attended.transpose(1, 2).reshape(rows, length, dim))
+        outward: Tensor = self.outward(layout.pack(attended.transpose(1, 2)).flatten(1))
         return outward
+
+
+class LigrBlock(Block):
+    """A block with gated residuals: x + f(norm(x)) * σ(W x), for attention and a SwiGLU network without biases as f.
+
+    LiGR of Borisyuk et al., "From features to Transformers: redefining ranking for scalable impact" (2025), with the
+    network (silu(W₁ x) * W₂ x) W₃ of eSASRec (Tikhonovich et al., "eSASRec: enhancing Transformer-based recommendations
+    in a modular fashion", 2025).
+    """
+
+    def __init__(self, config: AttentionOptions, *, causal: bool) -> None:
+        dim, hidden = config.embedding_dim, 4 * config.embedding_dim
+        super().__init__(config, causal=causal, hidden=1, activation=nn.SiLU)
+        self.dense = nn.Sequential(SwiGLU(dim, hidden), self.dropout, nn.Linear(hidden, dim, bias=False))
+        self.attention_gate, self.dense_gate = nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, states: Tensor, layout: Jagged, pairs: Tensor | None = None) -> Tensor:
+        """Return the states of the next block, shape (T, D)."""
+        del pairs
+        attended = self._attend(self.before_attention(states), layout)
+        states = states + self.dropout(attended * self.attention_gate(states).sigmoid())
+        return states + self.dropout(self.dense(self.before_dense(states)) * self.dense_gate(states).sigmoid())
+
+
+class SwiGLU(nn.Module):
+    """silu(W₁ x) * W₂ x without biases (Shazeer, "GLU variants improve Transformer", 2020)."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.inward = nn.Linear(dim, 2 * hidden, bias=False)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Return the gated values, shape (T, hidden)."""
+        gate, value = self.inward(values).chunk(2, dim=-1)
+        return F.silu(gate) * value
+
+
+_WEIGHT_STD = 0.02
+
+
+def init_small(module: nn.Module) -> None:
+    """Initialize a dense layer with small weights, so that a block initially changes its input little.
+
+    Item embeddings start small; with torch's default weights the blocks' outputs would drown the item's own vector.
+    `bert4rec`, with predictions from a mask, learns more slowly with it on MovieLens and goes without.
+    """
+    if isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, std=_WEIGHT_STD)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

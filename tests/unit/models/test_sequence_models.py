@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.model import TrainingContext
-from recsys_cli.models.sequence.histories import Windows
+from recsys_cli.models.sequence.histories import Windows, length_mask
+from recsys_cli.models.sequence.jagged import Jagged
 from recsys_cli.models.sequence.model import SequenceModel
+from recsys_cli.models.sequence.options import SequenceOptions
 
 USERS, ITEMS, LENGTH = 60, 30, 8
 SCHEMA = Schema(
@@ -27,7 +30,8 @@ SCHEMA = Schema(
     )
 )  # fmt: skip
 SMALL = {"embedding_dim": 32, "max_seq_len": LENGTH, "dropout": 0.0}
-ALL = ["sasrec", "gru4rec", "bert4rec"]
+CAUSAL = ["sasrec", "gru4rec", "hstu"]
+ALL = [*CAUSAL, "bert4rec"]
 
 
 def item_at(user: np.ndarray[Any, Any], step: np.ndarray[Any, Any] | int) -> np.ndarray[Any, Any]:
@@ -73,6 +77,8 @@ def hit_rate(model: SequenceModel) -> float:
     ("name", "options"),
     [
         ("sasrec", {}),
+        ("sasrec", {"layer": "ligr"}),
+        ("hstu", {}),
         ("gru4rec", {}),
         ("bert4rec", {"num_layers": 1, "last_share": 0.9}),
         ("sasrec", {"num_negatives": 8}),
@@ -80,17 +86,26 @@ def hit_rate(model: SequenceModel) -> float:
     ],
 )
 def test_the_next_item_is_predicted(name: str, options: dict[str, Any]) -> None:
-    model = a_model(name, **options)
+    assert learns(a_model(name, **options), steps=80)
+
+
+@pytest.mark.parametrize("options", [{"num_negatives": 8}, {"num_negatives": "all"}])
+def test_gbce_predicts_the_next_item(options: dict[str, Any]) -> None:
+    """Without the softmax's common scale it first learns that most items are wrong."""
+    assert learns(a_model("sasrec", loss="gbce", **options), steps=320)
+
+
+def learns(model: SequenceModel, *, steps: int) -> bool:
     assert hit_rate(model) < 0.3
     optimizer = torch.optim.Adam(model.train().parameters(), lr=0.01)
-    for _ in range(80):
+    for _ in range(steps):
         optimizer.zero_grad()
         model.loss(users_batch(EVERYBODY)).backward()
         optimizer.step()
-    assert hit_rate(model) > 0.9
+    return hit_rate(model) > 0.9
 
 
-@pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
+@pytest.mark.parametrize("name", CAUSAL)
 def test_states_are_causal(name: str) -> None:
     model = a_model(name).eval()
     assert isinstance(model, SequenceModel)
@@ -113,7 +128,7 @@ def test_bert4rec_is_bidirectional() -> None:
     assert not torch.allclose(network(changed, counts)[:, :5], network(vectors, counts)[:, :5], atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["sasrec", "bert4rec"])
+@pytest.mark.parametrize("name", ["sasrec", "bert4rec", "hstu"])
 def test_positions_are_counted_from_the_end(name: str) -> None:
     """The latest item has the last position, however many items there are; the first positions are those of a full sequence."""
     network: Any = a_model(name).eval().network
@@ -175,7 +190,7 @@ def test_a_user_is_encoded_once_per_batch(name: str, monkeypatch: pytest.MonkeyP
     torch.testing.assert_close(scores, model.scores(batch.features["user"], batch.features["item"]).diag())
 
 
-@pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
+@pytest.mark.parametrize("name", CAUSAL)
 def test_loss_is_a_weighted_mean_of_users(name: str) -> None:
     model = a_model(name, max_seq_len=9).eval()  # whole histories and the whole catalog: nothing is drawn
     weight = torch.arange(60.0) / 16
@@ -189,7 +204,7 @@ def test_loss_is_a_weighted_mean_of_users(name: str) -> None:
     assert not torch.allclose(loss(EVERYBODY, weight=weight), whole)
 
 
-@pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
+@pytest.mark.parametrize("name", CAUSAL)
 def test_loss_is_the_cross_entropy_of_each_next_item_among_unseen_items(name: str) -> None:
     model: Any = a_model(name, max_seq_len=9).eval()
     items = torch.from_numpy(np.stack([item_at(EVERYBODY.numpy(), step) for step in range(10)], axis=1)).long()
@@ -202,7 +217,7 @@ def test_loss_is_the_cross_entropy_of_each_next_item_among_unseen_items(name: st
     torch.testing.assert_close(model.loss(users_batch(EVERYBODY)), expected)
 
 
-@pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
+@pytest.mark.parametrize("name", CAUSAL)
 def test_the_target_and_its_input_are_false_negatives(name: str) -> None:
     model = a_model(name)
     windows = Windows(torch.tensor([[7, 8, 9, 8], [5, 6, 0, 0]]), torch.tensor([4, 2]))
@@ -243,10 +258,12 @@ def test_unmasked_items_are_false_negatives_of_bert4rec() -> None:
 def test_initial_blocks_change_their_input_little() -> None:
     model: Any = build("sasrec", {"dropout": 0.0, "max_seq_len": 20}, SCHEMA)
     states = torch.randn(4, 20, 64) * 0.08  # as items begin: a deviation of 0.01, times the root of the width
+    layout = Jagged.of(torch.full((4,), 20), 20)
     with torch.inference_mode():
-        changed = states
+        packed = layout.pack(states)
         for block in model.network.blocks:
-            changed = block(changed, None)
+            packed = block(packed, layout)
+        changed = layout.pad(packed)
     assert float((changed - states).std() / states.std()) < 0.5
 
 
@@ -285,6 +302,50 @@ def test_tables_may_be_on_the_host_but_not_sharded(name: str) -> None:
     model.loss(users_batch(EVERYBODY)).backward()
     with pytest.raises(ConfigError, match="placement is sharded"):
         build(name, SMALL, SCHEMA, sparse=True, placement="sharded")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_batch_of_different_lengths_has_the_states_of_each_alone(name: str) -> None:
+    model: Any = a_model(name).eval()
+    counts = torch.tensor([1, LENGTH, 3, 5])
+    vectors = torch.randn(4, LENGTH, 32) * length_mask(counts, LENGTH).unsqueeze(2)
+    together = model.states(vectors, counts)
+    for row, count in enumerate(counts.tolist()):
+        alone = model.states(vectors[row : row + 1, :count], counts[row : row + 1])
+        torch.testing.assert_close(together[row, :count], alone[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("steps", "length"), [(3, 10), (17, 17), (250, 200)])
+def test_the_length_follows_from_the_first_histories_and_is_stored(steps: int, length: int) -> None:
+    model = a_model("sasrec", steps=steps, max_seq_len=None)
+    assert model.length == length
+    model.set_context(context_of(12))  # as before a test
+    assert model.length == length
+    loaded = build("sasrec", {**SMALL, "max_seq_len": None}, SCHEMA)
+    loaded.load_state_dict(model.state_dict())
+    loaded.set_context(context_of(12))
+    assert loaded.length == length
+    torch.testing.assert_close(loaded.eval().user_vectors(EVERYBODY), model.eval().user_vectors(EVERYBODY))
+
+
+@pytest.mark.parametrize(("items", "negatives"), [(100, 256), (12_000, 3_000), (10**6, 4_096)])
+def test_negatives_follow_from_the_catalog(items: int, negatives: int) -> None:
+    assert SequenceOptions(num_negatives=None).negatives_of(items) == negatives
+    assert SequenceOptions(num_negatives="all").negatives_of(items) == items
+
+
+def test_hstu_reads_times() -> None:
+    """The same items further apart make another vector; without `relative_time` they do not."""
+    rows = context_of().interactions()
+    later = replace(rows, times=rows.times * 1_000)
+    for options, same in (({}, False), ({"relative_time": False}, True)):
+        model: Any = a_model("hstu", **options).eval()
+        for block in model.network.blocks:
+            if block.by_time is not None:
+                torch.nn.init.normal_(block.by_time)
+        before = model.user_vectors(EVERYBODY)
+        model.set_context(TrainingContext(lambda: later, dict))
+        assert torch.allclose(model.user_vectors(EVERYBODY), before, atol=1e-6) == same
 
 
 def test_heads_share_the_width() -> None:

@@ -1,0 +1,1 @@
+"""Next-item prediction with gated pointwise attention over items and times."""
