@@ -66,6 +66,8 @@ MODELS: dict[str, str] = {
     "dlrm": "recsys_cli.models.dlrm",
     "fm": "recsys_cli.models.fm",
     "logistic": "recsys_cli.models.logistic",
+    "din": "recsys_cli.models.din",
+    "bst": "recsys_cli.models.bst",
     "neumf": "recsys_cli.models.neumf",
     "wide-deep": "recsys_cli.models.wide_deep",
     "lightgbm": "recsys_cli.models.lightgbm",
@@ -111,6 +113,8 @@ ADVICE: dict[str, tuple[str, str]] = {
     "mlp": (PREDICT, "network of the Merlin notebooks, for comparison"),
     "deepfm": (PREDICT, "like fm, plus a deep part for larger data"),
     "logistic": (PREDICT, "linear baseline with interpretable weights"),
+    "din": (PREDICT, "attention to the part of the history that fits the item; data with timestamps"),
+    "bst": (PREDICT, "like din, with the order of the history"),
     "neumf": (PREDICT, "user and item ids without further features"),
 }
 

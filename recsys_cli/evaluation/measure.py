@@ -98,7 +98,7 @@ class _Measurement:
         before = by_user.hidden(by_user.before)
         context = make_context(self.data, *earlier, tables=tables, read=before)
         self.model.set_context(context)
-        logits = self._score_rows(task.split, len(rows))
+        logits = self._score_rows(by_user, task.split)
         impressions = task.impressions
         of_model = LabeledRows(
             by_user.cold.hidden(rows), by_user.cold.hidden(by_user.train), by_user.cold.first, impressions
@@ -148,10 +148,15 @@ class _Measurement:
         with self._timed("prepare the ranking"):
             return EvaluationTask.of(by_user, split, self.config)
 
-    def _score_rows(self, split: str, num_rows: int) -> npt.NDArray[np.float32]:
+    def _score_rows(self, by_user: SplitByUser, split: str) -> npt.NDArray[np.float32]:
+        num_rows, users = len(by_user.rows), None
+        if self.model.timestamp is not None:
+            self.model.set_earlier_rows(by_user.earlier)
+            users = by_user.rows.user_idx
         loader = Loader(
-            self.data, split, batch_size=self.config.batch_size, device=self.compute.device, memory=self.compute.memory
-        )
+            self.data, split, batch_size=self.config.batch_size, device=self.compute.device, memory=self.compute.memory,
+            times=users is not None, history_users=users,
+        )  # fmt: skip
 
         def progress(done: int) -> None:
             self.compute.emit(Progress(f"score {split}", done, num_rows))

@@ -179,6 +179,25 @@ class SplitByUser:
         """Return rows as models may see them."""
         return self.cold.hidden(self.new.hidden(rows))
 
+    @property
+    def earlier(self) -> Interactions:
+        """Interactions that a row of the split may see up to its own time: those before the split, and those of the split.
+
+        Without the latter if the split is not in order of time, as a random one: there, labels of the split are unknown.
+        """
+        rows = self.before + self.rows.observed() if self._is_in_order else self.before
+        return self.cold.hidden(rows)
+
+    @property
+    def _is_in_order(self) -> bool:
+        """Whether no interaction before the split is later than the first row of the same user in the split."""
+        rows, before = self.rows.observed(), self.before
+        if rows.times is None or before.times is None:
+            return False
+        first = np.full(len(self.users), np.inf)
+        np.minimum.at(first, rows.user_idx, rows.times)
+        return bool((before.times <= first[before.user_idx]).all())
+
 
 def _is_by_user(rows: Interactions, before: Interactions, new: NewUsers) -> bool:
     all_new = not ((rows.user_idx >= FIRST) & ~new.among(rows.user_idx)).any()

@@ -34,7 +34,7 @@ def score_rows(model: Model, path: Path, schema: Schema, *, batch_size: int) -> 
         DataError: The file has another schema.
         TrainingError: A score is not finite.
     """
-    columns = schema.features
+    columns = [*schema.features, *schema.select(lambda column: column.name == model.timestamp)]
     groups = groups_of(path, columns)
     records = read_records(Layout.of(columns, groups), groups)
     starts = range(0, records.num_rows, batch_size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from recsys_cli.features.schema import Role
 from recsys_cli.loader.reading import RowGroup, groups_of, row_columns, row_groups
 from recsys_cli.loader.records import Layout
 from recsys_cli.workspace import PreparedData
@@ -53,10 +54,11 @@ def tables_footprint(data: PreparedData) -> int:
     return total
 
 
-def layout_of_split(data: PreparedData, split: str) -> tuple[Layout, list[RowGroup]]:
-    """Return memory layout and row groups of a split."""
+def layout_of_split(data: PreparedData, split: str, *, times: bool = False) -> tuple[Layout, list[RowGroup]]:
+    """Return memory layout and row groups of a split, with timestamps if `times`."""
     schema = data.schema
-    named = (*schema.features, *schema.labels, *([schema.weight] if schema.weight else []))
+    timed = schema.select(lambda column: times and column.role is Role.TIMESTAMP and not column.ragged)
+    named = (*schema.features, *schema.labels, *([schema.weight] if schema.weight else []), *timed)
     columns = [column for column in named if column.table is None] + row_columns(data, split)
     groups = row_groups(data, split, columns)
     return Layout.of(columns, groups), groups

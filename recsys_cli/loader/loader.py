@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from recsys_cli.batch import Batch
-from recsys_cli.features.columns import row_column
+from recsys_cli.features.columns import HISTORY_USER, row_column
 from recsys_cli.loader.copying import PendingBatch, SideStream, to_device
 from recsys_cli.loader.footprint import layout_of_split
 from recsys_cli.loader.prefetch import prefetch
@@ -40,6 +42,8 @@ class Loader(EpochSteps):
         shuffle: False for the order of the files.
         memory: Budget for rows in MiB.
         parts: Parts of a step (gradient accumulation); each rank gets a piece of every part.
+        times: Add the timestamps, int64 or float64, to the features.
+        history_users: Users of the split's rows in file order, added to the features as HISTORY_USER; not with `shuffle`.
 
     Raises:
         DataError: A file does not match schema.json, or train has no rows.
@@ -59,14 +63,17 @@ class Loader(EpochSteps):
         rank: int = 0,
         world_size: int = 1,
         parts: int = 1,
+        times: bool = False,
+        history_users: npt.NDArray[np.int32] | None = None,
     ) -> None:
         schema = data.schema
         self._labels = tuple(column.name for column in schema.labels)
         self._weight = schema.weight.name if schema.weight else None
-        layout, groups = layout_of_split(data, split)
+        layout, groups = layout_of_split(data, split, times=times)
         num_rows = sum(group.num_rows for group in groups)
         super().__init__(num_rows, batch_size=batch_size, rank=rank, world_size=world_size, parts=parts)
         self._device = torch.device(device)
+        self._history_users = None if history_users is None else torch.tensor(history_users)
         self._keys = schema.tables
         self._tables = DimensionTables(data, device=self._device, keys=self._keys)
         budget = memory << 20
@@ -95,7 +102,10 @@ class Loader(EpochSteps):
             side.close()
 
     def _build(self, epoch: ResidentEpoch | StreamingEpoch, step: int) -> Batch:
-        rows = join_spans([epoch.rows(*span) for span in self._partition.spans(step, self._rank)])
+        spans = self._partition.spans(step, self._rank)
+        rows = join_spans([epoch.rows(*span) for span in spans])
+        if self._history_users is not None:
+            rows[HISTORY_USER] = torch.cat([self._history_users[start:stop] for start, stop in spans])
         rows = {name: to_device(column, self._device) for name, column in rows.items()}
         labels = {name: cast(Tensor, rows.pop(name)) for name in self._labels}
         weight = None if self._weight is None else cast(Tensor, rows.pop(self._weight))

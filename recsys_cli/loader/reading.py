@@ -177,6 +177,14 @@ def _check_weights(lengths: Array, others: Array, weights: Array, column: Column
 def _values(data: pa.ChunkedArray, column: Column, path: Path) -> Array:
     if column.kind is Kind.CATEGORICAL:
         return _ids(data, column, path)
+    if column.role is Role.TIMESTAMP and data.null_count:
+        raise DataError(
+            f"{path}: {data.null_count} rows have no {column.name!r}, so their histories have no end",
+            hint="filter them in features.ops: {op: Dropna, columns: ["
+            + column.name
+            + "]}; give sampled negatives the time "
+            "of their interaction: {op: NegativeSampling, context: [" + column.name + "], …}",
+        )
     return _numbers(data, column.name, path)
 
 

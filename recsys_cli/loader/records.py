@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.batch import Feature
-from recsys_cli.features.schema import Column, Kind
+from recsys_cli.features.schema import Column, Kind, Role
 from recsys_cli.loader.ragged import pick_lists
 from recsys_cli.loader.reading import Arrays, ListArrays, RowGroup, open_parquet, read_group
 
@@ -24,7 +24,7 @@ _WORDS = {4: torch.int32, 8: torch.int64, 16: torch.complex128}
 """Tensor types of the record sizes in bytes with one element per record, for a gather by element."""
 _WEIGHT = np.dtype(np.float32)
 _TORCH = {
-    name: getattr(torch, name) for name in ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32")
+    name: getattr(torch, name) for name in ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 }  # fmt: skip
 
 
@@ -130,7 +130,7 @@ class Records:
         return self._unpack(self.words[start:stop])
 
     def pick(self, rows: Tensor) -> dict[str, Feature]:
-        """Gather rows by number, shape (B,), as column name to ids in int32 and numbers in float32."""
+        """Gather rows by number, shape (B,), as column name to ids in int32, numbers in float32, and times in 64 bits."""
         return self._unpack(self.words.index_select(0, rows))
 
     def _unpack(self, words: Tensor) -> dict[str, Feature]:
@@ -140,7 +140,7 @@ class Records:
             words = words.unsqueeze(1)
         features: dict[str, Feature] = {}
         for column in self.layout.columns:
-            dtype = torch.int32 if column.kind is Kind.CATEGORICAL else torch.float32
+            dtype = _TORCH[stored_type(column)] if column.role is Role.TIMESTAMP else _batch_type(column)
             if column.ragged:
                 starts, lengths = self._field(words, _start(column)), self._field(words, _length(column))
                 weights = self.weights.get(column.name)
@@ -217,7 +217,13 @@ def stored_type(column: Column) -> str:
     if column.kind is Kind.CATEGORICAL:
         cardinality = int(column.cardinality or 0)
         return "uint8" if cardinality <= 2**8 else "uint16" if cardinality <= 2**16 else "int32"
+    if column.role is Role.TIMESTAMP:
+        return "float64" if column.dtype.startswith("float") else "int64"
     return column.dtype if column.dtype in {"int8", "int16"} else "float32"
+
+
+def _batch_type(column: Column) -> torch.dtype:
+    return torch.int32 if column.kind is Kind.CATEGORICAL else torch.float32
 
 
 def _words(records: npt.NDArray[Any]) -> Tensor:

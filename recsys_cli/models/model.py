@@ -97,6 +97,7 @@ class Model(nn.Module, ABC):
         folds_in: The model depends on a user only through the context's interactions, and scores cold-start users
             without retraining.
         by_content: The model scores users and items by their features, cold-start ones included.
+        timestamp: Column of times in the batches of rows, as given by `Loader(…, times=True)`; None for a model without times.
         device: Device of the computation and of batches; embedding tables may be on another.
         chosen: Values chosen by `fit` or `set_context` for options left open in the config.
         left_out: Items outside the model, set by `set_context`; None if all have weights.
@@ -111,6 +112,7 @@ class Model(nn.Module, ABC):
     probabilistic: ClassVar[bool] = False
     folds_in: ClassVar[bool] = False
     by_content: bool = False
+    timestamp: str | None = None
     device = torch.device("cpu")
     chosen: Mapping[str, float] = MappingProxyType({})
     left_out: LeftOut | None = None
@@ -129,6 +131,12 @@ class Model(nn.Module, ABC):
 
     def set_context(self, context: TrainingContext) -> None:
         """Set the training context: before training, and again with more interactions before a test; no part of the weights."""
+
+    def set_earlier_rows(self, interactions: Interactions) -> None:
+        """Set the interactions that held-out rows with HISTORY_USER may see, each up to its own time.
+
+        Cold-start users have ids above those of the data.
+        """
 
     def set_scales(self, scales: Mapping[str, tuple[float, float]]) -> None:
         """Set mean and standard deviation of the regression labels in train, by label name; before training."""

@@ -109,6 +109,11 @@ class Recommender:
         """Raw columns of `score`."""
         return self.rows.inputs
 
+    @property
+    def optional_inputs(self) -> tuple[str, ...]:
+        """Further raw columns of `score`; see `RowScorer.optional_inputs`."""
+        return self.rows.optional_inputs
+
     def check(self, query: Query) -> None:
         """Check a query.
 

@@ -46,6 +46,11 @@ class RowScorer:
         """Raw columns that the features need."""
         return tuple(self._encoder.inputs)
 
+    @cached_property
+    def optional_inputs(self) -> tuple[str, ...]:
+        """Raw columns that `score` reads if they are given: the time of a row, for its history; without it, now."""
+        return () if self._served.model.timestamp is None else tuple(self._times.inputs)
+
     def score(self, rows: Mapping[str, Sequence[Any]]) -> npt.NDArray[np.float32]:
         """Return the scores of raw rows; see `Recommender.score`."""
         lengths = {name: len(values) for name, values in rows.items()}
@@ -93,7 +98,19 @@ class RowScorer:
         table_rows = {name: rows for name, rows in keys.items() if isinstance(rows, Tensor)}
         ids = {name: feature for name, feature in features.items() if isinstance(feature, Tensor)}
         joined = self._served.tables.join(ids | table_rows)
-        return joined | {name: feature for name, feature in features.items() if name not in table_rows}
+        own = {name: feature for name, feature in features.items() if name not in table_rows}
+        return joined | own | self._times_of(rows)
+
+    def _times_of(self, rows: Mapping[str, Sequence[Any]]) -> dict[str, Feature]:
+        """Return the times of rows by column, the latest for null; empty for rows without times."""
+        name = self._served.model.timestamp
+        if name is None or any(raw not in rows for raw in self._times.inputs):
+            return {}
+        times = self._times.arrays(rows)[name]
+        assert isinstance(times, np.ndarray)
+        latest = np.inf if times.dtype.kind == "f" else np.iinfo(times.dtype).max
+        missing = np.array([value is None for value in rows[next(iter(self._times.inputs))]])
+        return {name: torch.from_numpy(np.where(missing | np.isnan(times.astype(float)), latest, times))}
 
     def _folded(self, features: dict[str, Feature]) -> dict[str, Feature]:
         """Give a model with fold-in the stored histories of the rows' users, under ids of this call."""
@@ -131,6 +148,10 @@ class RowScorer:
     @cached_property
     def _encoder(self) -> RowEncoder:
         return self._made()
+
+    @cached_property
+    def _times(self) -> RowEncoder:
+        return self._made([str(self._served.model.timestamp)])
 
     def _made(self, only: Collection[str] | None = None) -> RowEncoder:
         return RowEncoder(self._served.fitted, self._served.schema, only=only, indexes=self._served.indexes)

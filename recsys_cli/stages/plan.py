@@ -133,7 +133,7 @@ class _Planner:
                 f"a plan covers models trained on rows, and {config.name} reads {inputs} in a step",
                 hint="run recsys train train.epochs=1, and see peak_memory in the run's manifest.json",
             )
-        batch = next(self._batch(train).parts(train.gradient_accumulation_steps))
+        batch = next(self._batch(train, times=model.timestamp is not None).parts(train.gradient_accumulation_steps))
         for sparse in (True, False):
             options = train.model_copy(update={"sparse_embeddings": sparse, "precision": self.precision})
             try:
@@ -143,11 +143,13 @@ class _Planner:
                     raise
         raise AssertionError
 
-    def _batch(self, options: TrainConfig) -> Batch:
-        """Read a batch of training rows, with the least memory."""
+    def _batch(self, options: TrainConfig, *, times: bool) -> Batch:
+        """Read a batch of training rows, with the least memory, and with `times`."""
         memory = max(64, -(-3 * self.largest // 2**20))
         rows = min(self.rows_of_step, _SAMPLE)
-        loader = Loader(self.data, "train", batch_size=rows, shuffle=True, seed=options.seed, memory=memory)
+        loader = Loader(
+            self.data, "train", batch_size=rows, shuffle=True, seed=options.seed, memory=memory, times=times
+        )
         batches = iter(loader)
         try:
             return next(batches)

@@ -65,9 +65,8 @@ def score(
         raise ConfigError(f"{output} already exists", hint="choose another file with --out, or overwrite it: --force")
     if isinstance(source, Bundle):
         recommender = load_bundle(source.folder)
-        names = recommender.inputs
-        table = read_columns(rows, names)
-        scores = recommender.score({name: table.column(name).to_pylist() for name in names})
+        table = read_columns(rows, recommender.inputs, optional=recommender.optional_inputs)
+        scores = recommender.score({name: table.column(name).to_pylist() for name in table.column_names})
         probabilistic = recommender.served.model.probabilistic
     else:
         scores, probabilistic = score_by_run(source, rows, workspace, emit=emit)

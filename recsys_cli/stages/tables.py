@@ -22,8 +22,8 @@ from recsys_cli.workspace import replacing
 FORMATS = (".parquet", ".csv", ".jsonl")
 
 
-def read_columns(path: Path, names: Sequence[str]) -> pa.Table:
-    """Return columns of a parquet or csv file.
+def read_columns(path: Path, names: Sequence[str], *, optional: Sequence[str] = ()) -> pa.Table:
+    """Return columns of a parquet or csv file, and those of `optional` that it has.
 
     Raises:
         DataError: The file is unreadable, or has no such column.
@@ -34,7 +34,7 @@ def read_columns(path: Path, names: Sequence[str]) -> pa.Table:
             f"{path}: no column {', '.join(missing)}; the columns are {', '.join(table.column_names)}",
             hint="name the columns as in the raw data",
         )
-    return table.select(list(names))
+    return table.select([*names, *(name for name in optional if name in table.column_names and name not in names)])
 
 
 def read_column(path: Path, name: str) -> list[Any]:

@@ -7,9 +7,10 @@ from dataclasses import astuple
 
 import torch
 
-from recsys_cli.config import ModelConfig, TrainConfig
+from recsys_cli.config import EvaluateConfig, ModelConfig, TrainConfig
 from recsys_cli.config.load import model_config_type, train_defaults
 from recsys_cli.errors import ConfigError
+from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.loader import Loader, UserLoader, check_targets, scales
@@ -60,7 +61,13 @@ def trainer_of(
     context = make_context(data, "train", device=model.device)
     model.set_context(context)
     train = _batches(data, model, context, config, ranks)
-    batches = TrainingData(train, validation_batches(data, model.device, memory=config.memory_mib, ranks=ranks))
+    users = None
+    if model.timestamp is not None and data.rows("valid"):
+        by_user = SplitByUser.read(data, "valid", EvaluateConfig())
+        model.set_earlier_rows(by_user.earlier)
+        users = by_user.rows.user_idx
+    valid = validation_batches(data, model.device, memory=config.memory_mib, ranks=ranks, history_users=users)
+    batches = TrainingData(train, valid)
     for message in _remarks(model, batches, config, processes=ranks.world_size):
         emit(message)
     default = train_defaults(model_config_type(name)).get("monitor")
@@ -110,6 +117,7 @@ def _batches(
     return Loader(
         data, "train", batch_size=config.rows_of_a_step, shuffle=True, seed=config.seed, device=model.device,
         memory=config.memory_mib, rank=ranks.rank, world_size=ranks.world_size, parts=config.gradient_accumulation_steps,
+        times=model.timestamp is not None,
     )  # fmt: skip
 
 

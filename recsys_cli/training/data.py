@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from recsys_cli.loader import Loader
@@ -23,11 +25,26 @@ class TrainingData:
     valid: EpochSteps | None = None
 
 
-def validation_batches(data: PreparedData, device: torch.device, *, memory: int, ranks: Ranks) -> Loader | None:
-    """Return a loader of this rank's share of the valid split, with a budget in MiB; None without such a split."""
+def validation_batches(
+    data: PreparedData,
+    device: torch.device,
+    *,
+    memory: int,
+    ranks: Ranks,
+    history_users: npt.NDArray[np.int32] | None = None,
+) -> Loader | None:
+    """Return a loader of the valid rows of this rank, with a budget in MiB, and times for `history_users`; None without rows."""
     if not data.rows("valid"):
         return None
     size = ranks.world_size
     return Loader(
-        data, "valid", batch_size=_VALID_BATCH * size, device=device, memory=memory, rank=ranks.rank, world_size=size
+        data,
+        "valid",
+        batch_size=_VALID_BATCH * size,
+        device=device,
+        memory=memory,
+        rank=ranks.rank,
+        world_size=size,
+        times=history_users is not None,
+        history_users=history_users,
     )

@@ -40,6 +40,7 @@ def a_batch(num_rows: int = 64, *, seed: int = 0) -> Batch:
     ids = {n: torch.randint(0, SIZES[n], (num_rows,), generator=draw, dtype=torch.int32) for n in ("user.id", "item")}
     values = torch.randint(0, SIZES["keys"], (int(offsets[-1]),), generator=draw, dtype=torch.int32)
     features = {**ids, "keys": Ragged(values, offsets), "age": torch.randn(num_rows, generator=draw)}
+    features["time"] = 100 + torch.arange(num_rows) * 2
     return Batch(features, {"label": torch.randint(0, 2, (num_rows,), generator=draw).float()})
 
 

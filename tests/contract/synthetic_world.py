@@ -69,7 +69,9 @@ class SyntheticWorld:
             name: torch.from_numpy(index[rows] + FIRST).int()
             for name, index in (("user", self.ratings.user), ("item", self.ratings.item))
         }
-        return Batch(self.join(ids), {"label": torch.from_numpy(self.liked[rows].astype(np.float32))})
+        times = torch.from_numpy(self.ratings.timestamp[rows].astype(np.int64))
+        labels = {"label": torch.from_numpy(self.liked[rows].astype(np.float32))}
+        return Batch({**self.join(ids), "time": times}, labels)
 
     def join(self, ids: Mapping[str, Tensor]) -> dict[str, Feature]:
         """Features of ids, as the loader would bring them."""

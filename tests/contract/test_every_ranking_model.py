@@ -11,7 +11,6 @@ from model_cases import OF_NUMBERS, SCHEMA, a_batch, a_model, names_of, without_
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
-from recsys_cli.models import build
 from recsys_cli.models.ranking.model import RankingModel
 
 BY_HEART = [name for name in names_of(RankingModel) if name != "logistic"]
@@ -75,7 +74,7 @@ def test_elements_of_lists_count_by_their_weights(model: RankingModel) -> None:
 @pytest.mark.parametrize("name", BY_HEART)
 def test_one_batch_can_be_learned_by_heart(name: str) -> None:
     torch.manual_seed(0)
-    model, batch = build(name, without_regularization(name), SCHEMA), a_batch()
+    model, batch = a_model(name, **without_regularization(name)), a_batch()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(100):
         optimizer.zero_grad()
@@ -102,7 +101,7 @@ def with_clicks(batch: Batch) -> Batch:
 def test_several_labels_are_learned_together(name: str) -> None:
     torch.manual_seed(0)
     schema, batch = Schema(columns=(*SCHEMA.columns, CLICK)), with_clicks(a_batch())
-    model = build(name, without_regularization(name), schema)
+    model = a_model(name, schema=schema, **without_regularization(name))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(100):
         optimizer.zero_grad()
@@ -118,8 +117,7 @@ def test_labels_count_by_their_weights(name: str) -> None:
     batch = with_clicks(a_batch())
 
     def loss(**weights: float) -> torch.Tensor:
-        torch.manual_seed(0)
-        model = build(name, {"label_weights": weights}, Schema(columns=(*SCHEMA.columns, CLICK)))
+        model = a_model(name, schema=Schema(columns=(*SCHEMA.columns, CLICK)), label_weights=weights)
         return model.eval().loss(batch)
 
     clicks = loss(click=2.0) - loss()
@@ -135,8 +133,7 @@ def test_a_label_that_is_a_number_is_told_in_its_units(name: str) -> None:
     seconds = 5_000 + 300 * torch.randn(64, generator=torch.Generator().manual_seed(1))
     found = []
     for unit in (1.0, 60.0):
-        torch.manual_seed(0)
-        model = build(name, without_regularization(name), OF_NUMBERS).eval()
+        model = a_model(name, schema=OF_NUMBERS, **without_regularization(name)).eval()
         model.set_scales({"seconds": (5_000 / unit, 300 / unit)})
         rows = Batch(batch.features, {"seconds": seconds / unit})
         scores = model.score(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,7 +13,9 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Schema
+from recsys_cli.interactions import Interactions
 from recsys_cli.models.embedding import Lookup
+from recsys_cli.models.history.reader import HistoryReader, pooled_columns, without_list
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.ranking.numbers import numeric_columns
 from recsys_cli.models.ranking.options import RankingOptions
@@ -28,6 +30,10 @@ class RankingModel(Model):
     It predicts every label; the first one is the score. Regression labels are standardized by `set_scales`, so that a
     model starts at the mean and learns at the usual rates in any unit; the scales are part of the weights.
 
+    Attributes:
+        pools_history: Histories (`model.history`) reach `outputs` as list columns with their mean embeddings. A model that
+            reads `history.window` itself sets False.
+
     Raises:
         ConfigError: There is no label or no feature, a feature is a list of numbers but no vector, or `label_weights` has an
             unknown label.
@@ -36,6 +42,7 @@ class RankingModel(Model):
     row_dropout = True
     probabilistic = True
     by_content = True
+    pools_history: ClassVar[bool] = True
     label_mean: Tensor
     label_deviation: Tensor
 
@@ -63,10 +70,16 @@ class RankingModel(Model):
             from recsys_cli.models.collaborative.columns import CollaborativeColumns  # imports scipy
 
             self.collaborative = CollaborativeColumns(options.collaborative, schema)
+        self.history = None if options.history is None else HistoryReader(options.history, schema)
+        self.timestamp = None if self.history is None else self.history.time
 
     @classmethod
     def input_schema(cls, config: RankingOptions, schema: Schema) -> Schema:
-        """Return the prepared columns, plus those of collaborative features, if any."""
+        """Return the prepared columns, plus those of histories and collaborative features, if any."""
+        if config.history is not None:
+            plain = without_list(schema, config.history)
+            added = pooled_columns(plain, config.history) if cls.pools_history else ()
+            schema = Schema(columns=(*plain.columns, *added))
         if config.collaborative is None:
             return schema
         from recsys_cli.models.collaborative.columns import with_collaborative_columns  # imports scipy
@@ -74,11 +87,21 @@ class RankingModel(Model):
         return with_collaborative_columns(schema, config.collaborative)
 
     def set_context(self, context: TrainingContext) -> None:
-        """Fit collaborative features before training; in evaluation they come from the checkpoint."""
+        """Read the histories, and fit collaborative features before training; in evaluation they come from the checkpoint."""
+        if self.history is not None:
+            self.history.set_context(context, self.device)
         if self.collaborative is not None and self.training:
             self.collaborative.fit(context)
 
-    def _with_collaborative(self, batch: Batch) -> Batch:
+    def set_earlier_rows(self, interactions: Interactions) -> None:
+        """Read the histories of held-out rows."""
+        if self.history is not None:
+            self.history.set_earlier_rows(interactions, self.device)
+
+    def _with_columns(self, batch: Batch) -> Batch:
+        """Return the batch with pooled histories and collaborative features, if any."""
+        if self.history is not None and self.pools_history:
+            batch = self.history.pooled(batch, training=self.training)
         return batch if self.collaborative is None else self.collaborative(batch)
 
     @abstractmethod
@@ -96,7 +119,7 @@ class RankingModel(Model):
 
     def logits(self, batch: Batch) -> Tensor:
         """Return one output per label; shape (B, T), float32."""
-        return self.outputs(self._with_collaborative(batch))[0].float()
+        return self.outputs(self._with_columns(batch))[0].float()
 
     def score(self, batch: Batch) -> Tensor:
         """Return the logit of the main label, or its value in the label's unit; shape (B,)."""
@@ -109,7 +132,7 @@ class RankingModel(Model):
         The penalty applies in training mode only, so that validation measures the prediction of labels.
         """
         if self.training and self.regularization:
-            logits, lookups = self.outputs(self._with_collaborative(batch))
+            logits, lookups = self.outputs(self._with_columns(batch))
             penalty = self._penalty(lookups, batch)
             return self.loss_of(logits.float(), batch) + self.regularization * penalty
         if scores is None or len(self.labels) > 1:

@@ -9,6 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from recsys_cli.config.section import Section
 from recsys_cli.models.collaborative.config import CollaborativeOptions
+from recsys_cli.models.history.config import HistoryFeature
 
 
 class RankingOptions(Section):
@@ -21,6 +22,8 @@ class RankingOptions(Section):
     """Loss weight of each label, by name; 1 for all others."""
     collaborative: CollaborativeOptions | None = None
     """Out-of-fold collaborative features, as in `lightgbm`: {} for the defaults, null for none."""
+    history: HistoryFeature | None = None
+    """The user's items before the time of a row as a feature, pooled by the mean: {} for the defaults, null for none."""
 
 
 class TowerOptions(RankingOptions):

@@ -42,7 +42,7 @@ class RowEncoder:
     Args:
         fitted: The fitted plan.
         schema: The prepared columns.
-        only: Columns to compute; None for all features of the interactions, with their element weights.
+        only: Columns to compute, the timestamp included; None for all features of the interactions, with their element weights.
         indexes: Indexes of vocabularies by name, and of cold keys by column of table rows; the others are built here.
 
     Attributes:
@@ -171,6 +171,7 @@ def _wanted(fitted: FittedPlan, schema: Schema, only: Collection[str] | None) ->
     joined = set() if is_flattened else {name for name, _, home in fitted.program.columns if home is not None}
     columns = [column for column in schema.features if column.table is None and column.name not in joined]
     if only is not None:
+        columns += schema.select(lambda column: column.role is Role.TIMESTAMP and column.table is None)
         unknown = set(only) - {column.name for column in columns}
         if unknown:
             raise ConfigError(f"no feature {', '.join(sorted(unknown))} in the interactions")

@@ -57,7 +57,7 @@ def programs_of(served: ServedModel) -> list[Export]:
             _export(served, model.score, model, "model", "score"),
             *(_export(served, side, module, f"{name}_tower", "vector") for name, side, module in sides),
         ]
-    if isinstance(model, RankingModel) and model.collaborative is None:
+    if isinstance(model, RankingModel) and model.collaborative is None and model.history is None:
         return [_export(served, model.score, model, "model", "score")]
     if model.scoring == "dot_product" and not model.folds_in:
         return [_by_vectors(served)]
@@ -68,6 +68,8 @@ def programs_of(served: ServedModel) -> list[Export]:
 
 
 def _why_not(model: Model) -> str:
+    if isinstance(model, RankingModel) and model.history is not None:
+        return "reads the histories of users (model.history)"
     if isinstance(model, RankingModel):
         return "computes collaborative features (model.collaborative) from all interactions"
     return "scores from the user's history" if model.folds_in else "is no neural network over the columns of a row"

@@ -1,0 +1,1 @@
+"""A transformer over the history and the item."""

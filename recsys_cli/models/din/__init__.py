@@ -1,0 +1,1 @@
+"""Target attention over the history."""

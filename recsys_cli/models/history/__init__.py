@@ -1,0 +1,1 @@
+"""The user's earlier items as a feature of ranking models."""

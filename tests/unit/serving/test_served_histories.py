@@ -1,0 +1,84 @@
+"""Rankers with a history: the same scores by evaluation, by a run, and by a moved bundle; exports without histories are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from served_runs import config_of, ratings
+
+import recsys_cli as recsys
+from recsys_cli.errors import ConfigError
+from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.serving.recommender import Recommender
+from recsys_cli.stages.export import served_run
+from recsys_cli.stages.score import score
+from recsys_cli.workspace import Bundle
+
+
+@pytest.fixture(scope="module", params=["din", "fm"])
+def run(request: pytest.FixtureRequest, served_workspace: recsys.Workspace) -> recsys.TrainedRun:
+    values = config_of(request.param, served_workspace).model_dump()
+    values["model"]["history"] = {"max_seq_len": 8}
+    values["split"] = {"method": "random", "valid": 0.1, "test": 0.2, "seed": 1}
+    config = recsys.load_config(values)
+    recsys.etl(config, served_workspace, progress=False)
+    return recsys.train(config, served_workspace, progress=False)
+
+
+@pytest.fixture
+def test_rows(run: recsys.TrainedRun, served_workspace: recsys.Workspace) -> pl.DataFrame:
+    """The raw rows of test in file order, with the logits of the evaluation."""
+    recsys.evaluate(run, served_workspace, progress=False)
+    rankings = Rankings.read(run.rankings)
+    data = served_workspace.data_of(run)
+    parts = [pl.read_parquet(path) for path in data.shards("test")]
+    known = pl.concat(parts).with_columns(logit=rankings.logits)
+    raw = ratings().with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
+    number = next(name for name in known.columns if name.endswith("number"))
+    known = known.select(pl.col(number).cast(pl.Int64).alias("number"), "logit")
+    return known.join(raw, on="number", how="left", maintain_order="left")
+
+
+def test_scores_of_the_evaluation_come_from_a_bundle_too(
+    run: recsys.TrainedRun, test_rows: pl.DataFrame, tmp_path: Path
+) -> None:
+    bundle = recsys.load_bundle(recsys.export(run, tmp_path / "bundle", progress=False))
+    rows = test_rows.select("userId", "movieId", "timestamp").to_dict(as_series=False)
+    expected = test_rows["logit"].to_numpy()
+    np.testing.assert_allclose(bundle.score(rows), expected, atol=1e-5)
+    without_times = bundle.score({name: rows[name] for name in ("userId", "movieId")})
+    assert np.abs(without_times - expected).max() > 1e-4
+    now = bundle.score({**rows, "timestamp": [None] * len(test_rows)})
+    np.testing.assert_allclose(now, without_times, atol=1e-6)
+
+
+def test_files_of_rows_score_with_their_times(
+    run: recsys.TrainedRun, test_rows: pl.DataFrame, served_workspace: recsys.Workspace, tmp_path: Path
+) -> None:
+    rows, expected = test_rows.select("userId", "movieId", "timestamp"), test_rows["logit"].to_numpy()
+    np.testing.assert_allclose(run.score(rows), expected, atol=1e-5)
+    rows.write_parquet(tmp_path / "rows.parquet")
+    bundle = Bundle(recsys.export(run, tmp_path / "bundle", progress=False))
+    score(bundle, tmp_path / "rows.parquet", tmp_path / "scores.parquet", served_workspace)
+    found = pl.read_parquet(tmp_path / "scores.parquet")["score"].to_numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_recommendations_see_the_whole_history(run: recsys.TrainedRun, served_workspace: recsys.Workspace) -> None:
+    recommender = Recommender(served_run(run, served_workspace))
+    assert recommender.scorer.why_not is None
+    assert recommender.optional_inputs == ("timestamp",)
+
+
+@pytest.mark.parametrize("kind", ["onnx", "torch"])
+def test_exports_without_histories_are_refused(run: recsys.TrainedRun, kind: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="reads the histories of users"):
+        recsys.export(run, tmp_path / "export", format=kind, progress=False)
+
+
+def test_a_bundle_without_histories_is_refused(run: recsys.TrainedRun, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="reads the user histories for its scores"):
+        recsys.export(run, tmp_path / "bundle", histories=False, progress=False)
