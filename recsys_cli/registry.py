@@ -68,6 +68,8 @@ MODELS: dict[str, str] = {
     "logistic": "recsys_cli.models.logistic",
     "din": "recsys_cli.models.din",
     "bst": "recsys_cli.models.bst",
+    "mmoe": "recsys_cli.models.mmoe",
+    "ple": "recsys_cli.models.ple",
     "neumf": "recsys_cli.models.neumf",
     "wide-deep": "recsys_cli.models.wide_deep",
     "lightgbm": "recsys_cli.models.lightgbm",
@@ -115,6 +117,8 @@ ADVICE: dict[str, tuple[str, str]] = {
     "logistic": (PREDICT, "linear baseline with interpretable weights"),
     "din": (PREDICT, "attention to the part of the history that fits the item; data with timestamps"),
     "bst": (PREDICT, "like din, with the order of the history"),
+    "mmoe": (PREDICT, "several labels that share experts"),
+    "ple": (PREDICT, "several labels that may conflict, each with experts of its own"),
     "neumf": (PREDICT, "user and item ids without further features"),
 }
 

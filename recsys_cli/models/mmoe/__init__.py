@@ -1,0 +1,1 @@
+"""Experts with a gate for each label."""

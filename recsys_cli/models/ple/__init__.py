@@ -1,0 +1,1 @@
+"""Shared experts and experts of each label, in layers."""
