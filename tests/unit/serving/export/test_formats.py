@@ -24,7 +24,7 @@ from recsys_cli.stages.export import export
 
 MakeServed = Callable[[str], ServedModel]
 
-RANKING = ("mlp", "fm", "deepfm", "dcn-v2", "dlrm", "wide-deep", "neumf", "logistic")
+RANKING = ("mlp", "fm", "deepfm", "dcn-v2", "dlrm", "mmoe", "ple", "wide-deep", "neumf", "logistic")
 BY_IDS = ("mf", "lightgcn")
 MODELS = (*RANKING, *BY_IDS, "two-tower")
 REFUSED = {"ease": "history", "sasrec": "history", "popularity": "history", "lightgbm": "neural network"}
