@@ -91,7 +91,7 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
             "  embedding_dim: wide",
             "x.yaml:14: model.embedding_dim: has to be a whole number or a mapping (keys with values), not 'wide'",
         ),
-        ("name: mlp", "name: mpl", "x.yaml:13: model.name: unknown model 'mpl' (did you mean mlp?); known: "),
+        ("name: mlp", "name: mlpp", "x.yaml:13: model.name: unknown model 'mlpp' (did you mean mlp?); known: "),
         ("  user: userId\n", "", "x.yaml:4: features.user: is missing"),
         (
             "op: Categorify",
