@@ -4,8 +4,8 @@ usage: quality_history.py ZIP [--models fm din ...] [--seeds 0 1 2] [--folder FO
 
 ZIP is MovieLens latest-small, the label a rating above 3. `random` is the fixed random split, with 5 % of train held out to choose
 the epoch, another part for each seed; `temporal` the fixed split by time. Models have their own defaults; `+ history` adds
-`model.history={}`. Differences are those to the models without history, by users' rows and seeds. FOLDER keeps the runs: those there
-are not trained again.
+`model.history={}`. Differences are those to the models without history, by users' rows and seeds. FOLDER keeps the runs, and those
+there are not trained again.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def without_list(schema: Schema, options: HistoryFeature) -> Schema:
     if not column.ragged or column.vocabulary is None or column.vocabulary != item.vocabulary:
         raise ConfigError(
             f"model.history.column: {column.name} is no list in the vocabulary of {item.name}",
-            hint=f"encode both by one op: {{op: Categorify, columns: [[{item.name}, {column.name}]]}}",
+            hint=f"encode both by one op: {{op: Categorify, columns: [{item.name}, {column.name}], joint: true}}",
         )
     return Schema(columns=schema.select(lambda one: one.name != column.name))
 
@@ -126,7 +126,7 @@ class HistoryReader:
         return {**self._context.join({self._item.name: items.int()}), self._item.name: items}
 
     def pooled(self, batch: Batch, *, training: bool) -> Batch:
-        """Return the batch with list columns whose weighted sums are means over the history."""
+        """Return the batch with list columns whose weighted sums are shares of the mean over the history."""
         window = self.window(batch, training=training)
         groups = {"history": window.mask}
         if len(_groups(self.options)) > 1:
@@ -135,10 +135,11 @@ class HistoryReader:
         added: dict[str, Feature] = {}
         distinct, inverse = torch.unique(window.items, return_inverse=True)
         features = self.features(distinct)
+        lengths = window.mask.sum(1).clamp(min=1)  # of both groups, so that the sums show their shares
         for group, mask in groups.items():
             counts = mask.sum(1)
             offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-            weights = (1 / counts.clamp(min=1)).float().repeat_interleave(counts)
+            weights = (1 / lengths).float().repeat_interleave(counts)
             events = inverse[mask]
             for column in self.columns:
                 lists = _of_events(features[column.name], events)

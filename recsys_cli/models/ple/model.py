@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +36,7 @@ class Extraction(nn.Module):
     def forward(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Return the next inputs of each label, and except in the last layer of the shared part; (B, D) each."""
         groups = [
-            torch.stack([layers((), own) for layers in experts], dim=1).relu()  # type: ignore[union-attr]
+            torch.stack([layers((), own) for layers in cast("nn.ModuleList", experts)], dim=1).relu()
             for experts, own in zip(self.experts, inputs, strict=True)
         ]
         visible = [torch.cat([own, groups[-1]], dim=1) for own in groups[:-1]] + [torch.cat(groups, dim=1)]

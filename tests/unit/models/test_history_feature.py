@@ -179,7 +179,7 @@ def test_pooled_columns_are_means_of_their_elements() -> None:
             items = [item for item, is_liked in events if is_liked == liked]
             own, kinds = (batch.features[f"{name} of {column}"].span(row, row + 1) for column in ("item", "kind"))
             assert own.values.tolist() == items
-            weight = 1 / max(1, len(items))
+            weight = 1 / max(1, len(events))
             assert own.weights.tolist() == pytest.approx([weight] * len(items))
             lists = [[FIRST + item % 5] * (item % 3) for item in items]
             assert kinds.values.tolist() == [one for part in lists for one in part]
