@@ -46,6 +46,10 @@ NOT_RUN = {
     ("docs/guide.md", "dataset:"): "a bucket of S3",
     ("docs/guide.md", "recsys train --resume"): "an interrupted run, grown data, many runs; tests/cli has all three",
     ("docs/guide.md", "recsys bench configs/bench-ml-latest-small.yaml"): "hours",
+    (
+        "docs/guide.md",
+        "recsys train configs/ml-latest-small.yaml model.name=fm",
+    ): "MovieLens, and a table with histories",
     ("docs/howto/cluster.md", "dask scheduler"): _MACHINES,
     ("docs/howto/cluster.md", "torchrun"): _MACHINES,
     ("docs/howto/gpus.md", "recsys train configs/ml25m.yaml"): _GPU,

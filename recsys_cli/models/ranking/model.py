@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.schema import Schema
+from recsys_cli.features.schema import Column, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.embedding import Lookup
 from recsys_cli.models.history.reader import HistoryReader, pooled_columns, without_list
@@ -69,22 +69,24 @@ class RankingModel(Model):
         if options.collaborative is not None:
             from recsys_cli.models.collaborative.columns import CollaborativeColumns  # imports scipy
 
-            self.collaborative = CollaborativeColumns(options.collaborative, schema)
+            pooled = () if options.history is None else pooled_columns(schema, options.history)
+            own = schema.select(lambda column: column not in pooled)
+            self.collaborative = CollaborativeColumns(options.collaborative, Schema(columns=own))
         self.history = None if options.history is None else HistoryReader(options.history, schema)
         self.timestamp = None if self.history is None else self.history.time
 
     @classmethod
     def input_schema(cls, config: RankingOptions, schema: Schema) -> Schema:
         """Return the prepared columns, plus those of histories and collaborative features, if any."""
+        pooled: tuple[Column, ...] = ()
         if config.history is not None:
-            plain = without_list(schema, config.history)
-            added = pooled_columns(plain, config.history) if cls.pools_history else ()
-            schema = Schema(columns=(*plain.columns, *added))
-        if config.collaborative is None:
-            return schema
-        from recsys_cli.models.collaborative.columns import with_collaborative_columns  # imports scipy
+            schema = without_list(schema, config.history)
+            pooled = pooled_columns(schema, config.history) if cls.pools_history else ()
+        if config.collaborative is not None:
+            from recsys_cli.models.collaborative.columns import with_collaborative_columns  # imports scipy
 
-        return with_collaborative_columns(schema, config.collaborative)
+            schema = with_collaborative_columns(schema, config.collaborative)
+        return Schema(columns=(*schema.columns, *pooled))
 
     def set_context(self, context: TrainingContext) -> None:
         """Read the histories, and fit collaborative features before training; in evaluation they come from the checkpoint."""

@@ -224,6 +224,18 @@ def test_parts_of_a_batch_and_batches_without_rows_and_histories(name: str, monk
     assert torch.isfinite(model.score(batch)).all()
 
 
+@pytest.mark.parametrize("name", ["din", "fm"])
+def test_histories_and_collaborative_features_go_together(name: str, world: World) -> None:
+    rows = world.batch(world.train)
+    plain = Batch({n: feature for n, feature in rows.features.items() if n != "time"}, rows.labels)
+    context = TrainingContext(lambda: world.rows.chosen(world.train), join, lambda: iter([plain]))
+    torch.manual_seed(0)
+    model = build(name, {"history": {}, "collaborative": {"embedding_dim": 2, "positions": 2}}, SCHEMA)
+    model.set_context(context)
+    model.loss(rows).backward()
+    assert torch.isfinite(model.eval().score(world.batch(world.test))).all()
+
+
 def test_a_training_batch_without_times_is_refused() -> None:
     model = a_model("din").train()
     batch = World().batch(np.arange(9))
