@@ -93,7 +93,7 @@ RANK, PREDICT = "rank the catalog", "predict labels of given rows"
 """Tasks: top-N recommendation from the catalog, and prediction of the label of a given (user, item) pair."""
 
 # Model name → task and use. Best first, by NDCG@10 of scripts/results/quality_topk.json (leave-last-out) and by AUC of
-# quality_ranking.json, both on MovieLens latest-small. The order depends on the data: `recsys bench` compares models on other data.
+# quality_ranking.json and quality_history.json, all on MovieLens latest-small. The order depends on the data: `recsys bench` compares models on other data.
 ADVICE: dict[str, tuple[str, str]] = {
     "sasrec": (RANK, "sequential recommendation on data with timestamps"),
     "ease": (RANK, "a strong first choice: closed form, one hyperparameter; up to tens of thousands of items"),
@@ -108,6 +108,8 @@ ADVICE: dict[str, tuple[str, str]] = {
     "lightgcn": (RANK, "graph baseline for comparison with published results"),
     "popularity": (RANK, "baseline for all other models; cold-start users"),
     "lightgbm": (PREDICT, "a strong first choice up to some million rows, with features or a graded second label"),
+    "din": (PREDICT, "attention to the part of the history that fits the item; data with timestamps"),
+    "bst": (PREDICT, "like din, with the order of the history"),
     "fm": (PREDICT, "small, fast model of pairwise feature interactions"),
     "dlrm": (PREDICT, "many categorical and numeric features, as in ads; tables larger than a GPU"),
     "wide-deep": (PREDICT, "memorization by cross features plus generalization by a deep part"),
@@ -115,8 +117,6 @@ ADVICE: dict[str, tuple[str, str]] = {
     "mlp": (PREDICT, "network of the Merlin notebooks, for comparison"),
     "deepfm": (PREDICT, "like fm, plus a deep part for larger data"),
     "logistic": (PREDICT, "linear baseline with interpretable weights"),
-    "din": (PREDICT, "attention to the part of the history that fits the item; data with timestamps"),
-    "bst": (PREDICT, "like din, with the order of the history"),
     "mmoe": (PREDICT, "several labels that share experts"),
     "ple": (PREDICT, "several labels that may conflict, each with experts of its own"),
     "neumf": (PREDICT, "user and item ids without further features"),
