@@ -93,7 +93,8 @@ RANK, PREDICT = "rank the catalog", "predict labels of given rows"
 """Tasks: top-N recommendation from the catalog, and prediction of the label of a given (user, item) pair."""
 
 # Model name → task and use. Best first, by NDCG@10 of scripts/results/quality_topk.json (leave-last-out) and by AUC of
-# quality_ranking.json and quality_history.json, all on MovieLens latest-small. The order depends on the data: `recsys bench` compares models on other data.
+# quality_ranking.json and quality_history.json, all on MovieLens latest-small. The order depends on the data: `recsys bench`
+# compares models on other data.
 ADVICE: dict[str, tuple[str, str]] = {
     "sasrec": (RANK, "sequential recommendation on data with timestamps"),
     "ease": (RANK, "a strong first choice: closed form, one hyperparameter; up to tens of thousands of items"),
