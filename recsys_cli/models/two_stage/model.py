@@ -117,8 +117,8 @@ class Model(ClosedFormModel):
 
         def batches() -> tuple[Batch]:
             ids = {self.user.name: rows.user_idx, self.item.name: rows.item_idx}
-            features = context.join({name: torch.from_numpy(values).to(self.device) for name, values in ids.items()})
-            return (Batch(features, {self.schema.label.name: torch.from_numpy(rows.labels).to(self.device)}),)
+            features = context.join({name: torch.tensor(values, device=self.device) for name, values in ids.items()})
+            return (Batch(features, {self.schema.label.name: torch.tensor(rows.labels, device=self.device)}),)
 
         return TrainingContext(lambda: rows, context.join, batches, context.train)
 
