@@ -24,6 +24,8 @@ from recsys_cli.errors import ConfigError
 
 _WITHOUT_VALID = frozenset({"early_stopping", "monitor"})
 """Train defaults without effect: the training of a part has no valid split."""
+_MOST_EPOCHS = 20
+"""Upper bound of a default for epochs: defaults of many epochs rely on early stopping."""
 
 
 class Part(BaseModel):
@@ -34,7 +36,8 @@ class Part(BaseModel):
     name: str
     """Name of a model (`recsys ls models`)."""
     train: dict[str, Any] = Field(default_factory=dict)
-    """Options of the `train` section for this part, such as epochs; others are the model's defaults. No early stopping."""
+    """Options of the `train` section for this part, such as epochs; others are the model's defaults, with at
+    most 20 epochs. No early stopping."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -46,7 +49,8 @@ class Part(BaseModel):
         """The `train` section of this part."""
         defaults = train_defaults(model_config_type(self.name))
         kept = {name: value for name, value in defaults.items() if name not in _WITHOUT_VALID}
-        return TrainConfig.model_validate({**kept, **self.train})
+        epochs = min(kept.get("epochs", 1), _MOST_EPOCHS)
+        return TrainConfig.model_validate({**kept, "epochs": epochs, **self.train})
 
     @model_validator(mode="after")
     def _fits_its_model(self) -> Self:

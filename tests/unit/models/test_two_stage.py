@@ -12,7 +12,7 @@ from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.model import TrainingContext
 from recsys_cli.models.two_stage import model as two_stage
-from recsys_cli.models.two_stage.config import HoldOut
+from recsys_cli.models.two_stage.config import Generator, HoldOut
 from recsys_cli.models.two_stage.holdout import Fold, folds_of
 from recsys_cli.models.two_stage.rankers import LabeledCandidates
 
@@ -182,6 +182,11 @@ def test_rank_fusion_needs_no_training() -> None:
     model = fitted(ranker=None)
     assert model.ranker is None
     assert torch.isfinite(model.scores(torch.arange(3, 8), torch.arange(3, ITEMS + 3))).all()
+
+
+def test_parts_train_for_few_epochs_unless_the_config_has_more() -> None:
+    assert [Generator(name="sasrec", train=train).training.epochs for train in ({}, {"epochs": 50})] == [20, 50]
+    assert Generator(name="sasrec").training.early_stopping is None
 
 
 @pytest.mark.parametrize(
