@@ -85,6 +85,7 @@ MODELS: dict[str, str] = {
     "lightgcn": "recsys_cli.models.lightgcn",
     "mf": "recsys_cli.models.mf",
     "two-tower": "recsys_cli.models.two_tower",
+    "two-stage": "recsys_cli.models.two_stage",
 }
 DEFAULT_MODEL = "mlp"
 """Model of a config without `model.name`."""
@@ -107,6 +108,10 @@ ADVICE: dict[str, tuple[str, str]] = {
     "item-knn": (RANK, "recommendations explained by similar items"),
     "mf": (RANK, "user and item vectors from gradient training with a choice of losses"),
     "lightgcn": (RANK, "graph baseline for comparison with published results"),
+    "two-stage": (
+        RANK,
+        "candidates of several models, ranked by features and re-ranked: a production pipeline in one model",
+    ),
     "popularity": (RANK, "baseline for all other models; cold-start users"),
     "lightgbm": (PREDICT, "a strong first choice up to some million rows, with features or a graded second label"),
     "din": (PREDICT, "attention to the part of the history that fits the item; data with timestamps"),

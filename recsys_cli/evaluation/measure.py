@@ -25,8 +25,9 @@ from recsys_cli.evaluation.pointwise import LabeledRows, measure_rows, predict
 from recsys_cli.evaluation.protocol_text import cold_start_notes, count, describe
 from recsys_cli.evaluation.ranking import Scorer, rank
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.result import MODEL, Estimates, Measurements
+from recsys_cli.evaluation.result import MODEL, Estimates, Measurements, StageFigures
 from recsys_cli.evaluation.scorers import ModelScorer, why_not
+from recsys_cli.evaluation.stages import measure_stages
 from recsys_cli.evaluation.task import EvaluationTask
 from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.evaluation.verdict import verdicts
@@ -34,7 +35,7 @@ from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.features.schema import Role
 from recsys_cli.loader import DimensionTables, Loader
 from recsys_cli.metrics import Ranked
-from recsys_cli.models.model import Model, TrainingContext
+from recsys_cli.models.model import Model, Stage, TrainingContext
 from recsys_cli.workspace import PreparedData
 
 NO_FOLD_IN = (
@@ -109,6 +110,7 @@ class _Measurement:
             context = make_context(self.data, *earlier, tables=tables, read=by_user.hidden(by_user.history))
             self.model.set_context(context)
         ranked, num_empty = self._rank(task, tables, context)
+        stages = self._stages(ranked, task, tables, context)
         with self._timed("metrics of rankings"):
             ranking = ranking_estimates(ranked, self.config.k, self.config)
             beyond = self._beyond(ranked, task)
@@ -135,6 +137,7 @@ class _Measurement:
             label_mean=rows.mean,
             counts=counts,
             protocol=describe(task.split, self.config, counts, mean=rows.mean),
+            stages=stages,
             verdict=sentences,
             notes=tuple(self.notes),
             seconds=self.seconds,
@@ -204,12 +207,29 @@ class _Measurement:
 
         return FoldInScorer(system, make, task.by_user.new, temporary, candidates)
 
-    def _rank_by(self, name: str, scorer: Scorer, task: EvaluationTask) -> tuple[Ranked, int]:
+    def _rank_by(
+        self, name: str, scorer: Scorer, task: EvaluationTask, *, cut_off: int | None = None
+    ) -> tuple[Ranked, int]:
         def progress(done: int) -> None:
             self.compute.emit(Progress(f"rank by {name}", done, len(task.held_out.user_idx), unit="users"))
 
         progress(0)  # the first users may take minutes
-        return rank(task.held_out, scorer, cut_off=max(self.config.k), progress=progress)
+        return rank(task.held_out, scorer, cut_off=cut_off or max(self.config.k), progress=progress)
+
+    def _stages(
+        self, ranked: Mapping[str, Ranked], task: EvaluationTask, tables: DimensionTables, context: TrainingContext
+    ) -> tuple[StageFigures, ...]:
+        """Measure each stage of the model by its own; none for a model of one stage or without a ranking."""
+        stages = self.model.stages if ranked else {}
+        if not stages:
+            return ()
+
+        def rank_by(name: str, stage: Stage, cut_off: int) -> Ranked:
+            stage.model.set_context(context)  # a ranking of cold-start users leaves their context
+            return self._rank_by(name, self._scorer(stage.model, task, tables), task, cut_off=cut_off)[0]
+
+        with self._timed("stages"):
+            return tuple(measure_stages(stages, rank_by, ranked[MODEL], self.config, name="whole model"))
 
     def _beyond(self, ranked: Mapping[str, Ranked], task: EvaluationTask) -> dict[str, Estimates]:
         if not ranked:

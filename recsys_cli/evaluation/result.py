@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -161,6 +161,24 @@ class Cohort(Frozen):
     counting only these."""
 
 
+class StageFigures(Frozen):
+    """A stage of a model with several, on the users of the ranking; the last one is the whole model."""
+
+    name: str
+    k: int | None = None
+    """Candidates of a generator."""
+    recall: Estimate | None = None
+    """Share of the relevant items among the candidates; None for a stage without its own."""
+    ndcg: Estimate | None = None
+    """NDCG at the first cut-off of the stage by its own; None for a union of candidates."""
+    gain: float | None = None
+    """NDCG of the whole model minus that of the stage, with the ends of its paired 95 % interval."""
+    gain_low: float | None = None
+    gain_high: float | None = None
+    verdict: Literal["better", "worse", "noise"] | None = None
+    """Verdict on the whole model against the stage, corrected for the number of stages."""
+
+
 class Measurements(Frozen):
     """Results of `measure`."""
 
@@ -184,6 +202,8 @@ class Measurements(Frozen):
     """Mean of a numeric label in train; pointwise metrics are then errors in its unit. None for binary labels."""
     counts: Counts
     protocol: Protocol
+    stages: tuple[StageFigures, ...] = ()
+    """Generators, union of candidates and ranker of a model with stages."""
     verdict: tuple[str, ...] = ()
     """Paired tests of the model against the baselines, in sentences."""
     notes: tuple[str, ...] = ()

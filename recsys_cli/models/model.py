@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from recsys_cli.batch import Batch, Feature
+from recsys_cli.config import TrainConfig
 from recsys_cli.features.schema import Column, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.embedding import Embeddings
@@ -20,6 +21,15 @@ Progress = Callable[[int, int], None]
 """Callback with the number of finished parts and of all parts of some work."""
 TrainRows = Literal["interactions", "users", "all"]
 Scoring = Literal["pairs", "catalog", "dot_product"]
+
+
+Train = Callable[["Model", TrainConfig, "TrainingContext", Schema], None]
+"""Trains a gradient-trained model, in place, on the interactions or batches of a context, with their schema."""
+
+
+def no_training(model: Model, config: TrainConfig, context: TrainingContext, schema: Schema) -> None:
+    """Refuse to train: the context has no trainer."""
+    raise NotImplementedError(f"this context cannot train {type(model).__module__}")
 
 
 def no_progress(done: int, total: int) -> None:
@@ -38,11 +48,26 @@ class TrainingContext:
             are on the model's device.
         batches: Returns all rows of the same splits with features, labels, weights and sampled negatives, as batches in file
             order on the model's device. Each call reads them anew. Empty if unavailable.
+        train: Trains a gradient-trained part of a model; available before training.
     """
 
     interactions: Callable[[], Interactions]
     join: Callable[[Mapping[str, Tensor]], Mapping[str, Feature]]
     batches: Callable[[], Iterable[Batch]] = tuple
+    train: Train = no_training
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a model with several: a ranking of the catalog by its own.
+
+    Attributes:
+        model: The stage; it shares its parts with the whole model.
+        k: Number of its candidates for the next stage; None for a stage that orders all candidates.
+    """
+
+    model: Model
+    k: int | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +135,7 @@ class Model(nn.Module, ABC):
     deterministic: ClassVar[bool] = False
     scoring: ClassVar[Scoring] = "pairs"
     probabilistic: ClassVar[bool] = False
-    folds_in: ClassVar[bool] = False
+    folds_in: bool = False
     by_content: bool = False
     timestamp: str | None = None
     device = torch.device("cpu")
@@ -128,6 +153,11 @@ class Model(nn.Module, ABC):
         """Number of parameters, on all devices."""
         external = sum(module.num_external_parameters for module in self.modules() if isinstance(module, Embeddings))
         return external + sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def stages(self) -> Mapping[str, Stage]:
+        """The stages by name, each evaluated beside the whole; empty for a model of one stage."""
+        return {}
 
     def set_context(self, context: TrainingContext) -> None:
         """Set the training context: before training, and again with more interactions before a test; no part of the weights."""

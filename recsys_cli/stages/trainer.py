@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import torch
 
@@ -25,6 +25,7 @@ from recsys_cli.training.data import TrainingData, validation_batches
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.messages import unit_of
 from recsys_cli.training.objective import Monitor, Objective
+from recsys_cli.training.parts import train_part
 from recsys_cli.training.trainer import Trainer
 from recsys_cli.workspace import PreparedData
 
@@ -90,6 +91,7 @@ def closed_form_trainer_of(
             hint="set train.devices=1 and remove train.continue_from",
         )
     context = make_context(data, "train", device=model.device, memory=config.memory_mib)
+    context = replace(context, train=train_part)
     objective = _objective(data, metric_after_fit(config.monitor, data, model, emit=emit), config)
     return ClosedFormTrainer(name, model, data, context, objective, config.memory_mib, emit)
 

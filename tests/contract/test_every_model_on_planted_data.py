@@ -67,7 +67,8 @@ STEPS: dict[str, dict[str, Any]] = {
 }
 """How a model is trained, where it is not as most."""
 OF_ORDER = names_where(lambda model: model.rows == "users")
-OF_RANKINGS_ALONE = sorted(set(catalog_scorers()) - set(OF_ORDER) - {"popularity"})
+# two-stage puts seen items behind all others, and rankings here contain them: tests/unit/models/test_two_stage.py.
+OF_RANKINGS_ALONE = sorted(set(catalog_scorers()) - set(OF_ORDER) - {"popularity", "two-stage"})
 OF_ROWS_ALONE = sorted(set(MODELS) - set(catalog_scorers()))
 
 

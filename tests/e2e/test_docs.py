@@ -55,7 +55,10 @@ NOT_RUN = {
     ("docs/howto/gpus.md", "recsys train configs/ml25m.yaml"): _GPU,
     ("docs/howto/gpus.md", "pip install 'recsys-cli[gpu]'"): _GPU,
     ("docs/index.md", "pip install -c constraints.txt ."): _SETUP,
-    ("docs/tables.md", "recsys init plays_delta"): "a catalog of Iceberg; tests/cli/test_init_origins.py has the others",
+    (
+        "docs/tables.md",
+        "recsys init plays_delta",
+    ): "a catalog of Iceberg; tests/cli/test_init_origins.py has the others",
     ("docs/tensorflow.md", "pip install"): _SETUP,
 }
 """Page and start of each block with `no-run` → what it needs."""

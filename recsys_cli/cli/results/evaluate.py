@@ -46,6 +46,7 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     first = [f"{label}{name}@{min(config['k'])}" for name in ("ndcg", "hr", "coverage", *config.get("metrics", ()))]
     both = {name: {**figures, **result["beyond"].get(name, {})} for name, figures in result["ranking"].items()}
     _draw_systems(to, f"ranking {ranked_in_words(counts, config)}", both, first, own=own)
+    _draw_stages(to, result.get("stages", ()), first[0])
     _draw_cohorts(to, result["cohorts"], first[0], own=own)
     best = f"{_MARK} best of its line, and all with an interval overlapping the best one's"
     line(to, f"{best}; in brackets: 95 % interval; the report has all metrics", style="dim")
@@ -98,6 +99,27 @@ def ranked_in_words(counts: Counts, config: Mapping[str, Any]) -> str:
         method = "uniformly" if config["candidates"] == "sampled-uniform" else "by popularity"
         items = f"SAMPLED candidates ({config['sampled_items']:,} of {items}, sampled {method})"
     return f"{items} for {counts.users_in_words}"
+
+
+def _draw_stages(to: Console, stages: Sequence[Mapping[str, Any]], metric: str) -> None:
+    """Draw the stages of a model with several, with the gain of the whole model over each."""
+    if not stages:
+        return
+    words = {"better": "significant", "worse": "significantly worse", "noise": "not significant", None: ""}
+    cells = [
+        (
+            stage["name"],
+            f"{stage['k']:,}" if stage["k"] else "",
+            *(_cell(stage[part], False, 1) if stage[part] else "" for part in ("recall", "ndcg")),
+            ""
+            if stage["gain"] is None
+            else f"{stage['gain']:+.4f} [{stage['gain_low']:+.4f}, {stage['gain_high']:+.4f}]",
+            words[stage["verdict"]],
+        )
+        for stage in stages
+    ]
+    title = f"stages, each by its own; gain: {_title(metric)} of the whole model minus that of the stage"
+    table(to, title, ("", "k", "recall@k", _title(metric), "gain", ""), cells)
 
 
 def _draw_cohorts(to: Console, cohorts: Sequence[Mapping[str, Any]], metric: str, *, own: str) -> None:

@@ -12,7 +12,7 @@ from recsys_cli.evaluation.protocol_text import positive_in_words
 from recsys_cli.evaluation.report import plots
 from recsys_cli.evaluation.report.history import TrainingHistory
 from recsys_cli.evaluation.report.recommended import METRICS, RankingSection
-from recsys_cli.evaluation.report.tables import metric_rows, number
+from recsys_cli.evaluation.report.tables import metric_rows, number, stage_rows
 from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation, renamed
 from recsys_cli.evaluation.selection import marked
 from recsys_cli.metrics import POINTWISE
@@ -52,6 +52,7 @@ def render(
         pointwise=metric_rows(evaluation.pointwise),
         ranking=metric_rows(evaluation.ranking),
         beyond=metric_rows(evaluation.beyond),
+        stages=stage_rows(evaluation.stages),
         cohorts=[(c.name, c.about, f"{c.rows:,}", f"{c.users:,}" if c.users else "–") for c in evaluation.cohorts],
         figures=_figures(evaluation, own, history, rankings),
         learning=plots.learning(history),

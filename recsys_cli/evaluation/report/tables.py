@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from recsys_cli.evaluation.result import Estimate, Estimates
+from recsys_cli.evaluation.result import Estimate, Estimates, StageFigures
 from recsys_cli.metrics import GROUPED, POINTWISE
 from recsys_cli.metrics.metric import Better
 from recsys_cli.metrics.named import ARROWS, best_of, better_of, title_of
@@ -48,6 +49,20 @@ def metric_rows(systems: dict[str, Estimates]) -> list[TableRow]:
         cells = _cells([estimates.get(name, _UNDEFINED) for estimates in systems.values()], better)
         rows.append(TableRow(f"{title_of(name)} {ARROWS[better]}".rstrip(), _HINTS[better], cells))
     return rows
+
+
+def stage_rows(stages: Sequence[StageFigures]) -> list[tuple[str, ...]]:
+    """Return a row for each stage of a model: name, k, recall, NDCG, gain of the whole model and its interval."""
+    return [
+        (
+            stage.name,
+            "" if stage.k is None else f"{stage.k:,}",
+            *("" if one is None else number(one.value) for one in (stage.recall, stage.ndcg)),
+            "" if stage.gain is None else f"{stage.gain:+.4f}",
+            "" if stage.gain is None else f"{stage.gain_low:+.4f} – {stage.gain_high:+.4f}",
+        )
+        for stage in stages
+    ]
 
 
 def _cells(estimates: list[Estimate], better: Better | None) -> list[TableCell]:

@@ -1,0 +1,174 @@
+"""Candidates of generators with their features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from recsys_cli.features.schema import Column
+from recsys_cli.models.interaction_matrix import InteractionMatrix
+from recsys_cli.models.item_to_item import add_rows, rows_of
+from recsys_cli.models.model import Model, TrainingContext
+from recsys_cli.models.two_stage.item_columns import ItemContent, ItemStatistics
+
+BLOCK = 128
+"""Users scored at once; affects only memory and speed."""
+_FUSION = 60
+"""Constant of reciprocal rank fusion (Cormack et al., 2009)."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Candidates of U users as N pairs, ordered by user.
+
+    Attributes:
+        row: Index of the user, shape (N,).
+        column: Index of the item in the catalog, shape (N,).
+        features: Shape (N, F), float32; the first column is the reciprocal rank fusion.
+        fallback: Score of each item for the order behind the candidates, in [-1, 0]; shape (U, I).
+    """
+
+    row: Tensor
+    column: Tensor
+    features: Tensor
+    fallback: Tensor
+
+
+@dataclass
+class CandidateSource:
+    """Generators, item statistics and user histories: everything behind candidates and their features.
+
+    Attributes:
+        generators: Fitted models by name.
+        k: Candidates of each generator.
+        statistics: Statistics of the rows that the generators were fitted to.
+        content: Columns of the item table.
+        user: The user column.
+        item: The item column.
+        device: Device of the generators.
+    """
+
+    generators: Mapping[str, Model]
+    k: Sequence[int]
+    statistics: ItemStatistics
+    content: ItemContent
+    user: Column
+    item: Column
+    device: torch.device
+    _seen: InteractionMatrix = field(init=False)
+    _items: Tensor = field(init=False)
+    _profile: Tensor = field(init=False)
+
+    def set_context(self, context: TrainingContext) -> None:
+        """Set the user histories of all generators."""
+        for generator in self.generators.values():
+            generator.set_context(context)
+        self._seen = InteractionMatrix.of(context.interactions(), self.user, self.item, device=self.device)
+        self._items = self.content.matrix(context.join, self.device)
+        self._profile = self._items[:, : self.content.num_categories].contiguous()
+
+    @property
+    def catalog(self) -> Tensor:
+        """Encoded items that may be candidates: those with a row in train and an id of their own; shape (I,)."""
+        own = self.item.own_ids
+        return self.statistics.counts[own.start : own.stop].nonzero().flatten() + own.start
+
+    @property
+    def content_by_item(self) -> Tensor:
+        """Categories by encoded item, after `set_context`; shape (items, V)."""
+        return self._profile
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the features."""
+        of_generators = [
+            f"{name}: {what}" for name in self.generators for what in ("score", "relative score", "log rank")
+        ]
+        of_user = ["history length", "popularity of the history", "similarity of content"]
+        return ["rank fusion", *of_generators, *self.statistics.names, *of_user, *self.content.names]
+
+    def blocks(self, users: Tensor) -> Iterator[tuple[slice, Candidates]]:
+        """Yield the candidates of blocks of users, shape (U,), with their places."""
+        for start in range(0, len(users), BLOCK):
+            span = slice(start, min(start + BLOCK, len(users)))
+            yield span, self.of(users[span])
+
+    def of(self, users: Tensor) -> Candidates:
+        """Return the candidates of users: the union of the best unseen items of each generator."""
+        catalog = self.catalog
+        scores = [generator.scores(users, catalog).float() for generator in self.generators.values()]
+        free = self._free(users, catalog)
+        member = torch.zeros_like(free)
+        ends = []
+        for values, k in zip(scores, self.k, strict=True):
+            best = values.masked_fill(~free, -torch.inf).topk(min(k, len(catalog)), dim=1)
+            member.scatter_(1, best.indices, True)
+            ends.append(_ends(best.values))
+        row, column = (member & free).nonzero(as_tuple=True)
+        columns = []
+        fusion = torch.zeros(len(row), device=self.device)
+        for values, (top, last) in zip(scores, ends, strict=True):
+            of_pair = values[row, column]
+            rank = _ranks(row, of_pair, len(users))
+            fusion += 1 / (_FUSION + rank)
+            relative = ((of_pair - last[row]) / (top - last)[row].clamp(min=1e-12)).clamp(-10, 10)
+            columns += [of_pair.sign() * of_pair.abs().log1p(), relative, rank.log()]
+        return Candidates(
+            row, column, self._features(users, catalog, row, column, [fusion, *columns]), _between(scores[0])
+        )
+
+    def _features(
+        self, users: Tensor, catalog: Tensor, row: Tensor, column: Tensor, columns: Sequence[Tensor]
+    ) -> Tensor:
+        items = catalog[column]
+        history = self._seen.of_users(users)
+        lengths = history.offsets.diff()
+        divisor = lengths.clamp(min=1).unsqueeze(1)
+        popularity = torch.zeros(len(users), device=self.device).index_add_(
+            0, rows_of(history), self.statistics.values[history.values, 0]
+        )
+        of_user = torch.stack([lengths.float().log1p(), popularity / divisor.flatten()], dim=1)
+        profile = add_rows(self._profile, history) / divisor if self._profile.shape[1] else self._profile[users[:0]]
+        similar = (profile[row] * self._profile[items]).sum(1, keepdim=True) if len(profile) else of_user[row, :1] * 0
+        parts = [torch.stack(list(columns), dim=1), self.statistics.values[items], of_user[row], similar]
+        return torch.cat([*parts, self._items[items]], dim=1).float()
+
+    def _free(self, users: Tensor, catalog: Tensor) -> Tensor:
+        """Return the mask of unseen items, shape (U, I)."""
+        places = torch.full((int(self.item.cardinality or 0),), -1, device=self.device)
+        places[catalog] = torch.arange(len(catalog), device=self.device)
+        history = self._seen.of_users(users)
+        column = places[history.values]
+        free = torch.ones(len(users), len(catalog), dtype=torch.bool, device=self.device)
+        free[rows_of(history)[column >= 0], column[column >= 0]] = False
+        return free
+
+
+def _ends(best: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the highest and the lowest finite score of each list, best first with minus infinity at the end; 0 without any."""
+    if not best.shape[1]:
+        return best.new_zeros(len(best)), best.new_zeros(len(best))
+    lowest = best.masked_fill(best.isinf(), torch.inf).amin(dim=1)
+    return best[:, 0].nan_to_num(neginf=0.0), lowest.nan_to_num(posinf=0.0)
+
+
+def _ranks(row: Tensor, scores: Tensor, num_users: int) -> Tensor:
+    """Return the rank, from 1, of each pair among those of its user, by falling score; ties in order."""
+    order = scores.argsort(descending=True, stable=True)
+    order = order[row[order].argsort(stable=True)]
+    counts = torch.bincount(row, minlength=num_users)
+    starts = counts.cumsum(0) - counts
+    ranks = torch.empty(len(row), device=row.device)
+    ranks[order] = (torch.arange(len(row), device=row.device) - starts[row] + 1).float()
+    return ranks
+
+
+def _between(scores: Tensor) -> Tensor:
+    """Scale the scores of each user to [-1, 0]."""
+    if not scores.shape[1]:
+        return scores
+    top, low = scores.amax(1, keepdim=True), scores.amin(1, keepdim=True)
+    return (scores - top) / (top - low).clamp(min=1e-12)

@@ -1,0 +1,204 @@
+"""Two stages: rows of the ranker without a leak, candidates before all other items, re-ranking."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import Column, Kind, Role, Schema
+from recsys_cli.interactions import Interactions
+from recsys_cli.models import build
+from recsys_cli.models.model import TrainingContext
+from recsys_cli.models.two_stage import model as two_stage
+from recsys_cli.models.two_stage.config import Generator, HoldOut
+from recsys_cli.models.two_stage.holdout import Fold, folds_of
+from recsys_cli.models.two_stage.rankers import LabeledCandidates
+
+USERS, ITEMS, GENRES = 40, 30, 5
+SCHEMA = Schema(
+    columns=(
+        Column(name="user", role=Role.USER, kind=Kind.CATEGORICAL, dtype="int32", cardinality=USERS + 3, vocabulary="u"),
+        Column(name="item", role=Role.ITEM, kind=Kind.CATEGORICAL, dtype="int32", cardinality=ITEMS + 3, vocabulary="i"),
+        Column(
+            name="genre", role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=GENRES + 3, vocabulary="g",
+            table="item",
+        ),
+        Column(name="label", role=Role.LABEL, kind=Kind.NUMERIC, dtype="int8"),
+        Column(name="time", role=Role.TIMESTAMP, kind=Kind.NUMERIC, dtype="int64"),
+    )
+)  # fmt: skip
+GENERATORS = [{"name": "ease", "k": 6}, {"name": "popularity", "k": 4}]
+TREES = {"name": "lightgbm", "num_trees": 20, "min_data_in_leaf": 5}
+
+
+def rows(seed: int = 0) -> Interactions:
+    """Distinct pairs in order of time; users prefer items of their parity."""
+    draw = np.random.default_rng(seed)
+    users, items = (part.ravel() for part in np.meshgrid(np.arange(USERS), np.arange(ITEMS), indexing="ij"))
+    chosen = draw.random(len(users)) < np.where((users + items) % 2 == 0, 0.5, 0.1)
+    order = draw.permutation(np.flatnonzero(chosen))
+    user_idx, item_idx = ((ids[order] + 3).astype(np.int32) for ids in (users, items))
+    return Interactions(user_idx, item_idx, np.ones(len(order), np.float32), times=np.arange(len(order)))
+
+
+def context_of(interactions: Interactions) -> TrainingContext:
+    def join(ids):
+        return {**ids, **({"genre": (3 + ids["item"] % GENRES).int()} if "item" in ids else {})}
+
+    return TrainingContext(lambda: interactions, join)
+
+
+def a_model(**options: object) -> two_stage.Model:
+    torch.manual_seed(0)
+    model = build("two-stage", {"candidates": GENERATORS, "ranker": TREES, **options}, SCHEMA)
+    assert isinstance(model, two_stage.Model)
+    return model
+
+
+def fitted(**options: object) -> two_stage.Model:
+    model, context = a_model(**options), context_of(rows())
+    model.fit(context)
+    model.set_context(context)
+    return model.eval()
+
+
+@pytest.mark.parametrize("method", ["latest", "last", "random"])
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_holdouts_are_disjoint_and_targets_are_not_earlier(method: str, rounds: int) -> None:
+    everything = rows()
+    folds = list(folds_of(everything, HoldOut(method=method, rounds=rounds), seed=1))
+    assert len(folds) == rounds
+    for fold in folds:
+        fit, targets = (set(zip(part.user_idx, part.item_idx, strict=True)) for part in (fold.fit, fold.targets))
+        assert not fit & targets
+        assert fit | targets <= set(zip(everything.user_idx, everything.item_idx, strict=True))
+        if method == "latest":
+            assert fold.fit.times.max() < fold.targets.times.min()
+        if method == "last":
+            for user in np.unique(fold.targets.user_idx):
+                (target,) = fold.targets.times[fold.targets.user_idx == user]
+                assert (fold.fit.times[fold.fit.user_idx == user] < target).all()
+
+
+def features_depend_on_targets(monkeypatch: pytest.MonkeyPatch, *, leak: bool) -> bool:
+    """Whether other items as targets change the features of the ranker's rows, with or without a planted leak."""
+
+    def fold_of(interactions, options, *, seed):
+        del options, seed
+        last = np.arange(len(interactions)) >= len(interactions) - 80
+        fit = interactions if leak else interactions.chosen(~last)
+        yield Fold(fit, interactions.chosen(last))
+
+    monkeypatch.setattr(two_stage, "folds_of", fold_of)
+    monkeypatch.setattr(two_stage.Model, "_kept", lambda _, row, *others: torch.ones_like(row, dtype=torch.bool))
+    one = rows()
+    swapped = one.item_idx.copy()
+    swapped[-80:] = 3 + (swapped[-80:] - 3 + 7) % ITEMS
+    other = Interactions(one.user_idx, swapped, one.labels, times=one.times)
+    tables = [a_model().training_rows(context_of(part)) for part in (one, other)]
+    first, second = tables
+    assert first is not None
+    assert second is not None
+    if len(first.items) != len(second.items) or not torch.equal(first.items, second.items):
+        return True
+    assert not torch.equal(first.labels, second.labels)
+    return not torch.equal(first.features, second.features)
+
+
+def test_features_of_the_ranker_do_not_depend_on_its_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not features_depend_on_targets(monkeypatch, leak=False)
+
+
+def test_a_planted_leak_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert features_depend_on_targets(monkeypatch, leak=True)
+
+
+def test_rows_of_the_ranker_are_candidates_with_targets_as_positives() -> None:
+    model, everything = a_model(negatives=3), rows()
+    table = model.training_rows(context_of(everything))
+    assert isinstance(table, LabeledCandidates)
+    positives = torch.zeros(int(table.group.max()) + 1).index_add_(0, table.group, table.labels)
+    sizes = torch.bincount(table.group)
+    assert (positives[table.group] >= 1).all()
+    assert (sizes - positives <= 3).all()
+    (fold,) = folds_of(everything, model.config.holdout, seed=model._seed)
+    taken = set(fold.targets.item_idx.tolist())
+    assert {item for item, label in zip(table.items.tolist(), table.labels.tolist(), strict=True) if label} <= taken
+
+
+def test_candidates_come_before_all_other_items_and_seen_items_are_none() -> None:
+    model = fitted()
+    users, items = torch.arange(3, 13), torch.arange(3, ITEMS + 3)
+    scores = model.scores(users, items)
+    seen = rows()
+    assert model._ready is not None
+    for (span, candidates), _ in zip(model._ready.blocks(users), [0], strict=True):
+        assert span == slice(0, 10)
+        member = torch.zeros_like(scores, dtype=torch.bool)
+        member[candidates.row, model._ready.catalog[candidates.column] - 3] = True
+        for row, user in enumerate(users.tolist()):
+            assert scores[row][member[row]].min() > scores[row][~member[row]].max()
+            assert not member[row, seen.item_idx[seen.user_idx == user] - 3].any()
+
+
+def test_unseen_items_of_a_users_taste_come_first() -> None:
+    model, items = fitted(), torch.arange(3, ITEMS + 3)
+    users = torch.arange(3, 43)
+    best = items[model.scores(users, items).topk(3, dim=1).indices]
+    assert ((best + users.unsqueeze(1)) % 2 == 0).float().mean() > 0.8
+
+
+def test_ranking_does_not_change_with_the_other_users_of_a_call() -> None:
+    model, items = fitted(), torch.arange(3, ITEMS + 3)
+    together = model.scores(torch.arange(3, 43), items)
+    alone = torch.cat([model.scores(torch.tensor([user]), items) for user in range(3, 43)])
+    torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
+
+
+def test_at_most_limits_the_values_of_a_feature() -> None:
+    rule = {"name": "at-most", "feature": "genre", "number": 1, "top": 4}
+    items = torch.arange(3, ITEMS + 3)
+    plain, limited = (fitted(rerank=rerank).scores(torch.arange(3, 43), items) for rerank in ([], [rule]))
+    genres = (3 + items % GENRES)[limited.topk(3, dim=1).indices]
+    assert all(len(set(row.tolist())) == 3 for row in genres)
+    assert torch.equal(limited.argmax(1), plain.argmax(1))
+    assert any(len(set(row.tolist())) < 3 for row in (3 + items % GENRES)[plain.topk(3, dim=1).indices])
+
+
+@pytest.mark.parametrize("by", [None, "ease"])
+def test_mmr_without_diversity_keeps_the_order(by: str | None) -> None:
+    items, users = torch.arange(3, ITEMS + 3), torch.arange(3, 43)
+    rerankers = ([], *([{"name": "mmr", "diversity": weight, "by": by}] for weight in (0.0, 0.9)))
+    plain, same, diverse = (
+        fitted(rerank=rerank).scores(users, items).argsort(dim=1, descending=True, stable=True) for rerank in rerankers
+    )
+    assert torch.equal(plain, same)
+    assert not torch.equal(plain, diverse)
+
+
+def test_rank_fusion_needs_no_training() -> None:
+    model = fitted(ranker=None)
+    assert model.ranker is None
+    assert torch.isfinite(model.scores(torch.arange(3, 8), torch.arange(3, ITEMS + 3))).all()
+
+
+def test_parts_train_for_few_epochs_unless_the_config_has_more() -> None:
+    assert [Generator(name="sasrec", train=train).training.epochs for train in ({}, {"epochs": 50})] == [20, 50]
+    assert Generator(name="sasrec").training.early_stopping is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"candidates": [{"name": "fm"}]}, "scores pairs"),
+        ({"candidates": [{"name": "eas"}]}, "did you mean ease"),
+        ({"candidates": [{"name": "ease", "regularisation": 3}]}, "regularisation"),
+        ({"ranker": {"name": "ease"}}, "no ranking model"),
+        ({"rerank": [{"name": "mmr", "by": "sasrec"}]}, "no generator"),
+    ],
+)
+def test_parts_that_do_not_fit_are_errors(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        a_model(**options)

@@ -1,0 +1,80 @@
+"""A two-stage run from the config to the bundle: trained parts, figures of the stages, one ranking everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from served_runs import config_of
+
+import recsys_cli as recsys
+from recsys_cli.evaluation.names import IdNames
+from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.evaluation.result import MODEL, Evaluation
+from recsys_cli.features.schema import FIRST, Role
+from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.serving.query import Query
+from recsys_cli.serving.recommender import Recommender
+from recsys_cli.stages.export import served_run
+
+TRAIN = {"epochs": 2, "batch_size": 64}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "folds in": {
+        "candidates": [
+            {"name": "sasrec", "k": 10, "embedding_dim": 8, "train": TRAIN},
+            {"name": "popularity", "k": 10, "half_life": 100},
+        ],
+        "ranker": {"name": "lightgbm", "num_trees": 10},
+        "holdout": {"rounds": 2},
+        "rerank": [{"name": "mmr", "by": "sasrec"}, {"name": "at-most", "feature": "genres", "number": 2}],
+    },
+    "by user vectors": {
+        "candidates": [{"name": "mf", "k": 10, "embedding_dim": 8, "train": TRAIN}, {"name": "ease", "k": 10}],
+        "ranker": {"name": "dcn-v2", "embedding_dim": 4, "hidden_dims": [8], "train": TRAIN},
+        "negatives": 10,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_run_evaluation_and_bundle_have_one_ranking(
+    kind: str, served_workspace: recsys.Workspace, tmp_path: Path
+) -> None:
+    values = config_of("two-stage", served_workspace).model_dump()
+    values["model"] = {"name": "two-stage", **OPTIONS[kind]}
+    config = recsys.load_config(values)
+    recsys.etl(config, served_workspace, progress=False)
+    run = recsys.train(config, served_workspace, progress=False)
+    recsys.evaluate(run, progress=False)
+    check_stages(Evaluation.read(run.evaluation), [part["name"] for part in OPTIONS[kind]["candidates"]])
+
+    bundle = load_bundle(recsys.export(run, tmp_path / "bundle", progress=False))
+    loaded = Recommender(served_run(run, served_workspace))
+    rankings, names = Rankings.read(run.rankings), IdNames(served_workspace.data_of(run))
+    known = np.flatnonzero(rankings.users >= FIRST)
+    queries = [Query(user=int(names.user(int(rankings.users[row]))), k=5) for row in known]
+    assert len(queries) > 10
+    for row, by_bundle, by_run in zip(known, bundle.recommend(queries), loaded.recommend(queries), strict=True):
+        top = rankings.items[MODEL][row, :5]
+        expected = names.decode(Role.ITEM, top[top >= FIRST].astype(np.int64)).to_pylist()
+        assert [one.item.id for one in by_bundle.items] == expected
+        assert [(one.item.id, one.score) for one in by_run.items] == [
+            (one.item.id, one.score) for one in by_bundle.items
+        ]
+
+
+def check_stages(evaluation: Evaluation, generators: list[str]) -> None:
+    stages = {stage.name: stage for stage in evaluation.stages}
+    assert list(stages)[: len(generators) + 1] == [*generators, "all candidates"]
+    union, whole = stages["all candidates"].recall, evaluation.stages[-1]
+    assert union is not None
+    assert whole.ndcg.value == pytest.approx(evaluation.ranking[MODEL]["ndcg@10"].value)
+    for name in generators:
+        one = stages[name]
+        assert one.recall is not None
+        assert one.ndcg is not None
+        assert one.recall.value <= union.value
+        assert one.gain == pytest.approx(whole.ndcg.value - one.ndcg.value)
+        assert one.gain_low <= one.gain <= one.gain_high
