@@ -18,7 +18,7 @@ from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.events import Emit, Progress
 
 if TYPE_CHECKING:
-    from recsys_cli.data.files import TableOptions
+    from recsys_cli.data.table_options import TableOptions
 
 Kind = Literal["delta", "iceberg", "query"]
 _ROW_GROUP_BYTES, _MAX_MESSAGE = 64 << 20, 300

@@ -153,7 +153,7 @@ def _best_of_impressions(click: NDArray[np.int8], chance: Floats) -> dict[str, f
     place = np.arange(1, size + 1)
     before = np.cumsum(1 - ranked, axis=1)
     group_auc = 1 - (ranked * before).sum(axis=1) / (positives * (size - positives))
-    best = {"gauc": float(group_auc.mean()), "mrr": float(((ranked / place).sum(axis=1) / positives).mean())}
+    best = {"impression_auc": float(group_auc.mean()), "mrr": float(((ranked / place).sum(axis=1) / positives).mean())}
     for k in (5, 10):
         ideal = np.cumsum(1 / np.log2(place + 1))[np.minimum(positives, k).astype(int) - 1]
         best[f"ndcg@{k}"] = float(((ranked / np.log2(place + 1))[:, :k].sum(axis=1) / ideal).mean())
