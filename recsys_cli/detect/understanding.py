@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recsys_cli.data.streams import unpacked_name
+from recsys_cli.detect.outcomes import SEPARATES, with_times_before
 from recsys_cli.detect.proposal import Proposal, propose
 from recsys_cli.detect.roles import ENOUGH, positive_text
 from recsys_cli.detect.sampling import tables as sampled
@@ -78,7 +79,10 @@ class Understanding:
         ]
         if sample.total < ENOUGH:
             notes.append(f"{sample.name} has {sample.total:,} rows: enough for a config, not for a model")
-        return notes
+        strong = {} if self.proposal is None else self.proposal.strong
+        return notes + [
+            _outcome_note(name, auc, self.interactions.roles["label"].column) for name, auc in strong.items()
+        ]
 
 
 def understand(patterns: Sequence[str], given: Mapping[str, str | None]) -> Understanding:
@@ -95,12 +99,21 @@ def understand(patterns: Sequence[str], given: Mapping[str, str | None]) -> Unde
     all_tables = read(sampled(patterns), given)
     first = interactions_of(all_tables)
     _check_given(first, given)
-    main = named(first)
+    main = with_times_before(named(first))
     joined, unused = dimensions(main, [table for table in all_tables if table is not first])
     task = task_of(main)
     if task is None:
         return Understanding(main, joined, unused, questions=_questions(main))
     return Understanding(main, joined, unused, task=task, proposal=propose(task, main, joined))
+
+
+def _outcome_note(column: str, auc: float, label: str) -> str:
+    advice = (
+        "left out, because it is probably known only after the outcome"
+        if auc >= SEPARATES
+        else "leave it out of features.ops if it is known only after the outcome"
+    )
+    return f"column {column} alone predicts {label} (AUC {auc:.2f}): {advice}"
 
 
 def _questions(table: Table) -> tuple[Question, ...]:
