@@ -44,7 +44,7 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
     split, why_split = split_of(task, table)
     is_click = task.kind == "clicks"
     user, item = _stand_ins(table, own) if is_click else (str(task.user), table.roles["item"].column)
-    ops = _row_ops(task, table, user, item)
+    ops = _row_ops(task, table, user, item, is_temporal=split["method"] == "temporal")
     categories = list(dict.fromkeys((user, item, *own.categories)))
     of_tables = {one.table.sample.name: _joined_columns(one, taken=list(table.columns)) for one in joined}
     for one in joined:
@@ -78,7 +78,7 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
     }
     comments = {
         "split.method": why_split, "model.name": why_model, "evaluate.title": "item titles in the report",
-        "train.early_stopping": "stop after two epochs without improvement; the best epoch is kept",
+        "train.early_stopping": f"stop after {train.get('early_stopping')} epochs without improvement; the best epoch is kept",
         "features.impression": "candidates of one id are ranked against each other: AUC, MRR, NDCG of impressions",
         "evaluate.fold_in_targets": "fold-in: the last item of a session is the ground truth, the earlier ones its history",
         "features.user": "a stand-in: the rows have no user, so rankings by user mean nothing" if is_click else "",
@@ -131,7 +131,7 @@ def _stand_ins(table: Table, own: FeatureColumns) -> tuple[str, str]:
     return first, second
 
 
-def _row_ops(task: Task, table: Table, user: str, item: str) -> Ops:
+def _row_ops(task: Task, table: Table, user: str, item: str, *, is_temporal: bool) -> Ops:
     """Return the filters of rows: nulls, negative events and duplicates."""
     ops: Ops = []
     needed = [table.columns[name] for name in (user, item) if name in table.columns and task.kind != "clicks"]
@@ -144,20 +144,13 @@ def _row_ops(task: Task, table: Table, user: str, item: str) -> Ops:
         for value in bad:
             expression = shown(Binary("!=", Name(event.name), LiteralValue(value)))
             ops.append(({"op": "Filter", "expression": expression}, "no sign of interest"))
-    if (
-        task.kind in RETRIEVAL - {"histories"}
-        and user in table.columns
-        and item in table.columns
-        and _repeats(table, user, item)
-    ):
+    # After a temporal split, a model sums the rows of a pair in train, and held-out rows of pairs in train are no ground truth.
+    if task.kind in RETRIEVAL - {"histories"} and not is_temporal and _repeats(table, user, item):
         time = time_of(task, table)
         order = {"order_by": [time]} if time else {}
-        kept, why = (
-            ("first", "a ranking never repeats an item of the history")
-            if task.is_session
-            else ("last", "one row per pair")
-        )
-        ops.append(({"op": "Deduplicate", "columns": [user, item], "keep": kept, **order}, why))
+        why = "a held-out pair is new, and the first row of a pair gives its weight"
+        why = "a ranking never repeats an item of the history" if task.is_session else why
+        ops.append(({"op": "Deduplicate", "columns": [user, item], "keep": "first", **order}, why))
     if task.is_session and task.kind in RETRIEVAL - {"histories"} and table.sample.total >= ENOUGH:
         core = {user: 2, **({item: _RARE} if _share_of_frequent(table, item) > _FREQUENT else {})}
         ops.append(
