@@ -32,6 +32,7 @@ SUFFIXES: dict[str, tuple[Format, str]] = {
     ".pq": ("parquet", ","),
     ".jsonl": ("jsonl", ","),
     ".ndjson": ("jsonl", ","),
+    ".json": ("jsonl", ","),
     ".npy": ("npy", ","),
 }
 _TIMES = ("iso", "s", "ms", "us", "ns")

@@ -100,6 +100,8 @@ def model_of(task: Task, table: Table, *, categories: int = 0) -> tuple[dict[str
                 "ranks the candidates of an impression by users, items and their features; also dlrm, dcn-v2, lightgbm"
             )
             return {"name": "deepfm"}, why, train
+        if rows <= _MANY_ROWS:
+            train["monitor"] = "log_loss"
         name = "dlrm" if categories >= _MANY_CATEGORIES else "dcn-v2"
         return {"name": name}, "predicts the label from all features; also mlp, deepfm, lightgbm", train
     advice = "predicts labels of rows; to rank the catalog: ease, sasrec. Options: recsys ls models NAME"

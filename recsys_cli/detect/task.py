@@ -53,7 +53,7 @@ def task_of(table: Table) -> Task | None:
 
 def _pairs(table: Table, item: Profile, *, is_session: bool) -> tuple[Kind, str]:
     if item.is_list or "explode" in table.sample.options:
-        return "histories", "rank the next items of a history; one list of items per line"
+        return "histories", "rank the next items of a history; one list of items per row"
     if "label" in table.roles:
         return "labels", "predict the label of a user and an item"
     if "rating" in table.roles:

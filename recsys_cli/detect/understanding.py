@@ -101,6 +101,7 @@ def understand(patterns: Sequence[str], given: Mapping[str, str | None]) -> Unde
     _check_given(first, given)
     main = with_times_before(named(first))
     joined, unused = dimensions(main, [table for table in all_tables if table is not first])
+    _refuse_parts(main, unused)
     task = task_of(main)
     if task is None:
         return Understanding(main, joined, unused, questions=_questions(main))
@@ -114,6 +115,17 @@ def _outcome_note(column: str, auc: float, label: str) -> str:
         else "leave it out of features.ops if it is known only after the outcome"
     )
     return f"column {column} alone predicts {label} (AUC {auc:.2f}): {advice}"
+
+
+def _refuse_parts(main: Table, unused: Sequence[Table]) -> None:
+    for table in unused:
+        ours, theirs = set(main.columns), set(table.columns)
+        if 2 * len(ours & theirs) > max(len(ours), len(theirs)):
+            raise ConfigError(
+                f"{main.sample.address} and {table.sample.address} are parts of one table by most columns, but not by all: "
+                f"{', '.join(sorted(ours ^ theirs))}",
+                hint=f"give both the same columns, or leave one out: recsys init {main.sample.address}",
+            )
 
 
 def _questions(table: Table) -> tuple[Question, ...]:
