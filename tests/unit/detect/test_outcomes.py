@@ -38,7 +38,7 @@ def test_columns_that_separate_the_label_are_left_out(tmp_path: Path) -> None:
     found = proposed(
         tmp_path,
         dwell=np.where(clicked, rng.exponential(9, ROWS).round(2), 0.0),
-        click_pos=np.where(clicked, rng.integers(0, 999, ROWS).astype(str), None),
+        click_pos=np.where(clicked, rng.integers(0, 999, ROWS).astype(str), ""),
         page=np.where(clicked, rng.choice(["shop", "help"], ROWS), rng.choice(["list", "home"], ROWS)),
     )
     assert found.proposal is not None
@@ -68,7 +68,7 @@ def test_strong_features_and_chance_are_no_alarm(tmp_path: Path) -> None:
         score=clicks() + rng.normal(0, 0.7, ROWS).round(3),  # AUC .84
         campaign=rng.integers(0, 900, ROWS),
         shop=rng.choice([f"s{number}" for number in range(600)], ROWS),
-        bid=np.where(rng.random(ROWS) < 0.3, None, rng.random(ROWS).round(3)).astype(float),
+        bid=np.where(rng.random(ROWS) < 0.3, "", rng.random(ROWS).round(3).astype(str)),
     )
     assert found.proposal is not None
     assert found.proposal.strong == {}
