@@ -30,6 +30,8 @@ _ITEM_WORDS = frozenset({
 })  # fmt: skip
 _ID_WORDS = frozenset({"id", "key", "code", "uuid", "guid", "hash", "no", "number", "nr", "sk"})
 
+TARGETS = ("label", "rating", "event", "count")
+"""Roles of what an interaction says about the interest, the clearest first."""
 _KEY_WORDS = _ID_WORDS | _USER_WORDS | _ITEM_WORDS
 _CLOCK = (631_152_000, 2_051_222_400)
 """Seconds of the years 1990 and 2035."""
@@ -71,7 +73,7 @@ def roles(
 
 def _consistent(found: dict[str, Role], given: Mapping[str, str | None]) -> dict[str, Role]:
     """Drop roles that others outweigh: one of label, rating, event and count remains."""
-    targets = [role for role in ("label", "rating", "event", "count") if role in found]
+    targets = [role for role in TARGETS if role in found]
     targets.sort(key=lambda role: not given.get(role))
     for weaker in targets[1:]:
         del found[weaker]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from recsys_cli.data.streams import unpacked_name
 from recsys_cli.detect.outcomes import SEPARATES, with_times_before
 from recsys_cli.detect.proposal import Proposal, propose
-from recsys_cli.detect.roles import ENOUGH, positive_text
+from recsys_cli.detect.roles import ENOUGH, TARGETS, positive_text
 from recsys_cli.detect.sampling import tables as sampled
 from recsys_cli.detect.tables import Dimension, Table, dimensions, interactions_of, named, read
 from recsys_cli.detect.task import Task, task_of
@@ -118,13 +119,17 @@ def _outcome_note(column: str, auc: float, label: str) -> str:
 
 
 def _refuse_parts(main: Table, unused: Sequence[Table]) -> None:
+    """Refuse files that look like parts of one table: most columns in common, and no rating, label, count or event of one alone."""
     for table in unused:
         ours, theirs = set(main.columns), set(table.columns)
-        if 2 * len(ours & theirs) > max(len(ours), len(theirs)):
+        own = ours ^ theirs
+        targets = {one.roles[role].column for one in (main, table) for role in TARGETS if role in one.roles}
+        are_files = "files" in main.sample.options and "files" in table.sample.options
+        if are_files and 2 * len(ours & theirs) > max(len(ours), len(theirs)) and not own & targets:
             raise ConfigError(
                 f"{main.sample.address} and {table.sample.address} are parts of one table by most columns, but not by all: "
-                f"{', '.join(sorted(ours ^ theirs))}",
-                hint=f"give both the same columns, or leave one out: recsys init {main.sample.address}",
+                f"{', '.join(sorted(own))}",
+                hint=f"give both the same columns, or leave one out: recsys init {shlex.quote(main.sample.address)}",
             )
 
 

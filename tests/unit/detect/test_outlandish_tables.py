@@ -84,3 +84,9 @@ def test_parts_with_other_columns_are_refused(tmp_path: Path) -> None:
     (tmp_path / "plays/b.csv").write_text((tmp_path / "plays/a.csv").read_text().replace("account", "acct"))
     with pytest.raises(ConfigError, match="not by all: account, acct"):
         understand([str(tmp_path / "plays")], {})
+
+
+def test_tags_are_no_part_of_the_ratings(tmp_path: Path) -> None:
+    understood(tmp_path, "user,item,rating,ts", lambda u, i, t: f"{u},{i},{1 + u % 5},{t}", "plays/ratings.csv")
+    understood(tmp_path, "user,item,tag,ts", lambda u, i, t: f"{u},{i},funny,{t}", "plays/tags.csv")
+    assert [one.sample.name for one in understand([str(tmp_path / "plays")], {}).unused] == ["tags"]
