@@ -90,3 +90,12 @@ def test_tags_are_no_part_of_the_ratings(tmp_path: Path) -> None:
     understood(tmp_path, "user,item,rating,ts", lambda u, i, t: f"{u},{i},{1 + u % 5},{t}", "plays/ratings.csv")
     understood(tmp_path, "user,item,tag,ts", lambda u, i, t: f"{u},{i},funny,{t}", "plays/tags.csv")
     assert [one.sample.name for one in understand([str(tmp_path / "plays")], {}).unused] == ["tags"]
+
+
+def test_titles_before_links(tmp_path: Path) -> None:
+    understood(tmp_path, "user,item,ts", lambda u, i, t: f"{u},{i},{t}", "plays/plays.csv")
+    items = range(13)
+    (tmp_path / "plays/links.csv").write_text("item,code\n" + "".join(f"{i},{900 + i}\n" for i in items))
+    (tmp_path / "plays/movies.csv").write_text("item,title\n" + "".join(f"{i},Film No {i}\n" for i in items))
+    found = understand([str(tmp_path / "plays")], {})
+    assert [one.table.sample.name for one in found.joined] == ["movies"]
