@@ -28,6 +28,7 @@ SUFFIXES: dict[str, tuple[Format, str]] = {
     ".pq": ("parquet", ","),
     ".jsonl": ("jsonl", ","),
     ".ndjson": ("jsonl", ","),
+    ".json": ("jsonl", ","),
     ".npy": ("npy", ","),
 }
 PARQUET, JSON, _NPY = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ def dialect(file: RawFile) -> dict[str, Any]:
     if not lines:
         raise ConfigError(f"{file} is empty", hint="name a file with one row per interaction")
     if lines[0].lstrip().startswith(("{", "[")):
-        raise DataError(f"{file} looks like JSON", hint=f"name it NAME.jsonl, with one object per line: {file}.jsonl")
+        stem = Path(unpacked_name(file.name)).stem
+        raise DataError(f"{file} looks like JSON", hint=f"name it {stem}.jsonl, with one object per line")
     found = _text_options(lines, suffix, file)
     usual = SUFFIXES.get(suffix, ("", ""))[1]
     if found.get("separator") == usual:
@@ -48,13 +50,17 @@ def dialect(file: RawFile) -> dict[str, Any]:
 
 def _text_options(lines: list[str], suffix: str, file: RawFile) -> dict[str, Any]:
     own = (SUFFIXES[suffix][1],) if suffix in SUFFIXES else ()
+    even = {}
     for separator in dict.fromkeys((*own, *_SEPARATORS)):
         rows = _rows(lines, separator)
         width, share = _width(rows)
         if width > 1 and share > 0.9:
-            rows = [row for row in rows if len(row) == width]
-            names = () if _has_header(rows) else tuple(f"column{position + 1}" for position in range(width))
-            return {"separator": separator, **({"names": names} if names else {}), **_quote(lines, separator)}
+            even[separator] = [row for row in rows if len(row) == width]
+    if even:
+        separator = _likeliest(even, lines[0])
+        rows = even[separator]
+        names = () if _has_header(rows) else tuple(f"column{position + 1}" for position in range(len(rows[0])))
+        return {"separator": separator, **({"names": names} if names else {}), **_quote(lines, separator)}
     for separator in _HISTORY_SEPARATORS:
         rows = _rows(lines, separator)
         if sum(len(row) > 1 for row in rows) > 0.9 * len(rows) and len({len(row) for row in rows}) > 1:
@@ -64,6 +70,14 @@ def _text_options(lines: list[str], suffix: str, file: RawFile) -> dict[str, Any
         hint="separators are a comma, tab, semicolon, |, :: or space; "
         "or write the config by hand, with separator next to the table's files",
     )
+
+
+def _likeliest(even: Mapping[str, list[list[str]]], first: str) -> str:
+    """Return the separator: the first one that splits the first line as well; no comma of decimals between semicolons."""
+    fitting = [name for name, rows in even.items() if _rows([first], name) == rows[:1]] or list(even)
+    if fitting[0] == "," and ";" in fitting and len(even[";"][0]) > len(even[","][0]):
+        return ";"
+    return fitting[0]
 
 
 def _history(rows: list[list[str]], separator: str, file: RawFile) -> dict[str, Any]:

@@ -12,13 +12,15 @@ ALIASES: dict[str, tuple[str, ...]] = {
     role: tuple(names.split())
     for role, names in {
         "user": "userid user customerid customer uid visitorid memberid reviewerid userhash accountid account clientid "
-        "buyerid shopperid householdid listenerid personid userpseudoid customerkey userkey useruuid userguid deviceid "
+        "buyerid shopperid householdid listenerid listener member memberno visitor viewer reader shopper buyer reviewer person "
+        "personid userpseudoid customerkey userkey useruuid userguid deviceid "
         "cookieid authorid kunde kundeid kundennummer nutzer nutzerid cliente clienteid usuario utilisateur client",
         "session": "sessionid session sess visitid basketid orderid invoiceno invoiceid transactionid usersession "
         "checkoutid utripid playlistid basket basketno cartid receiptid ticketid ordernumber invoice",
         "item": "itemid item movieid productid product articleid asin iid sku trackid bookid artistid songid newsid "
         "videoid gameid parentasin isbn adid poi poiid locationid venueid stockcode repoid beerid recipeid jobid "
         "hotelid courseid postid contentid goodsid businessid animeid track artist movie song article variantid "
+        "recipe book video game podcast "
         "aid artikel artikelnummer produkt produktid producto produit "
         "items itemids itemidlist history products movies tracks songs sequence itemseq",
         "impression": "impressionid impression impid displayid requestid searchid srchid slateid listid auctionid pageviewid "

@@ -62,16 +62,23 @@ def is_query(pattern: str) -> bool:
 
 
 def members(pattern: str) -> list[str]:
-    """Return a path or URL of a file, or the paths of the tables in a folder, glob or archive.
+    """Return a path or URL of a file or of a partitioned folder, or the paths of the tables in a folder, glob or archive.
 
     Raises:
         ConfigError: There is no file.
     """
     kind = _archive(pattern)
+    if kind is None and is_partitioned(pattern):
+        return [pattern]
     if kind is None:
         return [pattern] if is_url(pattern) or Path(pattern).is_file() else [str(file) for file in located(pattern)]
     files = located(f"{kind}://**::{pattern}")
     return [str(file) for file in files if not _NO_TABLE.search(str(file).partition("::")[0].partition("://")[2])]
+
+
+def is_partitioned(pattern: str) -> bool:
+    """Whether a pattern is a local folder of one table with folders named column=value."""
+    return not is_url(pattern) and Path(pattern).is_dir() and any(one.is_dir() for one in Path(pattern).glob("*=*"))
 
 
 def located(pattern: str) -> tuple[RawFile, ...]:

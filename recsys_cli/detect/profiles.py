@@ -35,6 +35,7 @@ class Profile:
         length: Mean number of characters of text, or of elements of lists.
         is_whole: Whether all numbers are integers.
         values: The distinct values as text, for small numbers of them.
+        are_hours: Whether the numbers are hours, such as 14102100.
         is_impressions: Whether the values are candidates with clicks, such as "N1-0 N2-1".
     """
 
@@ -53,6 +54,7 @@ class Profile:
     is_whole: bool = False
     values: tuple[str, ...] = ()
     is_impressions: bool = False
+    are_hours: bool = False
 
     @property
     def filled(self) -> int:
@@ -144,8 +146,9 @@ def _number(name: str, filled: pl.Series, size: dict[str, Any], shown: dict[str,
     unit = _unit(numbers)
     kind: Kind = "integer" if filled.dtype.is_integer() or (whole and size["nulls"]) else "number"
     return Profile(
-        name, kind, **size, **shown, low=float(numbers.min()), high=float(numbers.max()), time=unit, is_whole=whole
-    )
+        name, kind, **size, **shown, low=float(numbers.min()), high=float(numbers.max()), time=unit, is_whole=whole,
+        are_hours=whole and _are_hours(numbers),
+    )  # fmt: skip
 
 
 def _text(
@@ -184,13 +187,23 @@ def _unit(numbers: np.ndarray) -> str | None:
     return unit_of(numbers) or ("s" if is_seconds else None)
 
 
+def _are_hours(numbers: np.ndarray) -> bool:
+    """Whether numbers are hours such as 14102100, the hour 0 of 2014-10-21, or 2014102100; they have the order of the time."""
+    year, month, day, hour = numbers // 10**6, numbers // 10**4 % 100, numbers // 100 % 100, numbers % 100
+    is_year = ((year >= 5) & (year < 40)) | ((year >= 1990) & (year < 2040))
+    return bool((is_year & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (hour < 24)).all())
+
+
 def _list_of(name: str, texts: pl.Series) -> tuple[str | None, int]:
     """Return the separator of texts that are lists of recurring short values, and the number of distinct values."""
     for separator in _LIST_SEPARATORS:
         has = texts.str.contains(separator, literal=True)
         if mean(has) < 0.2:
             continue
-        elements = texts.str.split(separator).explode()
+        lists = texts.str.split(separator)
+        if separator != "|" and lists.list.len().unique().to_list() == [2]:
+            continue  # ids of two parts
+        elements = lists.explode()
         if separator == " " and not name.endswith("_seq") and not elements.str.contains(r"\d").all():
             continue  # words
         distinct = elements.n_unique()

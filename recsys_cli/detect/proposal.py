@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from recsys_cli.config.starting import positive
 from recsys_cli.detect.features import FeatureColumns, number_ops, treatments
 from recsys_cli.detect.names import ALIASES, EVENT_WEIGHTS, NEGATIVE_EVENTS, simplified
+from recsys_cli.detect.outcomes import separating, strong_columns
 from recsys_cli.detect.profiles import Profile
 from recsys_cli.detect.protocol import NEW_ORDER, RETRIEVAL, model_of, split_of, time_of
 from recsys_cli.detect.roles import ENOUGH, positive_text
@@ -28,15 +29,22 @@ class Proposal:
     ops: Ops
     comments: dict[str, str]
     unused: tuple[str, ...] = ()
+    strong: dict[str, float] = field(default_factory=dict)
+    """AUC of the columns that alone predict the label."""
+
+    @property
+    def left_out(self) -> dict[str, float]:
+        """AUC of the columns left out because they separate the label."""
+        return separating(self.strong)
 
 
 def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
     """Return the config of a task."""
-    own = _features(task, table)
+    own, strong = _features(task, table)
     split, why_split = split_of(task, table)
     is_click = task.kind == "clicks"
     user, item = _stand_ins(table, own) if is_click else (str(task.user), table.roles["item"].column)
-    ops = _row_ops(task, table, user, item)
+    ops = _row_ops(task, table, user, item, is_temporal=split["method"] == "temporal")
     categories = list(dict.fromkeys((user, item, *own.categories)))
     of_tables = {one.table.sample.name: _joined_columns(one, taken=list(table.columns)) for one in joined}
     for one in joined:
@@ -70,13 +78,15 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
     }
     comments = {
         "split.method": why_split, "model.name": why_model, "evaluate.title": "item titles in the report",
-        "train.early_stopping": "stop after two epochs without improvement; the best epoch is kept",
+        "train.monitor": "the best epoch has accurate probabilities; auc for the best order",
+        "train.early_stopping": f"stop after {train.get('early_stopping')} epochs without improvement; the best epoch is kept",
         "features.impression": "candidates of one id are ranked against each other: AUC, MRR, NDCG of impressions",
         "evaluate.fold_in_targets": "fold-in: the last item of a session is the ground truth, the earlier ones its history",
         "features.user": "a stand-in: the rows have no user, so rankings by user mean nothing" if is_click else "",
         "features.item": "a stand-in as well" if is_click else "",
     }  # fmt: skip
-    return Proposal(sections, [*ops, *label_ops], comments, _unused(table, own, (user, item, time)))
+    unused = _unused(table, own, (user, item, time, *separating(strong)))
+    return Proposal(sections, [*ops, *label_ops], comments, unused, strong)
 
 
 def _unused(table: Table, own: FeatureColumns, named: Sequence[str | None]) -> tuple[str, ...]:
@@ -84,16 +94,18 @@ def _unused(table: Table, own: FeatureColumns, named: Sequence[str | None]) -> t
     return tuple(name for name in table.columns if name not in {*roles, *own.used, *named})
 
 
-def _features(task: Task, table: Table) -> FeatureColumns:
-    """Return the columns of the interactions that may be features: those known before the outcome."""
+def _features(task: Task, table: Table) -> tuple[FeatureColumns, dict[str, float]]:
+    """Return the columns of the interactions known before the outcome, and the AUC of those that alone predict the label."""
     if task.kind not in {"clicks", "labels", "impressions"} or table.sample.total < ENOUGH:
-        return FeatureColumns()
+        return FeatureColumns(), {}
     roles = {role.column for name, role in table.roles.items() if name in {"label", "timestamp", "title"}}
     roles |= set() if task.kind == "clicks" else {role.column for role in table.roles.values()}
     outcomes = {name for role in ("rating", "event", "label") for name in ALIASES[role]}
-    return treatments(
-        one for name, one in table.columns.items() if name not in roles and simplified(name) not in outcomes
-    )
+    free = [one for name, one in table.columns.items() if name not in roles and simplified(name) not in outcomes]
+    ids = {role.column for role in table.roles.values()}
+    used = [table.columns[name] for name in treatments(free).used if name not in ids]
+    strong = strong_columns(table.sample.rows, table.columns[table.roles["label"].column], used)
+    return treatments(one for one in free if one.name not in separating(strong)), strong
 
 
 def _joined_columns(one: Dimension, *, taken: Sequence[str]) -> FeatureColumns:
@@ -120,7 +132,7 @@ def _stand_ins(table: Table, own: FeatureColumns) -> tuple[str, str]:
     return first, second
 
 
-def _row_ops(task: Task, table: Table, user: str, item: str) -> Ops:
+def _row_ops(task: Task, table: Table, user: str, item: str, *, is_temporal: bool) -> Ops:
     """Return the filters of rows: nulls, negative events and duplicates."""
     ops: Ops = []
     needed = [table.columns[name] for name in (user, item) if name in table.columns and task.kind != "clicks"]
@@ -133,20 +145,13 @@ def _row_ops(task: Task, table: Table, user: str, item: str) -> Ops:
         for value in bad:
             expression = shown(Binary("!=", Name(event.name), LiteralValue(value)))
             ops.append(({"op": "Filter", "expression": expression}, "no sign of interest"))
-    if (
-        task.kind in RETRIEVAL - {"histories"}
-        and user in table.columns
-        and item in table.columns
-        and _repeats(table, user, item)
-    ):
+    # After a temporal split, a model sums the rows of a pair in train, and held-out rows of pairs in train are no ground truth.
+    if task.kind in RETRIEVAL - {"histories"} and not is_temporal and _repeats(table, user, item):
         time = time_of(task, table)
         order = {"order_by": [time]} if time else {}
-        kept, why = (
-            ("first", "a ranking never repeats an item of the history")
-            if task.is_session
-            else ("last", "one row per pair")
-        )
-        ops.append(({"op": "Deduplicate", "columns": [user, item], "keep": kept, **order}, why))
+        why = "a held-out pair is new, and the first row of a pair gives its weight"
+        why = "a ranking never repeats an item of the history" if task.is_session else why
+        ops.append(({"op": "Deduplicate", "columns": [user, item], "keep": "first", **order}, why))
     if task.is_session and task.kind in RETRIEVAL - {"histories"} and table.sample.total >= ENOUGH:
         core = {user: 2, **({item: _RARE} if _share_of_frequent(table, item) > _FREQUENT else {})}
         ops.append(

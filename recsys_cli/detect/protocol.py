@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -14,6 +15,8 @@ from recsys_cli.etl.reading.times import NotATimeError, to_times
 from recsys_cli.features.schema import TICKS
 
 _KNOWN = 0.3
+_SMALL = 200_000
+"""Rows below which an epoch has few steps, and its validation much noise."""
 _MANY_ITEMS, _MANY_ROWS, _MANY_CATEGORIES = 10_000, 5_000_000, 10
 NEW_ORDER = ("position", "row_number", "file_order")
 """Names for a new column with the order of the rows."""
@@ -43,7 +46,7 @@ def split_of(task: Task, table: Table) -> tuple[dict[str, Any], str]:
             "if the table has a time column, set features.timestamp and use temporal",
         )
     if task.kind != "clicks" and (share := _known_users(table, str(task.user), time)) < _KNOWN:
-        why = f"of the latest rows only {share:.0%} are of users with earlier ones: temporal would measure new users"
+        why = f"with temporal, only {share:.0%} of the test rows would be of users in train"
         if task.kind in RETRIEVAL:
             return {"method": "leave-last-out"}, f"each user's last row is test; {why}"
         return {"method": "random", **_SHARES, "seed": 42}, f"optimistic for a live system, but {why}"
@@ -87,16 +90,18 @@ def model_of(task: Task, table: Table, *, categories: int = 0) -> tuple[dict[str
     rows = table.sample.total
     if task.kind in RETRIEVAL:
         return _retrieval(table)
-    train: dict[str, Any] = {"epochs": 20, "batch_size": batch_size(rows), "learning_rate": 0.002, "early_stopping": 2}
+    size: dict[str, Any] = {"batch_size": batch_size(rows)}
+    patience = {"early_stopping": 4 if rows < _SMALL else 2}
+    train = {"epochs": 20, **size, "learning_rate": 0.002, **patience}
     if task.kind in {"clicks", "impressions"}:
-        train = (
-            {"epochs": 10, "early_stopping": 2} if rows <= _MANY_ROWS else {"epochs": 1, "batch_size": batch_size(rows)}
-        )
+        train = {"epochs": 10, **size, **patience} if rows <= _MANY_ROWS else {"epochs": 1, **size}
         if task.kind == "impressions":
             why = (
                 "ranks the candidates of an impression by users, items and their features; also dlrm, dcn-v2, lightgbm"
             )
             return {"name": "deepfm"}, why, train
+        if rows <= _MANY_ROWS:
+            train["monitor"] = "log_loss"
         name = "dlrm" if categories >= _MANY_CATEGORIES else "dcn-v2"
         return {"name": name}, "predicts the label from all features; also mlp, deepfm, lightgbm", train
     advice = "predicts labels of rows; to rank the catalog: ease, sasrec. Options: recsys ls models NAME"
@@ -119,7 +124,7 @@ def _retrieval(table: Table) -> tuple[dict[str, Any], str, dict[str, Any]]:
 
 
 def batch_size(rows: int) -> int:
-    """Return the rows of a training step: more for more rows, so that an epoch has some hundred steps."""
-    return next(
-        (size for limit, size in ((200_000, 1_024), (2_000_000, 4_096), (20_000_000, 16_384)) if rows < limit), 32_768
-    )
+    """Return the rows of a training step: a power of two, so that an epoch has some hundred steps."""
+    if rows < _SMALL:
+        return max(64, 1 << round(math.log2(max(1, rows / 200))))
+    return next((size for limit, size in ((2_000_000, 4_096), (20_000_000, 16_384)) if rows < limit), 32_768)

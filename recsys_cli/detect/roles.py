@@ -15,6 +15,7 @@ from recsys_cli.detect.names import (
     words,
 )
 from recsys_cli.detect.profiles import Profile
+from recsys_cli.features.schema import TICKS
 
 ENOUGH = 20
 """Rows below which content says nothing."""
@@ -28,6 +29,12 @@ _ITEM_WORDS = frozenset({
     "post", "news", "job", "ad", "film", "show", "content", "venue", "restaurant", "business", "items", "sku", "listing",
 })  # fmt: skip
 _ID_WORDS = frozenset({"id", "key", "code", "uuid", "guid", "hash", "no", "number", "nr", "sk"})
+
+TARGETS = ("label", "rating", "event", "count")
+"""Roles of what an interaction says about the interest, the clearest first."""
+_KEY_WORDS = _ID_WORDS | _USER_WORDS | _ITEM_WORDS
+_CLOCK = (631_152_000, 2_051_222_400)
+"""Seconds of the years 1990 and 2035."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ def roles(
             taken = {one.column for one in found.values()}
             free = {name: one for name, one in columns.items() if name not in taken}
             if not headless:  # numbers may mean anything
-                free = {name: one for name, one in free.items() if not one.is_numeric}
+                free = {name: one for name, one in free.items() if not one.is_numeric or _is_clock(one)}
             if (role in _WITH_HEADER or headless) and (column := by_content(free)) is not None:
                 found[role] = Role(column, _content(role, columns[column]))
     return _consistent(found, given)
@@ -66,7 +73,7 @@ def roles(
 
 def _consistent(found: dict[str, Role], given: Mapping[str, str | None]) -> dict[str, Role]:
     """Drop roles that others outweigh: one of label, rating, event and count remains."""
-    targets = [role for role in ("label", "rating", "event", "count") if role in found]
+    targets = [role for role in TARGETS if role in found]
     targets.sort(key=lambda role: not given.get(role))
     for weaker in targets[1:]:
         del found[weaker]
@@ -172,8 +179,20 @@ def _label_by_content(free: Mapping[str, Profile]) -> str | None:
     return next((name for name, one in free.items() if one.is_binary and one.unique == 2 and not one.nulls), None)
 
 
+def _is_clock(column: Profile) -> bool:
+    """Whether all numbers are times of the last decades, and no id by name."""
+    if _KEY_WORDS & set(words(column.name)):
+        return False
+    if column.are_hours:
+        return column.rows >= ENOUGH
+    ticks = TICKS.get(str(column.time))
+    if ticks is None or column.unique < ENOUGH:
+        return False
+    return _CLOCK[0] * ticks <= (column.low or 0) <= (column.high or 0) < _CLOCK[1] * ticks
+
+
 def _time_by_content(free: Mapping[str, Profile]) -> str | None:
-    times = (name for name, one in free.items() if one.time and one.unique > 2)
+    times = (name for name, one in free.items() if (one.time or one.are_hours) and one.unique > 2)
     return next((name for name in times if not NO_EVENT_WORDS & set(words(name))), None)
 
 
@@ -190,6 +209,8 @@ _WITH_HEADER = frozenset({"event", "timestamp"})
 
 
 def _content(role: str, one: Profile) -> str:
+    if one.kind == "list":
+        return f"lists of {one.length:.1f} of {one.elements:,} values"
     match role:
         case "user" | "item" | "session" | "impression":
             return f"{one.unique:,} values, {one.filled / max(1, one.unique):.1f} rows each"

@@ -15,7 +15,7 @@ from recsys_cli.data.files import Files, FilesOptions
 from recsys_cli.data.remote import RawFile
 from recsys_cli.data.streams import unpacked_name
 from recsys_cli.detect.dialect import dialect, is_number
-from recsys_cli.detect.origins import copied_tables, is_copied, located, members
+from recsys_cli.detect.origins import copied_tables, is_copied, is_partitioned, located, members
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.features.spec import is_list
@@ -80,7 +80,7 @@ def tables(patterns: Sequence[str]) -> list[Sample]:
             shape = _shape(path, files[0], options)
             _, paths, names = groups.setdefault(shape, (options, [], []))
             paths.append(path)
-            names.append(files[0].name)
+            names.append(Path(path).name if is_partitioned(path) else files[0].name)
     found: dict[str, Sample] = {}
     for options, paths, names in groups.values():
         name = _name(names[0], taken=found)

@@ -119,10 +119,10 @@ def _feature_names(table: Table) -> dict[str, str]:
 
 
 def dimensions(main: Table, others: Sequence[Table]) -> tuple[list[Dimension], list[Table]]:
-    """Return the tables with a row per user or item, and the other ones."""
+    """Return the tables with a row per user or item, one of each with preference to titles, and the other ones."""
     joined: list[Dimension] = []
     unused: list[Table] = []
-    for table in others:
+    for table in sorted(others, key=lambda one: "title" not in one.roles):
         found = None if any(table is one.table for one in joined) else _dimension(main, table)
         if found is None or any(found.side == one.side for one in joined):
             unused.append(table)

@@ -53,17 +53,17 @@ def task_of(table: Table) -> Task | None:
 
 def _pairs(table: Table, item: Profile, *, is_session: bool) -> tuple[Kind, str]:
     if item.is_list or "explode" in table.sample.options:
-        return "histories", "rank the next items of a history; one list of items per line"
+        return "histories", "rank the next items of a history; one list of items per row"
     if "label" in table.roles:
         return "labels", "predict the label of a user and an item"
     if "rating" in table.roles:
         return "ratings", "predict which items a user rates as positive"
     if "event" in table.roles:
-        return "events", "rank the items of a user's next events; stronger events have larger weights"
+        return "events", "rank the items of a user's next events; rows of stronger events have larger weights"
     if is_session:
         return "sessions", "rank the next items of a session; the session takes the place of the user"
     if "count" in table.roles:
-        return "counts", "rank the items for a user; larger counts have larger weights"
+        return "counts", "rank the items for a user; rows of larger counts have larger weights"
     return "implicit", "rank the items for a user, from interactions without ratings"
 
 

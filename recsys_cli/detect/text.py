@@ -50,6 +50,11 @@ def _ops(proposal: Proposal) -> list[str]:
         if op["op"] == "Categorify" and proposal.unused:
             names = ", ".join(map(quoted, proposal.unused))
             lines.append(f"    # Unused columns: {names}. Add categorical ones to the list above.")
+        if op["op"] == "Categorify" and proposal.left_out:
+            names = ", ".join(f"{quoted(name)} (AUC {auc:.2f})" for name, auc in proposal.left_out.items())
+            lines.append(
+                f"    # Left out: {names}. Each alone predicts the label: probably known only after the outcome."
+            )
         if op.get("output") == "label" and ">" in op["expression"]:
             rating = next(iter(_names(op["expression"])))
             number = _flow({"name": rating, "task": "regression"})

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recsys_cli.data.streams import unpacked_name
+from recsys_cli.detect.outcomes import SEPARATES, with_times_before
 from recsys_cli.detect.proposal import Proposal, propose
-from recsys_cli.detect.roles import ENOUGH, positive_text
+from recsys_cli.detect.roles import ENOUGH, TARGETS, positive_text
 from recsys_cli.detect.sampling import tables as sampled
 from recsys_cli.detect.tables import Dimension, Table, dimensions, interactions_of, named, read
 from recsys_cli.detect.task import Task, task_of
@@ -73,12 +75,16 @@ class Understanding:
         """Remarks on the tables."""
         sample = self.interactions.sample
         notes = [
-            f"table {table.sample.name} is not used: it needs a row per user or item, and a key with a name of its own"
+            f"table {table.sample.name} is not used: one table of users and one of items are joined, "
+            "with a row per key, and a key with a name of its own"
             for table in self.unused
         ]
         if sample.total < ENOUGH:
             notes.append(f"{sample.name} has {sample.total:,} rows: enough for a config, not for a model")
-        return notes
+        strong = {} if self.proposal is None else self.proposal.strong
+        return notes + [
+            _outcome_note(name, auc, self.interactions.roles["label"].column) for name, auc in strong.items()
+        ]
 
 
 def understand(patterns: Sequence[str], given: Mapping[str, str | None]) -> Understanding:
@@ -95,12 +101,37 @@ def understand(patterns: Sequence[str], given: Mapping[str, str | None]) -> Unde
     all_tables = read(sampled(patterns), given)
     first = interactions_of(all_tables)
     _check_given(first, given)
-    main = named(first)
+    main = with_times_before(named(first))
     joined, unused = dimensions(main, [table for table in all_tables if table is not first])
+    _refuse_parts(main, unused)
     task = task_of(main)
     if task is None:
         return Understanding(main, joined, unused, questions=_questions(main))
     return Understanding(main, joined, unused, task=task, proposal=propose(task, main, joined))
+
+
+def _outcome_note(column: str, auc: float, label: str) -> str:
+    advice = (
+        "left out, because it is probably known only after the outcome"
+        if auc >= SEPARATES
+        else "leave it out of features.ops if it is known only after the outcome"
+    )
+    return f"column {column} alone predicts {label} (AUC {auc:.2f}): {advice}"
+
+
+def _refuse_parts(main: Table, unused: Sequence[Table]) -> None:
+    """Refuse files that look like parts of one table: most columns in common, and no rating, label, count or event of one alone."""
+    for table in unused:
+        ours, theirs = set(main.columns), set(table.columns)
+        own = ours ^ theirs
+        targets = {one.roles[role].column for one in (main, table) for role in TARGETS if role in one.roles}
+        are_files = "files" in main.sample.options and "files" in table.sample.options
+        if are_files and 2 * len(ours & theirs) > max(len(ours), len(theirs)) and not own & targets:
+            raise ConfigError(
+                f"{main.sample.address} and {table.sample.address} are parts of one table by most columns, but not by all: "
+                f"{', '.join(sorted(own))}",
+                hint=f"give both the same columns, or leave one out: recsys init {shlex.quote(main.sample.address)}",
+            )
 
 
 def _questions(table: Table) -> tuple[Question, ...]:

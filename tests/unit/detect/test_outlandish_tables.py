@@ -1,0 +1,101 @@
+"""`recsys init` on decimal commas, JSON lines, partitioned folders, parts with other columns, and times as numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from recsys_cli.detect import understand
+from recsys_cli.errors import ConfigError
+
+ROWS = 300
+SECONDS = 1_735_700_000
+
+
+def understood(
+    path: Path, head: str, row: Callable[[int, int, int], str], name: str = "t.csv"
+) -> tuple[str, dict[str, str]]:
+    """Write rows of 17 users and 13 items in order of time; return the config and the column of each role."""
+    lines = [head, *(row(k % 17, k * 7 % 13, SECONDS + 3_600 * k) for k in range(ROWS))]
+    (path / name).parent.mkdir(exist_ok=True)
+    (path / name).write_text("\n".join(lines) + "\n")
+    found = understand([str(path / name)], {})
+    return found.text("x.yaml"), {role: one.column for role, one in found.interactions.roles.items()}
+
+
+def test_decimal_commas_between_semicolons(tmp_path: Path) -> None:
+    text, roles = understood(tmp_path, "shopper_id;sku;price;ts", lambda u, i, t: f"u{u};s{i};{i},99;{t}")
+    assert roles == {"user": "shopper_id", "item": "sku", "timestamp": "ts"}
+    assert "separator: ;" in text
+    text, roles = understood(tmp_path, "0;1;2;3,5", lambda u, i, t: f"{u};{i};{i},99;4,{u % 5}")
+    assert "separator: ;" in text
+
+
+def test_lists_between_semicolons_stay_in_their_column(tmp_path: Path) -> None:
+    text, _ = understood(tmp_path, "user,item,tags,ts", lambda u, i, t: f"u{u},s{i},a;b;c;d;e;f,{t}")
+    assert "separator" not in text
+
+
+@pytest.mark.parametrize("ticks", [1, 1_000, 1_000_000])
+def test_clocks_of_any_name_are_the_time(tmp_path: Path, ticks: int) -> None:
+    _, roles = understood(tmp_path, "user,item,t", lambda u, i, t: f"{u},{i},{t * ticks}")
+    assert roles["timestamp"] == "t"
+    _, roles = understood(tmp_path, "user,item,shop_id", lambda u, i, t: f"{u},{i},{t * ticks}")
+    assert "timestamp" not in roles
+
+
+def test_coded_hours_are_the_time(tmp_path: Path) -> None:
+    text, roles = understood(
+        tmp_path,
+        "click,hour,site,device",
+        lambda u, i, t: f"{int(u * i % 3 == 0)},{14102100 + t // 3_600 % 24},s{u},d{i}",
+    )
+    assert roles["timestamp"] == "hour"
+    assert "LogOp" not in text
+
+
+def test_ids_with_a_comma_are_no_lists(tmp_path: Path) -> None:
+    text, _ = understood(tmp_path, "user,item,ts", lambda u, i, t: f'"x,{u}","y,{i}",{t}')
+    assert "lists" not in text
+
+
+def test_json_lines_named_json(tmp_path: Path) -> None:
+    _, roles = understood(
+        tmp_path, json.dumps({"user": 1, "item": 2, "ts": SECONDS}),
+        lambda u, i, t: json.dumps({"user": u, "item": i, "ts": t}), "reviews.json",
+    )  # fmt: skip
+    assert roles == {"user": "user", "item": "item", "timestamp": "ts"}
+
+
+def test_a_partitioned_folder_is_one_table_with_its_columns(tmp_path: Path) -> None:
+    for month in ("month=2025-01", "month=2025-02"):
+        understood(tmp_path, "user,item,ts", lambda u, i, t: f"{u},{i},{t}", f"{month}/part.csv")
+    found = understand([str(tmp_path)], {})
+    assert f"interactions: {tmp_path}" in found.text("x.yaml")
+    assert "month" in found.interactions.columns
+    assert found.interactions.sample.rows.num_rows == 2 * ROWS
+
+
+def test_parts_with_other_columns_are_refused(tmp_path: Path) -> None:
+    understood(tmp_path, "account,track,ts", lambda u, i, t: f"{u},{i},{t}", "plays/a.csv")
+    (tmp_path / "plays/b.csv").write_text((tmp_path / "plays/a.csv").read_text().replace("account", "acct"))
+    with pytest.raises(ConfigError, match="not by all: account, acct"):
+        understand([str(tmp_path / "plays")], {})
+
+
+def test_tags_are_no_part_of_the_ratings(tmp_path: Path) -> None:
+    understood(tmp_path, "user,item,rating,ts", lambda u, i, t: f"{u},{i},{1 + u % 5},{t}", "plays/ratings.csv")
+    understood(tmp_path, "user,item,tag,ts", lambda u, i, t: f"{u},{i},funny,{t}", "plays/tags.csv")
+    assert [one.sample.name for one in understand([str(tmp_path / "plays")], {}).unused] == ["tags"]
+
+
+def test_titles_before_links(tmp_path: Path) -> None:
+    understood(tmp_path, "user,item,ts", lambda u, i, t: f"{u},{i},{t}", "plays/plays.csv")
+    items = range(13)
+    (tmp_path / "plays/links.csv").write_text("item,code\n" + "".join(f"{i},{900 + i}\n" for i in items))
+    (tmp_path / "plays/movies.csv").write_text("item,title\n" + "".join(f"{i},Film No {i}\n" for i in items))
+    found = understand([str(tmp_path / "plays")], {})
+    assert [one.table.sample.name for one in found.joined] == ["movies"]
