@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from recsys_cli.errors import RecsysError
-from recsys_cli.evaluation.ranking import BLOCK_SCORES, top_places
+from recsys_cli.evaluation.ranking import BLOCK_SCORES
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.mmr import pool_size, rerank
+from recsys_cli.models.top_places import top_places
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.query import Answer, CatalogItem, Query, RecommendedItem
 from recsys_cli.serving.reasons import Relations

@@ -12,6 +12,7 @@ from recsys_cli.features.schema import Column
 from recsys_cli.models.interaction_matrix import InteractionMatrix
 from recsys_cli.models.item_to_item import add_rows, rows_of
 from recsys_cli.models.model import Model, TrainingContext
+from recsys_cli.models.top_places import top_places
 from recsys_cli.models.two_stage.item_columns import ItemContent, ItemStatistics
 
 BLOCK = 128
@@ -104,9 +105,10 @@ class CandidateSource:
         member = torch.zeros_like(free)
         ends = []
         for values, k in zip(scores, self.k, strict=True):
-            best = values.masked_fill(~free, -torch.inf).topk(min(k, len(catalog)), dim=1)
-            member.scatter_(1, best.indices, True)
-            ends.append(_ends(best.values))
+            hidden = values.masked_fill(~free, -torch.inf)
+            best = top_places(hidden, k)  # ties as in the evaluation of each generator
+            member.scatter_(1, best, True)
+            ends.append(_ends(hidden.gather(1, best)))
         row, column = (member & free).nonzero(as_tuple=True)
         columns = []
         fusion = torch.zeros(len(row), device=self.device)

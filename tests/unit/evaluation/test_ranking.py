@@ -8,9 +8,10 @@ import torch
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.held_out import candidate_items, hold_out
-from recsys_cli.evaluation.ranking import rank, top_places
+from recsys_cli.evaluation.ranking import rank
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import RANKING
+from recsys_cli.models.top_places import top_places
 
 NUM_USERS, NUM_ITEMS = 43, 57
 

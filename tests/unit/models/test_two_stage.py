@@ -143,6 +143,21 @@ def test_candidates_come_before_all_other_items_and_seen_items_are_none() -> Non
             assert not member[row, seen.item_idx[seen.user_idx == user] - 3].any()
 
 
+def test_candidates_of_equal_scores_are_the_first_items_as_in_rankings() -> None:
+    """Each item has two users, so popularity ties everywhere."""
+    items = np.repeat(np.arange(3, ITEMS + 3, dtype=np.int32), 2)
+    users = np.tile(np.arange(3, USERS + 3, dtype=np.int32), 2)[: len(items)]
+    tied = Interactions(users, items, np.ones(len(items), np.float32), times=np.arange(len(items)))
+    model = a_model(candidates=[{"name": "popularity", "k": 4}], ranker=None)
+    model.fit(context_of(tied))
+    model.set_context(context_of(tied))
+    assert model._ready is not None
+    found = model._ready.of(torch.tensor([3, 20, 42]))
+    for row, user in enumerate((3, 20, 42)):
+        free = [item for item in range(3, ITEMS + 3) if item not in items[users == user]]
+        assert (model._ready.catalog[found.column[found.row == row]]).tolist() == free[:4]
+
+
 def test_unseen_items_of_a_users_taste_come_first() -> None:
     model, items = fitted(), torch.arange(3, ITEMS + 3)
     users = torch.arange(3, 43)
