@@ -13,12 +13,15 @@ from recsys_cli.api.hints import python_hints
 from recsys_cli.api.progress import Report, reporting
 from recsys_cli.api.run import TrainedRun
 from recsys_cli.config import DatasetConfig, EvaluateConfig, RunConfig
+from recsys_cli.events import Message
 from recsys_cli.workspace import RawData, Workspace
 
 if TYPE_CHECKING:
     from recsys_cli.evaluation import Evaluation
     from recsys_cli.evaluation.compare.comparison import Comparison
     from recsys_cli.models.embedding import TableType
+
+_OTHER_EVALUATION = "the finished run keeps the evaluate section of its training: evaluate(run, config=config.evaluate) takes another one"
 
 
 @python_hints()
@@ -84,11 +87,15 @@ def train(
         ConfigError: The model does not fit the data.
         TrainingError: The loss is not finite.
     """
+    from recsys_cli.evaluation.loaded_run import config_of
     from recsys_cli.stages import train as stage
 
     check(config=(config, RunConfig), workspace=(workspace, artifacts.Workspace))
     with reporting("train", progress) as emit:
-        return TrainedRun(stage.train(config, workspace, resume=resume, force=force, emit=emit).artifact.folder)
+        made = stage.train(config, workspace, resume=resume, force=force, emit=emit)
+        if made.up_to_date and config_of(made.artifact).evaluate != config.evaluate:
+            emit(Message(_OTHER_EVALUATION))
+        return TrainedRun(made.artifact.folder)
 
 
 @python_hints()

@@ -197,6 +197,10 @@ class RunConfig(Section):
                 f"bench.metrics: {problem}"
                 for problem in not_measured(self.bench.metrics, self.evaluate.k, self.evaluate.metrics)
             ]
+        if self.evaluate.candidates == "given" and self.evaluate.targets != "all":
+            problems.append(
+                "evaluate.targets chooses by time, but evaluate.candidates=given has the targets: use targets=all"
+            )
         if "timestamp" in self.split.reads and self.features.timestamp is None:
             problems.append(
                 f"split.method={self.split.method} orders by time: set features.timestamp to the time column"

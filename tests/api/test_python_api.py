@@ -186,6 +186,16 @@ def test_mapping_is_validated_like_a_file_and_unchanged(tmp_path: Path) -> None:
         recsys.load_config({**values, "trian": {}})
 
 
+def test_finished_run_with_another_evaluate_section_is_a_message(workspace: recsys.Workspace) -> None:
+    run = trained(workspace, "popularity")
+    config = recsys.config_from_frame(ratings(), workspace, **COLUMNS, model="popularity", evaluate={"k": (3,)})
+    said: list[Any] = []
+    again = recsys.train(config, workspace, progress=said.append)
+    assert again.folder == run.folder
+    assert ["evaluate(run, config=config.evaluate)" in getattr(event, "text", "") for event in said].count(True) == 1
+    assert "ndcg@3" in recsys.evaluate(again, config=config.evaluate, progress=False).ranking["model"]
+
+
 def test_progress_goes_to_a_function(workspace: recsys.Workspace, capfd: pytest.CaptureFixture[str]) -> None:
     config = recsys.config_from_frame(ratings(), workspace, **COLUMNS)
     heard: list[object] = []

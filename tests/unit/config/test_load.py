@@ -148,6 +148,11 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
             "method: temporal",
             "split.method=temporal orders by time: set features.timestamp to the time column",
         ),
+        (
+            "train:",
+            "evaluate: {candidates: given, targets: last}\ntrain:",
+            "evaluate.targets chooses by time, but evaluate.candidates=given has the targets: use targets=all",
+        ),
         ("train:", "etl: {engine: polar}\ntrain:", "x.yaml:15: etl.engine: unknown engine 'polar' (did you mean pola"),
     ],
 )
