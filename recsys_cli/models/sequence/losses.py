@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -68,6 +69,9 @@ class GeneralizedBinaryCrossEntropy:
     calibration t: binary cross-entropy at t = 0, the probabilities of the full softmax at t = 1 (Petrov and Macdonald,
     "gSASRec: reducing overconfidence in sequential recommendation trained with negative sampling", 2023, eqs. 9 and 18).
 
+    The loss is that of s - log(N / β), for N negatives: a bias of all scores at which targets and negatives weigh the same.
+    Rankings do not depend on it; without it the first epochs only move all scores down, and Adagrad's rates fall with them.
+
     Attributes:
         power: β.
     """
@@ -81,7 +85,9 @@ class GeneralizedBinaryCrossEntropy:
 
     def __call__(self, positive: Tensor, negative: Tensor, masked: Tensor) -> Terms:
         """Return the loss over unmasked negatives."""
-        terms = negative.add_(masked.view(torch.uint8), alpha=-FAR).clamp_(min=LEAST)
+        bias = math.log(max(negative.shape[1], 1) / self.power)
+        positive = positive - bias
+        terms = negative.sub_(bias).add_(masked.view(torch.uint8), alpha=-FAR).clamp_(min=LEAST)
         losses = F.softplus(terms).sum(dim=1) + self.power * F.softplus(-positive)
         return Terms(losses, -self.power * (-positive).sigmoid(), terms.sigmoid_())
 

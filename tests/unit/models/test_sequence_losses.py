@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -25,7 +26,8 @@ def softmax(positive: Tensor, negative: Tensor, masked: Tensor) -> Tensor:
 
 def gbce(positive: Tensor, negative: Tensor, masked: Tensor) -> Tensor:
     beta = 0.4 * (0.75 * (1 - 1 / 0.4) + 1 / 0.4)
-    return -beta * F.logsigmoid(positive) - F.logsigmoid(-negative).masked_fill(masked, 0).sum(1)
+    bias = math.log(ITEMS / beta)
+    return -beta * F.logsigmoid(positive - bias) - F.logsigmoid(bias - negative).masked_fill(masked, 0).sum(1)
 
 
 @pytest.mark.parametrize(("loss", "dense"), [(SampledSoftmax(LOG_EXPECTED), softmax), (GBCE, gbce)])
