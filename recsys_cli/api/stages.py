@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from recsys_cli.evaluation.compare.comparison import Comparison
     from recsys_cli.models.embedding import TableType
 
-_OTHER_EVALUATION = "the finished run keeps the evaluate section of its training: evaluate(run, config=config.evaluate) takes another one"
+_OTHER_EVALUATION = (
+    "the finished run keeps the evaluate section of its training: evaluate(run, config=config.evaluate) takes another"
+)
 
 
 @python_hints()
