@@ -119,7 +119,10 @@ def score(
     ),
     force: Overwrite = False,
 ) -> None:
-    """Score rows: one prediction per row, in their order. Labels and times may be missing."""
+    """Score rows: one prediction per row, in their order. Labels and times may be missing.
+
+    A score is the logit of a binary label, or the value of a numeric one; models without labels order items only.
+    """
     from recsys_cli.cli.results import recommend as shown
 
     session: Session = ctx.obj
