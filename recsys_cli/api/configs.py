@@ -67,7 +67,7 @@ def config_from_frame(  # noqa: PLR0913 - all but two are keywords, most with a 
     model: str | Mapping[str, Any] = "ease",
     **sections: Mapping[str, Any],
 ) -> RunConfig:
-    """Return a config for a DataFrame of interactions, with the split and features of `recsys init`.
+    """Return a config for a DataFrame of interactions; unlike `recsys init`, it does not choose the split by the values.
 
     Args:
         interactions: One row per interaction: a polars or pandas DataFrame or an Arrow table.

@@ -94,7 +94,7 @@ class PreparedData(workspace.PreparedData):
             folder: An empty or new folder.
 
         Raises:
-            ConfigError: The folder is not empty.
+            ConfigError: The folder is not empty; or the model is none, has untrained weights, or gives no score per row.
             MissingExtraError: TensorFlow is not installed.
         """
         target = Path(folder)

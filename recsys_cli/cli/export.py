@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from recsys_cli.cli.params import Force
+from recsys_cli.cli.params import Overwrite
 from recsys_cli.cli.session import Session
 
 
@@ -40,7 +40,7 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter per option
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Compare scores of raw rows with those of the run.")
     ] = True,
-    force: Force = False,
+    force: Overwrite = False,
 ) -> None:
     """Export a trained run as one relocatable folder for serving."""
     from recsys_cli.cli.results import export as shown

@@ -27,6 +27,7 @@ Overrides = Annotated[
     typer.Argument(metavar="KEY=VALUE", help="Override config values: train.epochs=3", show_default=False),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Repeat the stage even if it is up to date.")]
+Overwrite = Annotated[bool, typer.Option("--force", help="Replace an existing --out.")]
 
 
 def joined(first: str | None, others: Sequence[str] | None) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recsys_cli.cli.params import Force
+from recsys_cli.cli.params import Overwrite
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError
 
@@ -77,7 +77,7 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="A .parquet, .csv or .jsonl file.", show_default=False),
     ] = None,
-    force: Force = False,
+    force: Overwrite = False,
 ) -> None:
     """Recommend items to a user, with titles and reasons; or to all users, into a file."""
     from recsys_cli.cli.results import recommend as shown
@@ -117,9 +117,12 @@ def score(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="A .parquet, .csv or .jsonl file.")] = Path(
         "scores.parquet"
     ),
-    force: Force = False,
+    force: Overwrite = False,
 ) -> None:
-    """Score rows: one prediction per row, in their order. Labels and times may be missing."""
+    """Score rows: one prediction per row, in their order. Labels and times may be missing.
+
+    A score is the logit of a binary label, or the value of a numeric one; models without labels order items only.
+    """
     from recsys_cli.cli.results import recommend as shown
 
     session: Session = ctx.obj

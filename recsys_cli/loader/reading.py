@@ -17,6 +17,8 @@ from recsys_cli.errors import DataError
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import Column, Kind, Role
 from recsys_cli.features.spec import is_list
+from recsys_cli.features.split import SPLITS
+from recsys_cli.registry import suggest
 from recsys_cli.workspace import PreparedData
 
 REDO = "recsys etl --force"
@@ -58,7 +60,8 @@ def row_groups(data: PreparedData, split: str, columns: Sequence[Column]) -> lis
     """
     rows = data.manifest["rows"]
     if split not in rows:
-        raise DataError(f"{data.folder}: unknown split {split!r}; the splits are {', '.join(rows)}", hint=REDO)
+        hint = REDO if split in SPLITS else f"name one of them{suggest(split, rows)}"
+        raise DataError(f"{data.folder}: unknown split {split!r}; the splits are {', '.join(rows)}", hint=hint)
     groups = [group for path in data.shards(split) for group in groups_of(path, columns)]
     actual, expected = sum(group.num_rows for group in groups), int(rows[split])
     if actual != expected:

@@ -124,6 +124,15 @@ def test_scores_are_in_the_format_of_the_name(trained: Recsys) -> None:
     assert lines == pytest.approx(expected)
 
 
+def test_the_kind_of_a_score_is_shown(trained: Recsys) -> None:
+    Path("rows.csv").write_text("userId,movieId\n1,3\n2,4\n")
+    assert (
+        "2 scores (they order items, and are no predictions): scores.parquet"
+        in trained("score", "ease", "rows.csv").out
+    )
+    assert "logit of a binary label" in trained("score", "--help").out
+
+
 def test_the_formats_of_an_export_are_listed(trained: Recsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = trained("export", "--help").out
     assert all(name in shown for name in FORMATS)

@@ -59,6 +59,7 @@ NOT_RUN = {
         "docs/tables.md",
         "recsys init plays_delta",
     ): "a catalog of Iceberg; tests/cli/test_init_origins.py has the others",
+    ("docs/tables.md", "pip install 'pyiceberg[sql-sqlite]'"): "a catalog of Iceberg",
     ("docs/tensorflow.md", "pip install"): _SETUP,
 }
 """Page and start of each block with `no-run` → what it needs."""

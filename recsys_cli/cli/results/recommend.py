@@ -74,5 +74,6 @@ def scored(made: Scored) -> dict[str, Any]:
 
 def draw_scored(to: Console, result: Mapping[str, Any]) -> None:
     """Draw the number of rows, and the file."""
-    kind = "" if result["probabilistic"] else " (they order items, and are no predictions)"
-    line(to, f"{result['rows']:,} scores{kind}: {result['output']}")
+    kind = "logits of a binary label, values of a numeric one"
+    kind = kind if result["probabilistic"] else "they order items, and are no predictions"
+    line(to, f"{result['rows']:,} scores ({kind}): {result['output']}")

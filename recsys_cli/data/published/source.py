@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from recsys_cli.data.digest import file_digest
@@ -12,7 +14,7 @@ from recsys_cli.data.mirror import address
 from recsys_cli.data.published.collect import collect, expected, place
 from recsys_cli.data.published.description import Description, Download, Options, stored
 from recsys_cli.data.source import DatasetInfo, FetchRequest, RawTable
-from recsys_cli.errors import ConfigError
+from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.events import Emit
 
 FORMAT = 2  # version of the converted files
@@ -65,7 +67,8 @@ class Published:
             "verified": {one.name: _verified(one, request) for one in self.downloads},
         }
         if self._description.convert:
-            self._description.convert(request.folder, originals, emit)
+            with _named_as_given(originals, request.from_file):
+                self._description.convert(request.folder, originals, emit)
             _drop(originals, request.folder)
         return facts
 
@@ -98,6 +101,17 @@ class Published:
         file = self.downloads[0].name if single else f"FOLDER ({expected(self.downloads)})"
         steps = described.steps or f"take {expected(self.downloads, content=False)}"
         return f"{steps}: {described.homepage}; then run: recsys download {command} --from-file {file}"
+
+
+@contextmanager
+def _named_as_given(originals: list[Path], given: Path | None) -> Iterator[None]:
+    """Add the given file to an error about the only original, if it has another name."""
+    try:
+        yield
+    except DataError as error:
+        if given is None or len(originals) > 1 or given.is_dir() or given.name == originals[0].name:
+            raise
+        raise DataError(f"{given}, read as {error.message}", hint=error.hint) from error
 
 
 def _verified(download: Download, request: FetchRequest) -> bool | None:

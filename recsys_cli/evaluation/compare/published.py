@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from recsys_cli.config.protocol import ProtocolConfig
     from recsys_cli.evaluation.compare.leaderboard import LeaderboardRow
 
-Verdict = Literal["above", "level", "below", "not comparable"]
+Verdict = Literal["above", "level", "below", "not comparable", "not run"]
 
 LEVEL_NOTE = (
     "Published figures have no interval: ours is level if the figure lies in our 95 % interval over users and seeds, "
@@ -109,7 +109,10 @@ def _sentence(ours: str, metric: str, verdicts: Sequence[tuple[str, Verdict]]) -
     names = {
         kind: ", ".join(model for model, verdict in verdicts if verdict == kind) for kind in dict(verdicts).values()
     }
-    words = {"above": "above", "level": "level with", "below": "below", "not comparable": "not comparable with"}
+    words = {
+        "above": "above", "level": "level with", "below": "below", "not comparable": "not comparable with",
+        "not run": "not run; to compare with",
+    }  # fmt: skip
     return (
         f"{ours}, {title_of(metric)}: "
         + "; ".join(f"{words[kind]} {names[kind]}" for kind in words if kind in names)
@@ -165,7 +168,7 @@ def compare_published(
 def _figure(metric: str, published: float, row: LeaderboardRow | None, *, comparable: bool) -> PublishedFigure:
     score = None if row is None else row.scores.get(metric)
     ours = None if score is None else Estimate(value=score.value, low=score.low, high=score.high)
-    verdict: Verdict = "not comparable"
+    verdict: Verdict = "not run" if row is None else "not comparable"
     if comparable and ours is not None and ours.value is not None and ours.interval is not None:
         low, high = ours.interval
         verdict = "level" if low <= published <= high else "above" if ours.value > published else "below"

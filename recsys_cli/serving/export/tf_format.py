@@ -11,6 +11,7 @@ import tensorflow as tf
 import torch
 
 from recsys_cli.batch import Ragged
+from recsys_cli.errors import ConfigError
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import PADDING, UNSEEN, Column, Kind, Schema
 from recsys_cli.loader import DimensionTables
@@ -23,6 +24,7 @@ from recsys_cli.workspace import PreparedData, write_json
 
 _PREFIX = "encoded/"
 _OUTPUT = "score"
+_CALL_FIRST = "train the model, or call it on the features of a batch and load its weights, before the export"
 
 
 class RowFeatures(tf.Module):
@@ -96,22 +98,64 @@ def write_saved_model(data: PreparedData, model: Callable[..., Any], folder: Pat
         data: Prepared data.
         model: Keras model, or another trackable function of the features.
         folder: The folder; it may exist.
+
+    Raises:
+        ConfigError: The object is no model, has untrained weights, fails on the features, or gives no score per row.
     """
-    rows = RowFeatures(data)
+    _check_model(model)
+    rows, before = RowFeatures(data), _num_weights(model)
 
     @tf.function(input_signature=[rows.signature()])
     def score(columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return {_OUTPUT: model(rows(columns), training=False)}
 
+    try:
+        output = score.get_concrete_function().structured_outputs.get(_OUTPUT)
+    except (TypeError, ValueError, LookupError, AttributeError, tf.errors.OpError) as error:
+        raise ConfigError(
+            f"the model fails on the features of tf_dataset: {type(error).__name__}: {error}",
+            hint="it has to take model(features, training=False), with the dict of features of a batch",
+        ) from error
+    if _num_weights(model) != before:
+        raise ConfigError("the export itself made weights of the model, so they are random", hint=_CALL_FIRST)
+    shape = _shape_of_scores(output)
     served = tf.Module()
     served.rows, served.model, served.score = rows, model, score
     tf.saved_model.save(served, str(folder), signatures=score)
-    shape = score.get_concrete_function().structured_outputs[_OUTPUT].shape
     entry = signature(rows.inputs, output=_OUTPUT, width=shape[1] if shape.rank > 1 else None, program=".")
     write_json(folder / "signature.json", {"format": "SavedModel", "programs": [entry]})
     if rows.encoded:
         copy_data(data, PreparedData(folder / "data"), tables=False)
     return rows
+
+
+def _check_model(model: Any) -> None:
+    if not callable(model) or not isinstance(model, tf.__internal__.tracking.Trackable):
+        raise ConfigError(
+            f"model has to be a Keras model or a tf.Module with __call__, not {type(model).__name__}: {model!r:.60}"
+        )
+    if not getattr(model, "built", True):
+        raise ConfigError("the model has no weights yet, so an export would have random ones", hint=_CALL_FIRST)
+
+
+def _num_weights(model: Any) -> int:
+    return len(getattr(model, "variables", ()))
+
+
+def _shape_of_scores(output: Any) -> tf.TensorShape:
+    """Return the shape of the output: (rows,) or (rows, width).
+
+    Raises:
+        ConfigError: It is another one, or the number of rows is fixed.
+    """
+    shape = output.shape if isinstance(output, tf.Tensor) else tf.TensorShape(None)
+    if shape.rank not in {1, 2} or shape[0] is not None:
+        what = f"the shape {shape}" if isinstance(output, tf.Tensor) else "no single tensor"
+        raise ConfigError(
+            f"the output of the model has {what}, not one score per row: (None,), or (None, width) for vectors",
+            hint="return a tensor whose first dimension is that of the features",
+        )
+    return shape
 
 
 def _constant(values: Any) -> tf.Variable:

@@ -279,7 +279,10 @@ def test_converted_files_name_the_bad_line(given: Path, tmp_path: Path) -> None:
     (given / "All_Beauty.jsonl.gz").write_bytes(gzip.compress(b'{"user_id": "a"}\n{"user_id": \n'))
     with pytest.raises(DataError, match=r"All_Beauty\.jsonl\.gz:2: not a review"):
         fetched("amazon-reviews-2023", given, tmp_path / "a")
-    with pytest.raises(DataError, match=r"1 of 1 lines have another format, the first is line 1: '\{\}'"):
+    with pytest.raises(
+        DataError,
+        match=r"x\.txt, read as Toys_and_Games\.txt: 1 of 1 lines have another format, the first is line 1: '\{\}'",
+    ):
         fetched("amazon-5core-toys", written(given / "x.txt", b"{}\n"), tmp_path / "b")
     for part in ("train", "dev"):
         packed = make_zip({"behaviors.tsv": b"7\tU1\t11/11/2019 9:05:58 AM\tN1\tN1 N2\n", "news.tsv": b"x\n"})

@@ -202,9 +202,13 @@ def test_loader_gives_ranks_without_rows_empty_batches(numbered: Make) -> None:
 
 
 def test_loader_refuses_a_split_that_is_not_there(numbered: Make) -> None:
+    data = numbered(10)
     with pytest.raises(DataError, match=r"unknown split 'test'; the splits are train, valid") as caught:
-        Loader(numbered(10), "test", batch_size=4)
+        Loader(data, "test", batch_size=4)
     assert caught.value.hint == "recsys etl --force"
+    with pytest.raises(DataError, match=r"unknown split 'vald'; the splits are train, valid") as caught:
+        Loader(data, "vald", batch_size=4)
+    assert caught.value.hint == "name one of them (did you mean valid?)"
 
 
 def test_loader_refuses_to_train_on_no_rows(numbered: Make) -> None:

@@ -136,6 +136,38 @@ def test_saved_model_scores_raw_rows(
         data.tf_export(twin, folder)
 
 
+def test_what_is_no_trained_model_of_rows_is_refused(tf: Any, data: recsys.PreparedData, tmp_path: Path) -> None:
+    class Lazy(tf.Module):
+        """A model with weights from its first call on, and an output of its own."""
+
+        def __init__(self, output: Any, *, is_lazy: bool = False) -> None:
+            super().__init__()
+            self.output, self.weight = output, None if is_lazy else tf.Variable(1.0)
+
+        def __call__(self, features: Any, training: bool) -> Any:
+            del training
+            if self.weight is None:
+                with tf.init_scope():
+                    self.weight = tf.Variable(0.5)
+            return self.output(next(iter(features.values())))
+
+    unbuilt = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    scores = lambda ids: tf.cast(ids, tf.float32)  # noqa: E731
+    for model, message in (
+        (42, "has to be a Keras model or a tf.Module with __call__, not int: 42"),
+        (lambda features, training: features, "not function"),
+        (unbuilt, "no weights yet"),
+        (Lazy(scores, is_lazy=True), "the export itself made weights"),
+        (Lazy(lambda ids: tf.zeros((3, 2))), r"has the shape \(3, 2\), not one score per row"),
+        (Lazy(lambda ids: tf.reduce_mean(scores(ids))), r"has the shape \(\)"),
+        (Lazy(lambda ids: {"a": scores(ids)}), "no single tensor"),
+        (Lazy(lambda ids: ids["nothing"]), "the model fails on the features"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            data.tf_export(model, tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
+
+
 @pytest.mark.parametrize("text", ["", "a", "12345678", "123456789", "Köln 中文 of more than sixteen bytes"])
 def test_hashes_are_those_of_the_plan(tf: Any, text: str) -> None:
     from recsys_cli.features.hashing import hash_value
