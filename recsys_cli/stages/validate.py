@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from recsys_cli.config import RunConfig
 from recsys_cli.data import open_source
 from recsys_cli.data.files import Files
-from recsys_cli.errors import DataError, RecsysError
-from recsys_cli.features.program import INTERACTIONS
+from recsys_cli.errors import DataError, MissingExtraError, RecsysError
+from recsys_cli.features.fitted_plan import expected_schema
+from recsys_cli.features.program import INTERACTIONS, Program
 from recsys_cli.stages.estimate import Estimate, estimate
 from recsys_cli.stages.keys import source_key
 from recsys_cli.workspace import Workspace
@@ -51,20 +52,21 @@ class Checked:
     notes: list[str] = field(default_factory=list)
 
 
-def validate(config: RunConfig, workspace: Workspace, *, timed: bool = False) -> Checked | None:
+def validate(config: RunConfig, workspace: Workspace, *, timed: bool = False, builds: bool = True) -> Checked | None:
     """Check columns, types, join keys and nulls of a config's dataset; None if it is not downloaded.
 
     Args:
         config: The config.
         workspace: Workspace with the downloaded dataset, if it is not the user's own.
         timed: Also expect time and memory, by timed runs on the first rows.
+        builds: Also build the model for the columns; imports torch.
 
     Raises:
-        ConfigError: The features do not match the tables.
+        ConfigError: The features do not match the tables, or the model does not match the columns.
         DataError: A file is missing or unreadable, a key repeats in a joined table, or all sampled rows have one user or item.
     """
     with raw_tables(config, workspace) as raw:
-        return None if raw is None else _checked(config, raw, timed=timed)
+        return None if raw is None else _checked(config, raw, timed=timed, builds=builds)
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def raw_tables(config: RunConfig, workspace: Workspace) -> Iterator[RawTables | 
         yield None
 
 
-def _checked(config: RunConfig, raw: RawTables, *, timed: bool) -> Checked:
+def _checked(config: RunConfig, raw: RawTables, *, timed: bool, builds: bool) -> Checked:
     from recsys_cli.etl.inputs import Inputs  # loads Polars; configs alone need none
 
     inputs = Inputs.of(config, raw.folder)
@@ -107,6 +109,8 @@ def _checked(config: RunConfig, raw: RawTables, *, timed: bool) -> Checked:
     )
     total = max(total, raw.totals.get(INTERACTIONS, 0))
     _refuse_one(config, rows)
+    if builds:
+        _refuse_misfit(config, inputs.program)
     notes: list[str] = []
     matched: dict[str, float] = {}
     memory = config.etl.memory_mib << 20
@@ -163,6 +167,16 @@ def _memory_notes(config: RunConfig, expected: Estimate) -> list[str]:
 
 def _share(found: pa.ChunkedArray) -> float:
     return float(pc.mean(found).as_py() or 0.0)
+
+
+def _refuse_misfit(config: RunConfig, program: Program) -> None:
+    """Build the model for the columns, with a few values in each vocabulary."""
+    from recsys_cli.models import build
+
+    schema = expected_schema(config.features, program, config.etl.layout)
+    model = config.model
+    with suppress(MissingExtraError):  # the timed run names it
+        build(model.name, model.options, schema, sparse=config.train.sparse_embeddings)
 
 
 def _refuse_one(config: RunConfig, rows: pa.Table) -> None:

@@ -21,7 +21,7 @@ from recsys_cli.models.two_stage.config import Config
 from recsys_cli.models.two_stage.holdout import Fold, folds_of
 from recsys_cli.models.two_stage.item_columns import ItemContent, ItemStatistics
 from recsys_cli.models.two_stage.rankers import LabeledCandidates, ranker_of
-from recsys_cli.models.two_stage.rerank import Order, order_of, reordered
+from recsys_cli.models.two_stage.rerank import Order, check_features, order_of, reordered
 
 
 class Model(ClosedFormModel):
@@ -42,6 +42,7 @@ class Model(ClosedFormModel):
         super().__init__()
         self.config, self.schema = config, schema
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
+        check_features(config.rerank, schema)
         self._seed = int(torch.randint(2**31 - 1, ()))
         self.generators = nn.ModuleList(self._build(name) for name in config.generators)
         self.folds_in = all(generator.folds_in for generator in self._models.values())

@@ -47,6 +47,20 @@ def order_of(options: Mmr | AtMost, source: CandidateSource, join: Join, schema:
     return lambda scores, items: _diverse(options, scores, _similarities(generator, items[: options.pool]))
 
 
+def check_features(rerankers: Sequence[Mmr | AtMost], schema: Schema) -> None:
+    """Check the columns of the re-rankers against the prepared columns.
+
+    Raises:
+        ConfigError: A column is no categorical feature of items.
+    """
+    item = schema.only(Role.ITEM)
+    tables = {item.name} if schema.tables else {None}  # the flat layout has one table
+    known = {column.name for column in schema.categorical if column.role is Role.FEATURE and column.table in tables}
+    for options in rerankers:
+        if isinstance(options, AtMost) and options.feature not in known:
+            raise _no_feature(options.feature, item.name)
+
+
 def reordered(order: Order, scores: Tensor, row: Tensor, items: Tensor) -> Tensor:
     """Return scores for the new order of each user's candidates, falling strictly; (N,) each, rows ascending."""
     new = scores.clone()
@@ -116,13 +130,17 @@ def _values_of(feature: str, join: Join, schema: Schema, device: torch.device) -
     items = torch.arange(int(item.cardinality or 0), dtype=torch.int32, device=device)
     found = join({item.name: items}).get(feature)
     if found is None or feature == item.name or feature not in {column.name for column in schema.categorical}:
-        raise ConfigError(
-            f"model.rerank: {feature} is no categorical feature of {item.name}",
-            hint="join it with JoinExternal and encode it with Categorify in features.ops",
-        )
+        raise _no_feature(feature, item.name)
     lists = as_lists(found)
     values, offsets = lists.values.tolist(), lists.offsets.tolist()
     return [[value for value in values[start:stop] if value != PADDING] for start, stop in pairwise(offsets)]
+
+
+def _no_feature(feature: str, item: str) -> ConfigError:
+    return ConfigError(
+        f"model.rerank: {feature} is no categorical feature of {item}",
+        hint="join it with JoinExternal and encode it with Categorify in features.ops",
+    )
 
 
 def _with_rest(chosen: Ints, number: int) -> Ints:
