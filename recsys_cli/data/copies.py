@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from recsys_cli.data.digest import file_digest
 from recsys_cli.data.secrets import holds_secret
-from recsys_cli.data.since import SinceValue
+from recsys_cli.data.since import SinceValue, check_columns
 from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.events import Emit, Progress
 
@@ -109,11 +109,13 @@ def copy(
     """Write a table's rows to a Parquet file; return its version, rows and digest.
 
     Raises:
+        ConfigError: The table lacks a column of `since`.
         DataError: The table is not readable.
     """
     rows = 0
     with table_errors(name):
         schema, batches = table.batches(since)
+        check_columns(name, since, schema.names)
         with pq.ParquetWriter(path, schema, store_schema=False) as file:
             for group in _row_groups(schema, batches):
                 file.write_table(group)
@@ -123,15 +125,17 @@ def copy(
     return {**table.identity(), "rows": rows, "sha256": file_digest(path, "sha256")}
 
 
-def copy_head(name: str, table: CopiedTable, path: Path, rows: int) -> int:
-    """Write a table's first rows to a Parquet file; return the number of all rows.
+def copy_head(name: str, table: CopiedTable, path: Path, rows: int, *, since: Mapping[str, SinceValue]) -> int:
+    """Write a table's first rows, earlier ones included, to a Parquet file; return the number of all rows.
 
     Raises:
+        ConfigError: The table lacks a column of `since`.
         DataError: The table is not readable.
     """
     written = 0
     with table_errors(name):
         schema, batches = table.batches({})
+        check_columns(name, since, schema.names)
         with pq.ParquetWriter(path, schema, store_schema=False) as file:
             for batch in batches:
                 file.write_batch(batch.slice(0, rows - written))

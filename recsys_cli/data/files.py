@@ -84,7 +84,7 @@ class Files:
             DataError: A table is not readable.
         """
         return {
-            name: copy_head(name, snapshot, folder / f"{name}.parquet", rows)
+            name: copy_head(name, snapshot, folder / f"{name}.parquet", rows, since=self._options.named[name].since)
             for name, snapshot in self._snapshots.items()
         }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from recsys_cli.data.since import SinceValue
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 
 _EXTENSION = b"ARROW:extension:name"
+_ADDRESSES = "export {}=FILE, or an address: postgres://USER:PASSWORD@HOST/NAME"
 
 
 class Query:
@@ -69,7 +71,12 @@ class Query:
         if not address:
             raise ConfigError(
                 f"table {self.name!r}: the environment has no {self.database}, the database of its query",
-                hint=f"export {self.database}=FILE, or an address: postgres://USER:PASSWORD@HOST/NAME",
+                hint=_ADDRESSES.format(self.database),
+            )
+        if "://" not in address and not Path(address).is_file():
+            raise ConfigError(
+                f"table {self.name!r}: the file in variable {self.database} does not exist",
+                hint=_ADDRESSES.format(self.database),
             )
         return address
 

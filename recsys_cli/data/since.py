@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.registry import suggest
 
 SinceValue = int | float | str
 """A number, an ISO date or time (UTC without a zone), or a time span before the newest row, such as "30d"."""
@@ -39,6 +40,20 @@ def check(value: SinceValue) -> None:
             f"{value!r} is neither a number, a date or time such as 2026-01-31, nor a time span such as 30d "
             f"(units: {', '.join(_UNITS)})"
         ) from None
+
+
+def check_columns(table: str, since: Mapping[str, SinceValue], columns: Sequence[str]) -> None:
+    """Check that a table has the columns of `since`.
+
+    Raises:
+        ConfigError: It lacks one.
+    """
+    for name in since:
+        if name not in columns:
+            raise ConfigError(
+                f"since: no column {name!r} in table {table!r}{suggest(name, columns)}; there are {', '.join(columns)}",
+                hint="set the key in since to a column of the table",
+            )
 
 
 def least(name: str, value: SinceValue, kind: pa.DataType, *, newest: pa.Scalar | None, is_time: bool) -> pa.Scalar:

@@ -54,6 +54,28 @@ def test_mistakes_of_sqlite_are_named(recsys: Recsys, config: Path, lite: object
     assert Path("plays.db").read_bytes() == before
 
 
+def test_a_misspelled_column_of_since_fails_before_the_copy_is_kept(
+    recsys: Recsys,
+    config: Path,  # noqa: F811
+    lite: object,
+) -> None:
+    name = reading(config, {"query": QUERY, "database": "PLAYS", "since": {"timestmp": 900}})
+    for command in ("download", "validate"):
+        fails(recsys(command, name), 2, "since: no column 'timestmp' in table 'interactions' (did you mean timestamp?)")
+
+
+def test_a_missing_file_is_named_by_its_variable(
+    recsys: Recsys,
+    config: Path,  # noqa: F811
+    lite: object,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PLAYS", "hunter2.db")
+    answer = recsys("download", reading(config, {"query": QUERY, "database": "PLAYS"}))
+    fails(answer, 2, "the file in variable PLAYS does not exist")
+    assert "hunter2" not in answer.err
+
+
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a server without tables."""
