@@ -14,6 +14,7 @@ from recsys_cli.features.ops import AnyOp, Categorify, JoinExternal
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.program import Program, State, compile_plan
 from recsys_cli.features.schema import Role, Task, file_of
+from recsys_cli.registry import suggest
 
 _NUMBERS = {Role.LABEL, Role.WEIGHT, Role.LIST_WEIGHT}
 """Roles of numeric columns."""
@@ -164,7 +165,7 @@ class FeaturePlan(BaseModel):
     def wrong_roles(self) -> list[str]:
         """Return the problems of roles and ops, independent of the tables."""
         problems = [
-            f"the {role} column {column!r} has to be in a Categorify op"
+            f"the {role} column {column!r} has to be in a Categorify op{self._meant(column)}"
             for role, column in (("user", self.user), ("item", self.item))
             if column not in self.categorified
         ]
@@ -200,6 +201,10 @@ class FeaturePlan(BaseModel):
             f"{name!r} is dropped, and it is named as {role}" for name, role in self.roles.items() if name in self.drop
         ]
         return problems
+
+    def _meant(self, column: str) -> str:
+        """Return the suggestion for a column without a mention in the ops; an empty string for a known one."""
+        return "" if any(column in op.reads for op in self.ops) else suggest(column, self.categorified)
 
     def _wrong_drops(self) -> list[str]:
         problems = []

@@ -87,6 +87,11 @@ def test_op_with_an_unknown_column_is_the_only_problem_of_its_other_columns() ->
     assert "is not a number" not in found.value.message
 
 
+def test_a_misspelled_role_has_a_suggestion_before_any_table_is_read() -> None:
+    plan = RECIPE.model_copy(update={"user": "usrId"})
+    assert plan.wrong_roles() == ["the user column 'usrId' has to be in a Categorify op (did you mean userId?)"]
+
+
 def fitted_recipe(**sizes: int) -> FittedPlan:
     words = {
         name: pa.table(
