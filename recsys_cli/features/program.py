@@ -118,6 +118,8 @@ class _Compiler:
     joins: list[tuple[int, JoinExternal]] = field(default_factory=list)
     reads: dict[str, None] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    absent: set[str] = field(default_factory=set)
+    """Outputs of ops with problems; their absence is no problem of its own."""
     encoded: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
     """Keys of the joined tables."""
@@ -139,9 +141,12 @@ class _Compiler:
                 missing = [name for name in op.reads if name not in self.columns]
                 for name in missing:
                     self._missing(name)
-                if not missing:
+                if missing:
+                    self.absent |= {*op.expressions, *op.renames.values()}
+                else:
                     self._compute(index, op)
         except ConfigError as error:
+            self.absent |= {*op.expressions, *op.renames.values()}
             self.problems.append(f"{op.title}: {error.message}")
 
     def use(self, name: str) -> None:
@@ -151,6 +156,8 @@ class _Compiler:
             self._missing(name)
 
     def _missing(self, name: str) -> None:
+        if name in self.absent:
+            return
         raw = ", ".join(self.tables[INTERACTIONS].names)
         self.problems.append(f"no column {name!r} in the interactions{suggest(name, self.columns)}; there are {raw}")
 

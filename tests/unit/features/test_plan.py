@@ -92,6 +92,14 @@ def test_a_misspelled_role_has_a_suggestion_before_any_table_is_read() -> None:
     assert plan.wrong_roles() == ["the user column 'usrId' has to be in a Categorify op (did you mean userId?)"]
 
 
+@pytest.mark.parametrize("expression", ["ratng > 3", "rating > 'three'"])
+def test_a_wrong_op_is_the_only_problem_of_its_output(expression: str) -> None:
+    ops = (*RECIPE.ops[:-1], LambdaOp(expression=expression, output="label", dtype="int8"))
+    with pytest.raises(ConfigError) as found:
+        RECIPE.model_copy(update={"ops": ops}).compile(TABLES)
+    assert len(found.value.message.splitlines()) == 1
+
+
 def fitted_recipe(**sizes: int) -> FittedPlan:
     words = {
         name: pa.table(
