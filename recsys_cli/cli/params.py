@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +30,9 @@ Overrides = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Repeat the stage even if it is up to date.")]
 Overwrite = Annotated[bool, typer.Option("--force", help="Replace an existing --out.")]
+
+
+_COMMAND = re.compile(r"(recsys (\w+)) CONFIG\b")
 
 
 def joined(first: str | None, others: Sequence[str] | None) -> list[str]:
@@ -93,9 +98,19 @@ def current_config(session: Session, arguments: Sequence[str]) -> Iterator[RunCo
     write_text(current, head + dump_resolved(config))
     try:
         yield config
-    except RecsysError:
+    except RecsysError as error:
         if before is None:
             current.unlink()
         else:
             write_text(current, before)
+        error.hint = _with_config(error.hint, arguments)
         raise
+
+
+def _with_config(hint: str | None, arguments: Sequence[str]) -> str | None:
+    """Return a hint with the config of the command line as CONFIG in its commands; `download` takes no overrides."""
+    given, overrides = split_arguments(arguments)
+    if hint is None or given is None:
+        return hint
+    whole = shlex.join([given, *overrides])
+    return _COMMAND.sub(lambda found: f"{found[1]} {shlex.quote(given) if found[2] == 'download' else whole}", hint)

@@ -40,8 +40,10 @@ def download(
     from recsys_cli.config import DatasetConfig
 
     session: Session = ctx.obj
-    section = read_config(session, [dataset]).dataset if is_config(dataset) else DatasetConfig(name=dataset)
-    session.report(_download(session, section, mirror=mirror, from_file=from_file, force=force), shown.draw)
+    config = dataset if is_config(dataset) else None
+    section = read_config(session, [config]).dataset if config else DatasetConfig(name=dataset)
+    done = _download(session, section, config=config, mirror=mirror, from_file=from_file, force=force)
+    session.report(done, shown.draw)
 
 
 def etl(
@@ -190,6 +192,7 @@ def _download(
     session: Session,
     dataset: DatasetConfig,
     *,
+    config: str | None = None,
     mirror: str | None = None,
     from_file: Path | None = None,
     force: bool = False,
@@ -200,7 +203,7 @@ def _download(
         from recsys_cli.stages.download import download
 
         made = download(dataset, session.workspace, mirror=mirror, from_file=from_file, force=force, emit=emit)
-    return result(made)
+    return result(made, config=config)
 
 
 def _etl(session: Session, config: RunConfig, *, force: bool) -> dict[str, Any]:

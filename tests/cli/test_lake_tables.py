@@ -97,7 +97,7 @@ def test_delta_iceberg_and_queries_give_the_bytes_of_the_csv(recsys: Recsys, con
         name = reading(config, source)
         before = recsys("etl", name)
         assert before.code == 3
-        assert "recsys download CONFIG" in before.err
+        assert f"recsys download {name}, or recsys run {name}" in before.err
         made = recsys("download", name, "--json", PLAYS="plays.duckdb")
         assert made.code == 0, made.err
         assert made.json["facts"]["copies"]["interactions"]["rows"] == 600

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,11 @@ if TYPE_CHECKING:
     from recsys_cli.workspace import RawData
 
 
-def result(made: StageResult[RawData]) -> dict[str, Any]:
-    """Gather what is known about the dataset."""
+_NEXT = "recsys etl CONFIG (recsys ls configs lists the included configs)"
+
+
+def result(made: StageResult[RawData], *, config: str | None = None) -> dict[str, Any]:
+    """Gather what is known about the dataset, with the next command for its config, if one is named."""
     folder = made.artifact.folder
     return {
         "dataset": made.artifact.manifest["dataset"],
@@ -24,7 +28,7 @@ def result(made: StageResult[RawData]) -> dict[str, Any]:
         "path": str(folder),
         "bytes": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
         "facts": made.artifact.manifest["facts"],
-        "next": "recsys etl CONFIG (recsys ls configs lists the included configs)",
+        "next": f"recsys etl {shlex.quote(config)}" if config else _NEXT,
     }
 
 
