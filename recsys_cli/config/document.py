@@ -41,7 +41,10 @@ class Document:
     locations: dict[Key, str] = field(default_factory=dict)
 
     def location(self, key: Key) -> str:
-        """Return the source location of a key or of its nearest parent."""
+        """Return the source location of a key or of its nearest parent; of a section with overrides, these."""
+        own = [text for at, text in self.locations.items() if at[: len(key)] == key and text.startswith(OF_OVERRIDE)]
+        if own and key in self.locations:
+            return OF_OVERRIDE + ", ".join(text.removeprefix(OF_OVERRIDE) for text in own)
         while key and key not in self.locations:
             key = key[:-1]
         return self.locations.get(key, "")

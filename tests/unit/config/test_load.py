@@ -327,6 +327,13 @@ def test_hint_is_about_override_or_file(config_file: Path) -> None:
     assert caught.value.hint == f"fix the config, then check it: recsys validate {config_file}"
 
 
+def test_a_problem_of_a_section_names_its_overrides(config_file: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(config_file, ["split.valid=0.6", "split.test=0.6"])
+    assert "  override split.valid=0.6, split.test=0.6: split: valid + test is 1.2" in caught.value.message
+    assert caught.value.hint == f"fix the override; `recsys config {config_file}` lists every key"
+
+
 def test_dump_and_load_are_inverse(config_file: Path) -> None:
     overrides = ["train.learning_rate=1e-5", "model.embedding_dim={userId: 8}", "train.embedding_learning_rate=0.5"]
     config = load(config_file, overrides)
