@@ -152,7 +152,7 @@ def evaluation() -> dict[str, Any]:
     """Return an evaluation with all parts: two cut-offs, eight cohorts, notes."""
     of_rows = dict.fromkeys(("auc", "pr_auc", "log_loss", "accuracy", "f1", "rmse", "mae", "gauc"), estimate(0.7943))
     of_rankings = {f"{name}@{k}": estimate(0.1234) for k in (10, 50) for name in ("hr", "ndcg", "mrr", "recall", "map")}
-    counts = dict.fromkeys(Counts.model_fields, 10_000)
+    counts = dict.fromkeys(Counts.model_fields, 10_000) | {"each_next_item": False}
     ranking = dict.fromkeys(("model", "popularity", "ease"), of_rankings)
     cohort = {"rows": 2500, "users": 500, "pointwise": {"model": {"auc": estimate(0.6)}}, "ranking": ranking}
     return {

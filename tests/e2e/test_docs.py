@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -107,7 +107,15 @@ def named(page: Path) -> str:
 def runnable(page: Path) -> list[Block]:
     if named(page) in RUN_ELSEWHERE:
         return []
-    return [block for block in blocks(page) if block.runs and block.language in {"bash", "python"}]
+    found: list[Block] = []
+    for block in blocks(page):
+        if not block.runs or block.language not in {"bash", "python"}:
+            continue
+        if found and found[-1].language == block.language == "python":  # one program
+            found[-1] = replace(block, text=f"{found[-1].text}\n{block.text}")
+        else:
+            found.append(block)
+    return found
 
 
 def write_ratings(path: Path) -> None:

@@ -142,8 +142,8 @@ def test_a_schema_that_does_not_fit_is_a_config_error(columns: tuple[Column, ...
 
 
 def test_wrong_names_and_options_are_config_errors() -> None:
-    with pytest.raises(ConfigError, match=r"unknown model 'mpl' \(did you mean mlp\?\)"):
-        build("mpl", {}, SCHEMA)
+    with pytest.raises(ConfigError, match=r"unknown model 'mlpp' \(did you mean mlp\?\)"):
+        build("mlpp", {}, SCHEMA)
     with pytest.raises(ConfigError, match="embedding_dim"):
         build("mlp", {"embedding_dim": 0}, SCHEMA)
 

@@ -24,8 +24,8 @@ _CANDIDATES = {"user": 1, "candidates": list(range(20_000)), "history": list(ran
 
 @pytest.fixture(scope="module")
 def brief(tmp_path_factory: pytest.TempPathFactory, bundle_of: Callable[[str], Path]) -> Iterator[Running]:
-    """A server with a time limit of two seconds."""
-    with running(tmp_path_factory.mktemp("brief"), str(bundle_of("fm")), "--timeout", "2") as server:
+    """A server with a time limit of a second: less than the work of 160 requests, on fast machines too."""
+    with running(tmp_path_factory.mktemp("brief"), str(bundle_of("fm")), "--timeout", "1") as server:
         yield server
 
 
@@ -34,16 +34,16 @@ def brief(tmp_path_factory: pytest.TempPathFactory, bundle_of: Callable[[str], P
 )
 def test_a_flood_of_work_is_refused_and_not_late(path: str, body: dict[str, Any], brief: Running) -> None:
     content = json.dumps(body).encode()
-    with ThreadPoolExecutor(48) as pool:
-        answers = list(pool.map(lambda _: httpx.post(brief.url + path, content=content, timeout=60), range(96)))
+    with ThreadPoolExecutor(160) as pool:
+        answers = list(pool.map(lambda _: httpx.post(brief.url + path, content=content, timeout=60), range(256)))
     codes = Counter(answer.status_code for answer in answers)
     refused = [answer for answer in answers if answer.status_code == 429]
-    assert codes[200]
-    assert len(refused) > 5
+    assert codes[200], codes
+    assert len(refused) > 5, codes
     assert codes.keys() <= {200, 429, 504}
-    assert codes[504] < 20, codes  # the machine may become slower, but no queue is late as a whole
+    assert codes[504] < 50, codes  # the machine may become slower, but no queue is late as a whole
     longest = max(int(answer.headers["Retry-After"]) for answer in refused)
-    assert longest >= 2
+    assert longest >= 1
     assert all(answer.elapsed.total_seconds() < 4 for answer in refused)
     time.sleep(longest)
     assert brief.post("/recommend", {"user": 1})["items"]

@@ -35,7 +35,7 @@ def upsert(server: Running, item: object, features: dict[str, Any], **body: Any)
 def page_example() -> list[str]:
     """The lines of the example in docs/server.md."""
     page = Path(__file__).resolve().parents[4] / "docs" / "server.md"
-    (block,) = re.findall(r"^```bash no-run\n(curl -s -X PUT .*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    (block,) = re.findall(r"^```bash\n(curl -s -X PUT .*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     return block.splitlines()
 
 
@@ -47,28 +47,30 @@ def run(line: str, server: Running) -> Any:
 def test_a_new_item_is_in_all_answers_at_once(tmp_path: Path, bundle_of: BundleOf) -> None:
     with running(tmp_path, str(bundle_of("fm")), str(bundle_of("mf")), "--share", "fm=1,mf=0") as server:
         before = scores(server)
-        assert server.ask("GET", "/items/900").status_code == 404
+        assert server.ask("GET", "/items/9000").status_code == 404
         put, shown, *others = page_example()
-        assert run(put, server) == json.loads(shown.removeprefix("# "))
+        assert run(put.replace("]}}", '], "year": 1981}}'), server) == json.loads(shown.removeprefix("# "))
         found, similar = (run(line, server)["items"] for line in others)
-        assert ([one["item"] for one in found], len(similar)) == ([900], 3)
+        assert ([one["item"] for one in found], len(similar)) == ([9000], 3)
         after = scores(server)
-        assert after == pytest.approx(before | {900: after[900]}, abs=1e-6)
-        assert after[900] == pytest.approx(before[41], abs=1e-6)
-        assert server.post("/score", {"rows": [{"userId": 5, "movieId": 900}]})["scores"] == pytest.approx([after[900]])
-        assert [one["item"] for one in server.get("/items?search=brand")["items"]] == [900]
-        assert server.get("/items/900")["features"] == {"genres": ["Drama", "War"], "year": ["1981"]}
-        assert 900 in [one["item"] for one in server.get("/similar/41?k=5")["items"]]
-        assert server.get("/similar/900?k=1")["items"][0]["item"] in {1, 21, 41}
-        assert upsert(server, "0900", {"genres": ["Drama", "War"], "year": 1981}).json()["unchanged"] == 1
+        assert after == pytest.approx(before | {9000: after[9000]}, abs=1e-6)
+        assert after[9000] == pytest.approx(before[41], abs=1e-6)
+        assert server.post("/score", {"rows": [{"userId": 5, "movieId": 9000}]})["scores"] == pytest.approx(
+            [after[9000]]
+        )
+        assert [one["item"] for one in server.get("/items?search=brand")["items"]] == [9000]
+        assert server.get("/items/9000")["features"] == {"genres": ["Drama", "War"], "year": ["1981"]}
+        assert 9000 in [one["item"] for one in server.get("/similar/41?k=5")["items"]]
+        assert server.get("/similar/9000?k=1")["items"][0]["item"] in {1, 21, 41}
+        assert upsert(server, "09000", {"genres": ["Drama", "War"], "year": 1981}).json()["unchanged"] == 1
 
-        server.post("/feedback", {"events": [{"user": 5, "item": 900}]})
-        assert 900 not in server.recommended(5, k=100)
+        server.post("/feedback", {"events": [{"user": 5, "item": 9000}]})
+        assert 9000 not in server.recommended(5, k=100)
         assert server.get("/users/5?k=1")["history"][0]["title"] == "Brand New"
 
-        entries = [{"item": 43, "features": {"genres": [], "year": None}}, {"item": 900, "hidden": True}]
+        entries = [{"item": 43, "features": {"genres": [], "year": None}}, {"item": 9000, "hidden": True}]
         assert server.post("/items", {"items": entries})["written"] == 2
-        assert 900 not in scores(server)
+        assert 9000 not in scores(server)
         assert server.ask("DELETE", "/items/43").json()["written"] == 1
         assert server.ask("DELETE", "/items/43").json()["unchanged"] == 1
         assert scores(server) == pytest.approx(before, abs=1e-6)
