@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
+from recsys_cli.batch import Batch
+from recsys_cli.config import Placement
+from recsys_cli.features.schema import Schema
 from recsys_cli.models.bst.config import Config
 from recsys_cli.models.dropout import Dropout
+from recsys_cli.models.embedding import Lookup, dims_of, embed
 from recsys_cli.models.embedding.tables import INITIAL_STD
-from recsys_cli.models.history.attentive import AttentiveModel
-from recsys_cli.models.history.events import Events
+from recsys_cli.models.history.events import EventEmbeddings, Events
+from recsys_cli.models.ranking.model import RankingModel
+from recsys_cli.models.ranking.numbers import numbers
+from recsys_cli.models.ranking.tower import Tower
 
 
 class Layer(nn.Module):
@@ -65,10 +73,25 @@ class SequenceTransformer(nn.Module):
         return tokens[:, 0]
 
 
-class Model(AttentiveModel):
+class Model(RankingModel):
     """An MLP over embeddings, numeric features and the transformed target."""
 
-    @staticmethod
-    def attention_of(config: Config, dim: int) -> tuple[nn.Module, int]:
-        """Return the transformer and its width."""
-        return SequenceTransformer(config, dim), config.hidden_size
+    pools_history = False
+
+    def __init__(
+        self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        assert self.history is not None
+        dims = dims_of(schema.categorical, config.embedding_dim)
+        self.embeddings = embed(schema.categorical, dims, sparse=sparse, placement=placement)
+        self.events = EventEmbeddings(self.history, self.embeddings)
+        self.transformer = SequenceTransformer(config, self.events.dim)
+        num_dense = len(self.numeric) + config.hidden_size
+        self.tower = Tower.of(config, self.embeddings.dims, num_dense, len(self.labels))
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and all lookups."""
+        events, lookups = self.events(batch, training=self.training)
+        target = events.map(self.transformer)
+        return self.tower(lookups, torch.cat([numbers(batch, self.numeric), target], dim=1)), lookups

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
+from recsys_cli.batch import Batch
+from recsys_cli.config import Placement
+from recsys_cli.features.schema import Schema
 from recsys_cli.models.din.config import Config
-from recsys_cli.models.history.attentive import AttentiveModel
-from recsys_cli.models.history.events import Events
+from recsys_cli.models.embedding import Lookup, dims_of, embed
+from recsys_cli.models.history.events import EventEmbeddings, Events
+from recsys_cli.models.ranking.model import RankingModel
+from recsys_cli.models.ranking.numbers import numbers
+from recsys_cli.models.ranking.tower import Tower
 
 
 class ActivationUnit(nn.Module):
@@ -39,10 +46,25 @@ class ActivationUnit(nn.Module):
         return (weights.unsqueeze(1) @ vectors).squeeze(1)
 
 
-class Model(AttentiveModel):
+class Model(RankingModel):
     """An MLP over embeddings, numeric features and the attended history."""
 
-    @staticmethod
-    def attention_of(config: Config, dim: int) -> tuple[nn.Module, int]:
-        """Return the activation unit and its width."""
-        return ActivationUnit(dim, config.attention_dims), dim
+    pools_history = False
+
+    def __init__(
+        self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        assert self.history is not None
+        dims = dims_of(schema.categorical, config.embedding_dim)
+        self.embeddings = embed(schema.categorical, dims, sparse=sparse, placement=placement)
+        self.events = EventEmbeddings(self.history, self.embeddings)
+        self.attention = ActivationUnit(self.events.dim, config.attention_dims)
+        num_dense = len(self.numeric) + self.events.dim
+        self.tower = Tower.of(config, self.embeddings.dims, num_dense, len(self.labels))
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and all lookups."""
+        events, lookups = self.events(batch, training=self.training)
+        interest = events.map(self.attention)
+        return self.tower(lookups, torch.cat([numbers(batch, self.numeric), interest], dim=1)), lookups

@@ -8,8 +8,16 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from recsys_cli.batch import Batch
+from recsys_cli.config import Placement
+from recsys_cli.features.schema import Schema
+from recsys_cli.models.dropout import Dropout
+from recsys_cli.models.embedding import Lookup, dims_of, embed
 from recsys_cli.models.ple.config import Config
-from recsys_cli.models.ranking.experts import ExpertModel, expert, mix
+from recsys_cli.models.ranking.experts import expert, mix
+from recsys_cli.models.ranking.model import RankingModel
+from recsys_cli.models.ranking.numbers import numbers
+from recsys_cli.models.ranking.tower import Tower
 
 
 class Extraction(nn.Module):
@@ -35,19 +43,32 @@ class Extraction(nn.Module):
         return [mix(gate(own), seen) for gate, own, seen in zip(self.gates, inputs, visible, strict=False)]
 
 
-class Model(ExpertModel):
+class Model(RankingModel):
     """Layers of experts, and for each label a tower on its own output of the last layer (eq. 8)."""
 
-    def _add_experts(self, config: Config, width: int) -> None:
-        number, last = len(self.labels), config.num_layers - 1
+    def __init__(
+        self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        dims = dims_of(schema.categorical, config.embedding_dim)
+        self.embeddings = embed(schema.categorical, dims, sparse=sparse, placement=placement)
+        self.embedding_dropout = Dropout(config.embedding_dropout)
+        number, width, last = len(self.labels), sum(dims.values()) + len(self.numeric), config.num_layers - 1
         self.layers = nn.ModuleList(
             Extraction(config, config.hidden_dims[-1] if layer else width, number, last=layer == last)
             for layer in range(config.num_layers)
         )
+        self.towers = nn.ModuleList(
+            Tower((), config.hidden_dims[-1], (*config.tower_dims, 1), dropout=config.dropout, batch_norm=config.batch_norm)
+            for _ in range(number)
+        )  # fmt: skip
 
-    def mixtures(self, features: Tensor) -> list[Tensor]:
-        """Return the output of the last layer for each label, shape (B, D) each."""
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and all lookups."""
+        lookups = list(self.embeddings.lookups(batch).values())
+        spread = [self.embedding_dropout(lookup.spread()) for lookup in lookups]
+        features = torch.cat([*spread, numbers(batch, self.numeric)], dim=1)
         states = [features] * (len(self.labels) + 1)
         for layer in self.layers:
             states = layer(states)
-        return states
+        return torch.cat([tower((), own) for tower, own in zip(self.towers, states, strict=True)], dim=1), lookups
