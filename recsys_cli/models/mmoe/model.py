@@ -13,10 +13,9 @@ from recsys_cli.features.schema import Schema
 from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.embedding import Lookup, dims_of, embed
 from recsys_cli.models.mmoe.config import Config
-from recsys_cli.models.ranking.experts import expert, mix
+from recsys_cli.models.ranking.experts import LabelTowers, expert, mix
 from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.models.ranking.numbers import numbers
-from recsys_cli.models.ranking.tower import Tower
 
 
 class Model(RankingModel):
@@ -32,10 +31,7 @@ class Model(RankingModel):
         width, number = sum(dims.values()) + len(self.numeric), len(self.labels)
         self.experts = nn.ModuleList(expert(config, width) for _ in range(config.num_experts))
         self.gates = nn.ModuleList(nn.Linear(width, config.num_experts, bias=False) for _ in range(number))
-        self.towers = nn.ModuleList(
-            Tower((), config.hidden_dims[-1], (*config.tower_dims, 1), dropout=config.dropout, batch_norm=config.batch_norm)
-            for _ in range(number)
-        )  # fmt: skip
+        self.towers = LabelTowers(config, config.tower_dims, number)
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
         """Return the logits, shape (B, T), and all lookups."""
@@ -44,4 +40,4 @@ class Model(RankingModel):
         features = torch.cat([*spread, numbers(batch, self.numeric)], dim=1)
         experts = torch.stack([layers((), features) for layers in self.experts], dim=1).relu()
         mixed = [mix(gate(features), experts) for gate in self.gates]
-        return torch.cat([tower((), own) for tower, own in zip(self.towers, mixed, strict=True)], dim=1), lookups
+        return self.towers(mixed), lookups

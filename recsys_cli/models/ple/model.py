@@ -14,10 +14,9 @@ from recsys_cli.features.schema import Schema
 from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.embedding import Lookup, dims_of, embed
 from recsys_cli.models.ple.config import Config
-from recsys_cli.models.ranking.experts import expert, mix
+from recsys_cli.models.ranking.experts import LabelTowers, expert, mix
 from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.models.ranking.numbers import numbers
-from recsys_cli.models.ranking.tower import Tower
 
 
 class Extraction(nn.Module):
@@ -58,10 +57,7 @@ class Model(RankingModel):
             Extraction(config, config.hidden_dims[-1] if layer else width, number, last=layer == last)
             for layer in range(config.num_layers)
         )
-        self.towers = nn.ModuleList(
-            Tower((), config.hidden_dims[-1], (*config.tower_dims, 1), dropout=config.dropout, batch_norm=config.batch_norm)
-            for _ in range(number)
-        )  # fmt: skip
+        self.towers = LabelTowers(config, config.tower_dims, number)
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
         """Return the logits, shape (B, T), and all lookups."""
@@ -71,4 +67,4 @@ class Model(RankingModel):
         states = [features] * (len(self.labels) + 1)
         for layer in self.layers:
             states = layer(states)
-        return torch.cat([tower((), own) for tower, own in zip(self.towers, states, strict=True)], dim=1), lookups
+        return self.towers(states), lookups
