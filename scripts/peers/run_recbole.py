@@ -41,15 +41,15 @@ INTERACTIONS = {USER: "token", ITEM: "token"}
 
 def main() -> None:
     """Fit and ask."""
-    _as_it_was()
+    as_it_was()
     job = Job.from_arguments()
     torch.set_num_threads(job.threads)
     ranking = job.model in RANKING
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with job.timed("prepare"):
-            own = _ranking_data(job, Path(folder)) if ranking else _top_k_data(job, Path(folder))
-            config, train, valid, test = _prepared(job, own, folder)
+            own = _ranking_data(job, Path(folder)) if ranking else top_k_data(job, Path(folder))
+            config, train, valid, test = prepared(job, own, folder)
         with job.timed("fit"):
             model = _fitted(config, train, valid, _noted(job, valid) if job.training else None)
         with job.timed("rank"):
@@ -60,14 +60,14 @@ def main() -> None:
         job.write_lists(found)
 
 
-def _as_it_was() -> None:
+def as_it_was() -> None:
     """Give RecBole 1.2.1 the names that it still asks numpy and scipy for."""
     np.float, np.long = float, np.int64
     sparse.dok_matrix._update = lambda self, entries: self._dict.update(entries)
     logging.disable(logging.CRITICAL)
 
 
-def _top_k_data(job: Job, folder: Path) -> dict[str, Any]:
+def top_k_data(job: Job, folder: Path) -> dict[str, Any]:
     """Write all rows, with their place as their time; return the options that split them as they were."""
     rows = pd.concat([job.train, job.valid, job.test], ignore_index=True)
     _write(folder / "rows" / "rows.inter", rows.assign(place=np.arange(len(rows))), {**INTERACTIONS, "place": "float"})
@@ -103,7 +103,8 @@ def _write(path: Path, rows: pd.DataFrame, kinds: dict[str, str]) -> None:
     named.to_csv(path, sep="\t", index=False)
 
 
-def _prepared(job: Job, own: dict[str, Any], folder: str) -> tuple[Any, ...]:
+def prepared(job: Job, own: dict[str, Any], folder: str) -> tuple[Any, ...]:
+    """Return its config, and its loaders of train, valid and test."""
     options = {
         "data_path": folder, "checkpoint_dir": folder, "use_gpu": False, "show_progress": False, "seed": job.seed + 1,
         "normalize_all": False, **own, **job.options,

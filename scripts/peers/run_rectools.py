@@ -35,9 +35,9 @@ def main() -> None:
     job = Job.from_arguments()
     torch.set_num_threads(job.threads)
     seed_everything(job.seed)
-    model = _model(job)
+    model = make_model(job)
     with job.timed("prepare"):
-        data, asked = Dataset.construct(_named(job.train)), Dataset.construct(_named(job.history))
+        data, asked = Dataset.construct(named(job.train)), Dataset.construct(named(job.history))
     assert (data.item_id_map.external_ids == asked.item_id_map.external_ids).all()
     with job.timed("fit"):
         if job.training:
@@ -66,7 +66,8 @@ def _fit_by_epochs(model: Any, data: Dataset, job: Job) -> None:
     model.lightning_model.load_state_dict(best)
 
 
-def _model(job: Job) -> Any:
+def make_model(job: Job) -> Any:
+    """Return its model, not fitted."""
     options, drawn = job.options, {"num_threads": job.threads, "random_state": job.seed}
     match job.model:
         case "popularity":
@@ -86,7 +87,7 @@ def _model(job: Job) -> Any:
     raise SystemExit(f"RecTools has no {job.model}")
 
 
-def _named(rows: pd.DataFrame) -> pd.DataFrame:
+def named(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows as it wants them; every rating weighs the same."""
     return pd.DataFrame(
         {
