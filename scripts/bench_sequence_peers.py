@@ -37,6 +37,8 @@ KIND = "top-k"
 SYSTEMS = [f"ours-{model}" for model in SEQUENCE_MODELS] + [
     f"{peer}-{model}" for peer in SEQUENCES for model in SEQUENCES[peer]
 ]
+ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(10**11), "MALLOC_TOP_PAD_": str(1 << 26)}
+"""glibc keeps freed memory, as our training tells it to; without that, a third of RecTools' time is that of fresh pages."""
 WORK = (
     "ml-latest-small, fixed leave-last-out split, all items with a train row ranked; one thread. curve: processor seconds of "
     "training with its validation, and NDCG@10 of all valid users, by epoch of the first seed; test: mean over seeds; "
@@ -94,7 +96,7 @@ class Bench:
         files = {name: str(self.splits / f"{name}.parquet") for name in ("train", "valid", "test")}
         limit = {"limit": self.limit} if self.limit else {}
         return {
-            **files, "items": str(next(self.folder.rglob("movies.csv"))), "model": model, "threads": 1,
+            **files, "items": str(next(self.folder.rglob("movies.csv"))), "model": model.split("-")[0], "threads": 1,
             "options": setting.options, "training": setting.training | limit,
         }  # fmt: skip
 
@@ -102,7 +104,9 @@ class Bench:
 def main() -> None:
     """Make the runs that are not there, compare all and keep."""
     given = _arguments()
-    os.environ.update(dict.fromkeys(THREADS, "1"), CUDA_VISIBLE_DEVICES="", PYTHONPATH=str(PROGRAMS.parent))
+    os.environ.update(
+        dict.fromkeys(THREADS, "1"), CUDA_VISIBLE_DEVICES="", PYTHONPATH=str(PROGRAMS.parent), **ALLOCATOR
+    )
     folder = given.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     bench = Bench(folder, given.python.absolute() if given.python else make_venv(folder / "venv"), given.limit)
@@ -146,7 +150,7 @@ def _prepare(bench: Bench, archive: Path, script: Path) -> None:
 
 
 def _seeds(bench: Bench, system: str) -> list[int]:
-    found = [file.stem.rsplit("-", 1)[1] for file in bench.folder.glob(f"{system}-*.npz")]
+    found = [file.stem.rsplit("-", 1)[1] for file in bench.folder.glob(f"{system}-[0-9]*.npz")]
     return sorted(int(seed) for seed in found if bench.lists(system, int(seed)).with_suffix(".process.json").is_file())
 
 
@@ -176,7 +180,7 @@ def _facts(bench: Bench, system: str, seeds: list[int]) -> dict[str, Any]:
 
 def _against_ours(bench: Bench, system: str, systems: dict[str, list[int]]) -> dict[str, Any]:
     """Return how our same model differs on test, user by user."""
-    ours = f"ours-{system.split('-', 1)[1]}"
+    ours = f"ours-{system.split('-')[1]}"
     if ours not in systems:
         return {}
     files = [[bench.lists(name, seed) for seed in systems[name]] for name in (ours, system)]
