@@ -96,7 +96,7 @@ class Bench:
         files = {name: str(self.splits / f"{name}.parquet") for name in ("train", "valid", "test")}
         limit = {"limit": self.limit} if self.limit else {}
         return {
-            **files, "items": str(next(self.folder.rglob("movies.csv"))), "model": model.split("-")[0], "threads": 1,
+            **files, "items": str(next(self.folder.rglob("movies.csv"))), "model": model.split("-", 1)[0], "threads": 1,
             "options": setting.options, "training": setting.training | limit,
         }  # fmt: skip
 
