@@ -2,9 +2,10 @@
 
 usage: bench_peer_epochs.py TOYS --folder FOLDER --python PYTHON [--only "rectools sasrec toys" ...] [--batches 4]
 
-TOYS is Toys_and_Games.txt of S3-Rec; FOLDER has ml-latest-small as bench_sequence_peers.py left it, and PYTHON is of the peers' venv.
-A peer's epoch is the median of its batches but the first, times their number: processor seconds of one thread. Ours is the second of
-two epochs, with its validation. Figures that FOLDER has are not measured again; all go to scripts/results/peers_epochs.json.
+TOYS is Toys_and_Games.txt of S3-Rec; FOLDER has ml-latest-small as bench_sequence_peers.py left it, PYTHON is that of the peers.
+A peer's epoch is the median of its batches but the first, times their number: processor seconds of one thread. RecBole's batches
+have 1,024 rows instead of 2,048, for less than 4 GB of memory. Ours is the second of two epochs, with its validation. Figures
+that FOLDER has are not measured again; all go to scripts/results/peers_epochs.json.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def main() -> None:
         else:
             job = out.with_suffix(".job.json")
             job.write_text(
-                json.dumps(_job(model, folder if data == "small" else folder / "toys", out)), encoding="utf-8"
+                json.dumps(_job(peer, model, folder / "toys" if data == "toys" else folder, out)), encoding="utf-8"
             )
             program = str(PROGRAMS / "batch_cost.py")
             done = run([str(given.python.absolute()), program, peer, str(job), str(given.batches)], cwd=folder)
@@ -73,7 +74,7 @@ def cost_file(folder: Path, row: str) -> Path:
 
 
 def write_toys(text: Path, folder: Path) -> None:
-    """Write the lines `user item item …` of S3-Rec as the splits that the peers read: the last item is test, the one before valid."""
+    """Write the lines `user item item …` of S3-Rec as leave-last-out splits, as the peers read them."""
     parts: dict[str, list[tuple[int, int, float, int]]] = {"train": [], "valid": [], "test": []}
     for line in text.read_text(encoding="utf-8").splitlines():
         user, *items = map(int, line.split())
@@ -89,10 +90,11 @@ def write_toys(text: Path, folder: Path) -> None:
     (folder / "movies.csv").write_text("movieId,genres\n", encoding="utf-8")  # no model here reads them
 
 
-def _job(model: str, data: Path, out: Path) -> dict[str, Any]:
+def _job(peer: str, model: str, data: Path, out: Path) -> dict[str, Any]:
     files = {name: str(data / "splits" / "loo" / f"{name}.parquet") for name in ("train", "valid", "test")}
-    items = str(next(data.rglob("movies.csv")))
-    return {**files, "items": items, "model": model, "options": {}, "seed": 0, "threads": 1, "out": str(out)}
+    items = str(next(data.glob("**/movies.csv")))
+    options = {"train_batch_size": 1_024} if peer == "recbole" else {}
+    return {**files, "items": items, "model": model, "options": options, "seed": 0, "threads": 1, "out": str(out)}
 
 
 def _ours(model: str, toys: Path, folder: Path) -> dict[str, Any]:
