@@ -28,7 +28,7 @@ NAME = "peers_epochs"
 WORK = "processor seconds of an epoch, one thread, default settings; valid ndcg@10 of ours: all users, after each epoch"
 CONFIG = Path(__file__).resolve().parents[1] / "configs" / "amazon-5core-toys.yaml"
 ROWS = (
-    "rectools bert4rec small", "recbole sasrec small", "recbole gru4rec small", "recbole bert4rec small",
+    "recbole sasrec small", "recbole gru4rec small", "recbole bert4rec small",
     "rectools sasrec toys", "ours sasrec toys",
 )  # fmt: skip
 
