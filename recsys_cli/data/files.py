@@ -6,21 +6,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from recsys_cli.data.copies import CopiedTable, copy, copy_head, kind_of, open_table
 from recsys_cli.data.locate import locate
 from recsys_cli.data.options import parse_options
 from recsys_cli.data.partitions import with_partitions
 from recsys_cli.data.remote import RawFile
-from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawColumn, RawTable
+from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, Format, RawColumn, RawTable
 from recsys_cli.data.streams import COMPRESSIONS, stamp, unpacked_name
 from recsys_cli.data.table_options import FilesOptions, TableOptions
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit
 
 INFO = DatasetInfo(name="files", rows=None, size=None, licence="your own", access="own")
-Format = Literal["csv", "parquet", "jsonl", "npy"]
 SUFFIXES: dict[str, tuple[Format, str]] = {
     ".csv": ("csv", ","),
     ".tsv": ("csv", "\t"),
@@ -169,7 +168,7 @@ def _shape(options: TableOptions) -> dict[str, Any]:
 def _format(name: str, options: TableOptions, names: list[str]) -> tuple[Format, str]:
     suffixes = sorted({Path(unpacked_name(file)).suffix.lower() for file in names})
     if options.format in {"csv", "parquet", "jsonl"}:
-        return options.format, ","
+        return options.format, SUFFIXES.get(suffixes[0], ("csv", ","))[1]
     if options.separator is not None and (PARQUET | JSON | _NPY).isdisjoint(suffixes):
         return "csv", options.separator
     if len(suffixes) != 1 or suffixes[0] not in SUFFIXES:
