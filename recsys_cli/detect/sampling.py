@@ -85,7 +85,7 @@ def tables(patterns: Sequence[str]) -> list[Sample]:
     for options, paths, names in groups.values():
         name = _name(names[0], taken=found)
         found[name] = sampled(name, {"files": paths[0] if len(paths) == 1 else tuple(paths), **options})
-    for stem, options in copied_tables(patterns).items():
+    for stem, options in copied_tables(patterns):
         name = _name(stem, taken=found)
         found[name] = sampled(name, options)
     if not found:
