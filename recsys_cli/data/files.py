@@ -114,10 +114,13 @@ class Files:
     def with_interactions(self, path: str) -> Files:
         """Return a source with another file of interactions, in the same dialect."""
         own = self._options.interactions
-        is_text = Path(path).suffix.lower() not in PARQUET | JSON
+        suffix = Path(unpacked_name(path)).suffix.lower()
         plain = TableOptions(files=(path,), types=own.types, times=own.times)
-        keeps_dialect = is_text and kind_of(own) is None
-        options = own.model_copy(update={"files": (path,), "since": {}}) if keeps_dialect else plain
+        if suffix in PARQUET | JSON or kind_of(own) is not None:
+            options = plain
+        else:
+            kept = None if suffix in SUFFIXES else own.format
+            options = own.model_copy(update={"files": (path,), "since": {}, "format": kept})
         if kind_of(options) is not None:
             raise ConfigError(f"{path} is a Delta or Iceberg table, and new rows and splits are files")
         return Files(FilesOptions(interactions=options))
