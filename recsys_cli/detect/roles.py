@@ -31,7 +31,7 @@ _ITEM_WORDS = frozenset({
 _ID_WORDS = frozenset({"id", "key", "code", "uuid", "guid", "hash", "no", "number", "nr", "sk"})
 
 TARGETS = ("label", "rating", "event", "count")
-"""Roles of what an interaction says about the interest, the clearest first."""
+"""Roles of signals of interest, the clearest first."""
 _KEY_WORDS = _ID_WORDS | _USER_WORDS | _ITEM_WORDS
 _CLOCK = (631_152_000, 2_051_222_400)
 """Seconds of the years 1990 and 2035."""
