@@ -91,7 +91,7 @@ class HistoryReader:
     def set_earlier_rows(self, interactions: Interactions, device: torch.device) -> None:
         """Read the interactions before held-out rows; see `Model.set_earlier_rows`."""
         if self.time is not None:
-            num_users = max(int(self._user.cardinality or 0), int(interactions.user_idx.max(initial=0)) + 1)
+            num_users = int(interactions.user_idx.max(initial=0)) + 1
             self._of_held_out = UserHistories.of(interactions, num_users=num_users, device=device)
 
     def window(self, batch: Batch, *, training: bool) -> Window:
