@@ -146,6 +146,11 @@ class ServedModel:
         return self.histories.interactions() if self.rows is None else self.rows()
 
     @cached_property
+    def visible_interactions(self) -> Callable[[], Interactions]:
+        """Returns the interactions of all users without cold items; the same function for all upserts."""
+        return lambda: self.cold.hidden(self.interactions())
+
+    @cached_property
     def schema(self) -> Schema:
         """Schema of the prepared columns."""
         return self.data.schema

@@ -82,9 +82,10 @@ class HistoryReader:
         self._context: TrainingContext | None = None
 
     def set_context(self, context: TrainingContext, device: torch.device) -> None:
-        """Read the interactions of a context."""
-        self._context = context
-        if self.time is not None:
+        """Read the interactions of a context, unless the last one has the same function of them: a sort of all rows takes long."""
+        last, self._context = self._context, context
+        is_read = self._histories is not None and self._histories.items.device == device
+        if self.time is not None and not (is_read and last is not None and last.interactions is context.interactions):
             num_users = int(self._user.cardinality or 0)
             self._histories = UserHistories.of(context.interactions(), num_users=num_users, device=device)
 

@@ -13,7 +13,9 @@ import recsys_cli as recsys
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.interactions import Interactions
+from recsys_cli.models.history.store import UserHistories
 from recsys_cli.models.model import TrainingContext
+from recsys_cli.serving.item_upserts import ItemUpserts, ItemValues
 from recsys_cli.serving.query import Query, RecentInteraction
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.stages.export import served_run
@@ -113,6 +115,21 @@ def test_histories_of_requests_are_scored(run: recsys.TrainedRun, served_workspa
     assert one != pytest.approx(other, abs=1e-4)
     (answer,) = recommender.recommend([Query(history=[404])])
     assert answer.source == "popularity"
+
+
+def test_upserts_sort_no_histories(
+    run: recsys.TrainedRun, served_workspace: recsys.Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recommender = Recommender(served_run(run, served_workspace))
+    upserts = ItemUpserts(recommender)
+    assert upserts.why_not is None
+    (before,) = recommender.recommend([Query(user=5, k=100)])
+    monkeypatch.setattr(UserHistories, "of", lambda *_, **__: pytest.fail("the histories are sorted again"))
+    values = {"100": ItemValues(100, {"genres": ["War"], "year": 1984}, at=1)}
+    (after,) = upserts.recommender(values).recommend([Query(user=5, k=100)])
+    scores = {one.item.id: one.score for one in after.items}
+    assert scores.pop(100) is not None
+    assert scores == pytest.approx({one.item.id: one.score for one in before.items}, abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["onnx", "torch"])
