@@ -14,7 +14,7 @@ from recsys_cli.metrics.named import title_of
 
 if TYPE_CHECKING:
     from recsys_cli.config.protocol import ProtocolConfig
-    from recsys_cli.evaluation.compare.leaderboard import LeaderboardRow, SeededScore
+    from recsys_cli.evaluation.compare.leaderboard import LeaderboardRow
 
 Verdict = Literal["above", "level", "below", "not comparable", "not run"]
 
@@ -98,25 +98,23 @@ def one_table(
         cells = [f"{figures[name].published:.4f}" if name in figures else "–" for name in metrics]
         first = next((figures[name] for name in metrics if name in figures), one.figures[0])
         best = figures[metrics[0]].published if metrics[0] in figures else -math.inf
-        verdicts = [f"{one.ours} {first.verdict}", *(first.baselines[name] for name in BASELINES)]
-        rows.append((best, [one.model, "published", *cells, "", *verdicts]))
+        verdicts = [_words(first.verdict, one.ours), *(_words(first.baselines[name]) for name in BASELINES)]
+        rows.append((best, [one.model, "published", *cells, *verdicts]))
     for row in standings:
         if not row.is_baseline or row.label in BASELINES:
             scores = [row.scores[name].value for name in metrics]
             cells = ["–" if value is None else f"{value:.4f}" for value in scores]
-            kind = "baseline" if row.is_baseline else "ours"
             best = -math.inf if scores[0] is None else scores[0]
-            rows.append(
-                (best, [row.label, kind, *cells, _interval(row.scores[metrics[0]]), "", *("" for _ in BASELINES)])
-            )
+            empty = [""] * (1 + len(BASELINES))
+            rows.append((best, [row.label, "baseline" if row.is_baseline else "ours", *cells, *empty]))
     rows.sort(key=lambda row: -row[0])
-    interval = f"95 % interval of {title_of(metrics[0])}"
-    heads = ["model", "", *map(title_of, metrics), interval, "ours is", *(f"{name} is" for name in BASELINES)]
+    heads = ["model", "", *map(title_of, metrics), "ours is", *(f"{name} is" for name in BASELINES)]
     return heads, [cells for _, cells in rows]
 
 
-def _interval(score: SeededScore) -> str:
-    return "" if score.low is None or score.high is None else f"[{score.low:.4f}, {score.high:.4f}]"
+def _words(verdict: Verdict, of: str = "") -> str:
+    """Return a verdict for tables: a dash if there is none."""
+    return f"{of} {verdict}".strip() if verdict in {"above", "level", "below"} else "–"
 
 
 def _sentence(ours: str, metric: str, verdicts: Sequence[tuple[str, Verdict]]) -> str:
