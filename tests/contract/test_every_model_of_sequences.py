@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import feature_worlds
 import numpy as np
 import pytest
 import torch
+from feature_worlds import CategoryWorld, Schemas, TimeWorld, epochs
 from model_cases import catalog_scorers, closed_form, names_where
 from ordered_world import ITEMS, SCHEMA, USERS, K, OrderedWorld
 
-from recsys_cli.batch import Batch
+from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import TrainingPosition
-from recsys_cli.features.schema import FIRST
+from recsys_cli.evaluation.compare.paired import by_users
+from recsys_cli.features.schema import FIRST, Schema
 from recsys_cli.metrics.metric import Hits
 from recsys_cli.metrics.ndcg import ndcg
 from recsys_cli.models import build
@@ -117,3 +120,82 @@ def test_what_is_expected_is_what_comes(world: OrderedWorld) -> None:
 def test_nothing_is_met_twice(world: OrderedWorld) -> None:
     assert all(len(set(items)) == len(items) for items in world.met.tolist())
     assert not np.take_along_axis(world.nexts, world.met, axis=1).any()
+
+
+# -- what items are, and when they were met --------------------------------------------------------------------------------------
+
+FEW = {**SMALL, "num_negatives": 256}
+EPOCHS_OF_FEATURES = {"sasrec": 10, "gru4rec": 10, "hstu": 10, "bert4rec": 40}
+
+
+def learnt_by_rows(name: str, schema: Schema, known: TrainingContext, **options: Any) -> Model:
+    """Train with row-wise Adagrad for items, as by default."""
+    torch.manual_seed(0)
+    model = build(name, {**FEW, "num_layers": 1, **options}, schema, sparse=True)
+    model.set_context(known)
+    rates = {"learning_rate": 0.003, "embedding_optimizer": "adagrad", "embedding_learning_rate": 0.1}
+    config = TrainConfig(precision="fp32", device="cpu", sparse_embeddings=True, **rates)
+    step = Step(model.train(), config, Ranks())
+    for number, batch in enumerate(epochs(EPOCHS_OF_FEATURES[name])):
+        step(batch, TrainingPosition(number, 1, 1))
+    return model.eval()
+
+
+def scores_of(model: Model, items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    users = torch.arange(feature_worlds.USERS) + FIRST
+    with torch.inference_mode():
+        return model.scores(users, torch.from_numpy(items) + FIRST).numpy()
+
+
+@pytest.mark.parametrize("name", OF_ORDER)
+def test_features_tell_the_next_item_where_items_are_rare(name: str) -> None:
+    """An eighth of the items has the right category; cold items are told by it alone."""
+    world = CategoryWorld()
+    own, cold = np.arange(world.ITEMS), world.ITEMS + np.arange(world.COLD)
+    without = world.share(scores_of(learnt_by_rows(name, world.schema, world.context), own), own)
+    model = learnt_by_rows(name, world.schema, world.context, item_features=["category", "price"])
+    assert model.by_content
+    assert world.share(scores_of(model, own), own) > without + 0.2
+    assert world.share(scores_of(model, cold), cold) > 0.4
+
+
+@pytest.mark.parametrize(("name", "period"), [*((name, "hour_of_day") for name in OF_ORDER), ("sasrec", "day_of_week")])
+def test_times_tell_the_next_item_where_it_follows_from_them(name: str, period: str) -> None:
+    world = TimeWorld(period)
+    items = np.arange(world.ITEMS)
+    model = learnt_by_rows(name, world.schema, world.context(), time_features=[period])
+    assert world.share(scores_of(model, items)) > 0.75
+    without = learnt_by_rows(name, world.schema, world.context())
+    assert world.share(scores_of(without, items)) < 1 / world.groups + 0.1
+
+
+def test_features_of_chance_do_no_harm(world: OrderedWorld) -> None:
+    """Next items that are drawn, with the same users and the same draw: the interval of the difference holds none."""
+    draw = np.random.default_rng(3)
+    category, vector = draw.integers(FIRST, 8 + FIRST, ITEMS + FIRST), draw.standard_normal((ITEMS + FIRST, 8))
+    schema = Schemas.of_features(ITEMS, 8)
+    schema = Schema(columns=(*SCHEMA.columns, schema["category"], schema["vector"]))
+
+    def join(ids: Any) -> Any:
+        rows = ids["item"].long()
+        numbers = Ragged(torch.from_numpy(vector)[rows].float().flatten(), torch.arange(len(rows) + 1) * 8)
+        return {**ids, "category": torch.from_numpy(category)[rows], "vector": numbers}
+
+    def found(**options: Any) -> np.ndarray[Any, Any]:
+        torch.manual_seed(0)
+        model = build("sasrec", {**SMALL, "num_layers": 1, **options}, schema)
+        model.set_context(TrainingContext(world.known().interactions, join))
+        step = Step(model.train(), TrainConfig(learning_rate=0.003, precision="fp32", device="cpu"), Ranks())
+        shuffled = np.random.default_rng(1)
+        for number in range(10 * USERS // 32):
+            users = torch.from_numpy(shuffled.choice(USERS, 32, replace=False) + FIRST).int()
+            step(Batch({"user": users}, {"label": torch.ones(32)}), TrainingPosition(number, 1, 1))
+        with torch.inference_mode():
+            scores = model.eval().scores(torch.arange(USERS) + FIRST, torch.arange(ITEMS) + FIRST).numpy()
+        np.put_along_axis(scores, world.met, -np.inf, axis=1)
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :K]
+        return ndcg(Hits(best == following[:, None], np.ones(USERS, np.int64)), K)
+
+    following = world.draw(world.nexts)
+    (paired,) = by_users((found(item_features="all") - found())[:, None], resamples=1_000, seed=0)
+    assert paired.low < 0 < paired.high or paired.value > 0
