@@ -147,8 +147,8 @@ def _rows(met: Ints, times: Ints) -> Interactions:
     return Interactions(users, items, np.ones(len(users), np.float32), times=times.ravel())
 
 
-def epochs(number: int, *, size: int = 32) -> list[Batch]:
+def epochs(number: int, *, users: int = USERS) -> list[Batch]:
     """Return batches of all users, in another order each time."""
     rng = np.random.default_rng(1)
-    orders = [torch.from_numpy(rng.permutation(USERS) + FIRST).int() for _ in range(number)]
-    return [Batch({"user": part}, {"label": torch.ones(len(part))}) for order in orders for part in order.split(size)]
+    orders = [torch.from_numpy(rng.permutation(users) + FIRST).int() for _ in range(number)]
+    return [Batch({"user": part}, {"label": torch.ones(len(part))}) for order in orders for part in order.split(32)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -25,14 +24,12 @@ from recsys_cli.stages.export import served_run
 FEATURES = {"item_features": "all", "time_features": ["hour_of_day", "day_of_week"]}
 
 
-def trained(
-    name: str, workspace: recsys.Workspace, *, table: pl.DataFrame | None = None, **train: Any
-) -> recsys.TrainedRun:
+def trained(name: str, workspace: recsys.Workspace, *, table: pl.DataFrame | None = None) -> recsys.TrainedRun:
     values = config_of("sasrec", workspace).model_dump()
     hours = ratings().with_columns(timestamp=1_500_000_000 + 3_600 * pl.col("timestamp"))
     values["dataset"] = recsys.dataset_from_frames(workspace, hours, movies=movies() if table is None else table)
     values["model"] = {"name": name, "embedding_dim": 8, **FEATURES}
-    values["train"] |= {"sparse_embeddings": name != "bert4rec", **train}
+    values["train"]["sparse_embeddings"] = True
     config = recsys.load_config(values)
     recsys.etl(config, workspace, progress=False)
     return recsys.train(config, workspace, progress=False)
@@ -76,9 +73,7 @@ def test_upserted_items_are_ranked_as_cold_items_of_etl(tmp_path: Path) -> None:
     for name, table in (("whole", movies()), ("part", movies().filter(pl.col("movieId") <= 40))):
         workspace = recsys.Workspace(str(tmp_path / name))
         run = trained("sasrec", workspace, table=table)
-        bundles.append(
-            load_bundle(recsys.export(run, tmp_path / f"{name}-bundle", workspace=workspace, progress=False))
-        )
+        bundles.append(load_bundle(recsys.export(run, tmp_path / f"{name}-bundle", progress=False)))
     whole, part = bundles
     for key, weight in whole.served.model.state_dict().items():
         assert torch.equal(weight, part.served.model.state_dict()[key]), key
