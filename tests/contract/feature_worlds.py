@@ -86,8 +86,8 @@ class CategoryWorld:
             rows = ids["item"].long()
             features["item"] = rows.where(rows < FIRST + self.ITEMS, UNSEEN)
             number = (rows - FIRST).clamp(min=0)
-            features["category"] = torch.from_numpy(self.categories)[number] + FIRST
-            tags = torch.stack([torch.from_numpy(self.noise)[number] + FIRST, features["category"]], dim=1)
+            features["category"] = category = torch.from_numpy(self.categories)[number] + FIRST
+            tags = torch.stack([torch.from_numpy(self.noise)[number] + FIRST, category], dim=1)
             features["tags"] = Ragged(tags.flatten(), torch.arange(len(rows) + 1) * 2)
             features["price"] = torch.from_numpy(self.price)[number]
             features["vector"] = Ragged(torch.from_numpy(self.signs)[number].flatten(), torch.arange(len(rows) + 1) * 8)
