@@ -12,6 +12,8 @@ FOLDER keeps the runs, and those there are not trained again.
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import tempfile
 from collections import defaultdict
 from pathlib import Path
@@ -19,18 +21,19 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from measure import keep, machine, run
+from measure import RESULTS, keep, machine, run
 from quality_topk import RECSYS
 
 import recsys_cli as recsys
 from recsys_cli.evaluation.clusters import by_owner
-from recsys_cli.evaluation.compare.comparison import figures_of
+from recsys_cli.evaluation.compare.comparison import Difference, figures_of
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.rankings import Rankings
 
 CONFIG = Path(__file__).resolve().parents[1] / "configs" / "two-stage-ml-latest-small.yaml"
-MOMENTS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Shares of the rows before a moment."""
+MOMENTS = {"movielens-latest-small": (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9), "synthetic": (0.8, 0.9)}
+"""Shares of the rows before a moment, by dataset."""
+NAME = "quality_stages"
 WINDOW = 0.1
 METRIC = "ndcg@10"
 STACKS = {
@@ -103,47 +106,58 @@ def pooled(moments: list[dict[str, dict[str, Users]]], names: list[str]) -> tupl
     choices = [chosen(moments[: number + 1]) for number in range(len(moments))]
     values, owners = defaultdict(list), []
     for found, choice in zip(moments, choices, strict=True):
-        users = sorted(found[choice]["test"])
-        owners += users
+        ranked = sorted(found[choice]["test"])
+        owners += ranked
         for name in ["two-stage", *names]:
             of_users = found[choice if name == "two-stage" else name]["test"]
-            values[name] += [of_users[user] for user in users]
+            values[name] += [of_users[user] for user in ranked]
     systems = {
         name: Outcomes.of_users({METRIC: by_owner(-np.array(part), np.array(owners, np.uint64))})
         for name, part in values.items()
     }
     (figure,) = figures_of(systems, [METRIC], resamples=2_000, seed=0)
+    users = len(set(owners))
     gains = {
-        name: {"gain": round(one.value, 4), "interval": [round(one.low, 4), round(one.high, 4)], "verdict": one.verdict}
+        name: {
+            "gain": round(one.value, 4), "interval": [round(one.low, 4), round(one.high, 4)], "verdict": one.verdict,
+            "users of a test with 80 % power": needed(one, users),
+        }
         for name, one in figure.differences.items()
-    }
+    }  # fmt: skip
     means = {name: round(float(np.mean(part)), 4) for name, part in values.items()}
-    return {"rankings": len(owners), "users": len(set(owners)), METRIC: means, "gain over": gains}, choices
+    return {"rankings": len(owners), "users": users, METRIC: means, "gain over": gains}, choices
+
+
+def needed(one: Difference, users: int) -> int:
+    """Return the number of users for a significant gain in four of five tests, if the gain is the measured one."""
+    error = (one.high - one.low) / 2 / 1.96
+    return math.ceil(users * ((1.96 + 0.84) * error / one.value) ** 2)
 
 
 def main() -> None:
     """Measure all moments and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("zip", type=Path)
-    parser.add_argument("--datasets", nargs="+", default=["movielens-latest-small", "synthetic"])
+    parser.add_argument("--datasets", nargs="+", choices=list(MOMENTS), default=list(MOMENTS))
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
-    results: dict[str, Any] = {}
+    before = RESULTS / f"{NAME}.json"
+    results = json.loads(before.read_text(encoding="utf-8")) if before.is_file() else {}
     with tempfile.TemporaryDirectory() as scratch:
         workspace = recsys.Workspace(given.folder or Path(scratch))
         for dataset in given.datasets:
             source = [] if dataset == "synthetic" else ["--from-file", str(given.zip)]
             run([RECSYS, "-q", "-w", str(workspace.root), "download", dataset, *source])
-            moments = [at_moment(moment, dataset, workspace) for moment in MOMENTS]
+            moments = [at_moment(moment, dataset, workspace) for moment in MOMENTS[dataset]]
             figures, choices = pooled(moments, list(STAGES))
             results[dataset] = {
-                **figures, "chosen": dict(zip(map(str, MOMENTS), choices, strict=True)),
+                **figures, "chosen": dict(zip(map(str, MOMENTS[dataset]), choices, strict=True)),
                 "at each moment": {
                     str(moment): {
                         name: {split: round(float(np.mean(list(users.values()))), 4) for split, users in parts.items()}
                         for name, parts in found.items()
                     }
-                    for moment, found in zip(MOMENTS, moments, strict=True)
+                    for moment, found in zip(MOMENTS[dataset], moments, strict=True)
                 },
             }  # fmt: skip
             keep(

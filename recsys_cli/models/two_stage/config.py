@@ -157,14 +157,15 @@ class Config(Section):
     After Covington et al., "Deep Neural Networks for YouTube Recommendations" (2016).
     """
 
+    format: ClassVar[int] = 2
     train_defaults: ClassVar[Mapping[str, Any]] = {"monitor": "ndcg@10"}
 
     candidates: tuple[Generator, ...] = Field(default_factory=_default_generators, min_length=1)
     """Generators: retrieval, sequence or closed-form models with their options and `k`, such as {name: ease, k: 100} or
     {name: popularity, half_life: 2592000}."""
     ranker: Ranker | None = TreeRanker()
-    """Model of the features of (user, candidate): `lightgbm`, or a ranking model such as dcn-v2. null: reciprocal rank fusion
-    of the generators (Cormack et al., 2009)."""
+    """Model of the features of (user, candidate): `lightgbm`, or a ranking model such as dcn-v2 or din. null: reciprocal rank
+    fusion of the generators (Cormack et al., 2009)."""
     holdout: HoldOut = HoldOut()
     """Targets of the ranker."""
     negatives: PositiveInt | None = None
@@ -182,6 +183,11 @@ class Config(Section):
             number = sum(name.partition(" ")[0] == generator.name for name in named)
             named[f"{generator.name} {number + 1}" if number else generator.name] = generator
         return named
+
+    @property
+    def model_parts(self) -> tuple[Part, ...]:
+        """The registered models of the stack; their versions belong to the key of its runs."""
+        return (*self.candidates, *([self.ranker] if isinstance(self.ranker, Part) else []))
 
     @model_validator(mode="after")
     def _rerankers_name_generators(self) -> Self:

@@ -35,6 +35,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "ranker": {"name": "dcn-v2", "embedding_dim": 4, "hidden_dims": [8], "train": TRAIN},
         "negatives": 10,
     },
+    "by histories": {
+        "candidates": [{"name": "ease", "k": 10}, {"name": "popularity", "k": 10}],
+        "ranker": {"name": "din", "embedding_dim": 4, "hidden_dims": [8], "train": TRAIN},
+    },
 }
 
 
