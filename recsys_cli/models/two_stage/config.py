@@ -106,12 +106,19 @@ Ranker = Annotated[
 ]
 
 
+_RESEMBLES: Mapping[str, str] = {
+    "temporal": "latest", "session": "latest", "leave-last-out": "last", "random": "random",
+}  # fmt: skip
+"""Hold-outs by method of the split."""
+
+
 class HoldOut(Section):
     """Train rows held out from the generators: the targets of the ranker."""
 
     method: Literal["auto", "latest", "last", "random"] = "auto"
     """`latest`: the latest rows of train. `last`: the last row of each user. `random`: folds of (user, item) pairs.
-    `auto`: `latest` for data with timestamps, else `random`. Choose the one that resembles the split of the config."""
+    `auto`: the one that resembles the split of the config: `latest` after a split by time, `last` after leave-last-out,
+    `random` after a random split; otherwise `latest` for data with timestamps, else `random`."""
     share: float = Field(0.1, gt=0, lt=0.5)
     """Share of the rows in a hold-out of `latest` and `random`."""
     rounds: PositiveInt = 1
@@ -183,6 +190,12 @@ class Config(Section):
             number = sum(name.partition(" ")[0] == generator.name for name in named)
             named[f"{generator.name} {number + 1}" if number else generator.name] = generator
         return named
+
+    def for_split(self, method: str) -> Self:
+        """Return the options with a hold-out in place of `auto` that resembles a split."""
+        if self.holdout.method != "auto" or method not in _RESEMBLES:
+            return self
+        return self.model_copy(update={"holdout": self.holdout.model_copy(update={"method": _RESEMBLES[method]})})
 
     @property
     def model_parts(self) -> tuple[Part, ...]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from recsys_cli.config import from_values
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
@@ -84,6 +85,22 @@ def test_holdouts_are_disjoint_and_targets_are_not_earlier(method: str, rounds: 
             for user in np.unique(fold.targets.user_idx):
                 (target,) = fold.targets.times[fold.targets.user_idx == user]
                 assert (fold.fit.times[fold.fit.user_idx == user] < target).all()
+
+
+@pytest.mark.parametrize(
+    ("split", "expected"),
+    [("random", "random"), ("temporal", "latest"), ("leave-last-out", "last"), ("session", "latest"), ("user", "auto")],
+)
+def test_the_default_holdout_resembles_the_split(split: str, expected: str) -> None:
+    values = {
+        "dataset": {"name": "movielens-latest-small"}, "split": {"method": split}, "model": {"name": "two-stage"},
+        "features": {"user": "userId", "item": "movieId", "label": "rating", "timestamp": "timestamp", "ops": []},
+    }  # fmt: skip
+    config = from_values(values)
+    assert config.model.options["holdout"]["method"] == expected
+    assert from_values(config.model_dump(mode="json")) == config
+    chosen = from_values(values, ["model.holdout.method=random"])
+    assert chosen.model.options["holdout"]["method"] == "random"
 
 
 def exchanged(rows: Interactions) -> Interactions:
