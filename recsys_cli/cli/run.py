@@ -107,9 +107,7 @@ def train(  # noqa: PLR0913, PLR0917 - one parameter per option
             show_default=False,
         ),
     ] = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Print a memory estimate and the free memory, without training.")
-    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print expected time and memory, without a run.")] = False,
     profile: Annotated[
         bool, typer.Option("--profile", help="Profile a few dozen training steps, without keeping a run.")
     ] = False,

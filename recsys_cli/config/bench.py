@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Annotated, Any
@@ -23,6 +24,8 @@ class BenchModel(BaseModel):
 
     name: str
     """Name of the model, as in `model.name`."""
+    label: str | None = Field(None, max_length=60)
+    """Label in leaderboards, and in `ours` of a protocol. None: the name, plus options if two entries share it."""
     train: dict[str, Any] = {}
     """Overrides of the train section for this model. Keys absent here and in the config's train section take the model's own
     defaults (`recsys ls models NAME`)."""
@@ -31,6 +34,13 @@ class BenchModel(BaseModel):
     @classmethod
     def _may_be_a_name(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("label")
+    @classmethod
+    def _is_a_name(cls, label: str | None) -> str | None:
+        if label is not None and not re.fullmatch(r"[\w.+-]+( [\w.+-]+)*", label):
+            raise ValueError("has to be words of letters, digits and . + - _, such as sasrec-tuned")
+        return label
 
     @field_validator("train")
     @classmethod
@@ -56,7 +66,7 @@ class BenchConfig(Section):
     """Models trained and evaluated by `recsys bench` on the config's data: an ordinary run per model and seed."""
 
     models: tuple[BenchModel, ...] = Field(min_length=1, max_length=500)
-    """Names of models, or entries such as `{name: mf, embedding_dim: 64, train: {epochs: 20}}`."""
+    """Names of models, or entries such as `{name: mf, label: wide mf, embedding_dim: 64, train: {epochs: 20}}`."""
     seeds: tuple[Annotated[int, Field(ge=0, le=MAX_SEED)], ...] = Field((42,), min_length=1)
     """Values of `train.seed`: one run per seed. Deterministic models are trained with the first seed only."""
     metrics: tuple[str, ...] = Field(BINARY.leaderboard, min_length=1)
@@ -81,7 +91,7 @@ class BenchConfig(Section):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Labels of the models: the name, plus options if two entries share it."""
+        """Labels of the models: their own, or the name, plus options if two entries share it."""
         return _labels(self.models)
 
 
@@ -111,5 +121,8 @@ def _is_foreign(name: str) -> bool:
 
 
 def _labels(models: tuple[BenchModel, ...]) -> tuple[str, ...]:
-    names = Counter(model.name for model in models)
-    return tuple(f"{model.name} {model.differs}".strip() if names[model.name] > 1 else model.name for model in models)
+    names = Counter(model.name for model in models if model.label is None)
+    return tuple(
+        model.label or (f"{model.name} {model.differs}".strip() if names[model.name] > 1 else model.name)
+        for model in models
+    )

@@ -19,8 +19,8 @@ from recsys_cli.serving.query import Query, Source
 from recsys_cli.serving.recent import extended
 from recsys_cli.serving.served import ServedModel
 
-Scores = Literal["user", "history", "features", "popularity"]
-"""Origin of the scores: the id of a user, a history, raw features, or counts."""
+Scores = Literal["user", "history", "rows", "popularity"]
+"""Origin of the scores: the id of a user, a history, rows with features or a history of the request, or counts."""
 
 
 @dataclass
@@ -134,14 +134,16 @@ class Resolver:
         """Choose the origin of the scores: user or history, then features, then popularity."""
         served, model = self._served, self._served.model
         if query.features and model.by_content:
-            return "features", "model"
+            return "rows", "model"
         if self._why_not is not None:
             notes.append(f"{served.source.name} cannot rank: {self._why_not}")
             return "popularity", "popularity"
         trained = FIRST <= user < served.users.cardinality
+        if served.takes_histories and query.brings_history and len(history):
+            return "history" if model.folds_in else "rows", "fold-in"
         if model.folds_in:
             if len(history):
-                return "history", "model" if trained and query.history is None and not query.recent else "fold-in"
+                return "history", "model" if trained else "fold-in"
             notes.append(f"{_who(query, user)} has no history")
             return "popularity", "popularity"
         if trained or (user >= served.users.cardinality and model.by_content):

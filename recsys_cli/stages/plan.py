@@ -1,4 +1,4 @@
-"""`recsys train --plan`: memory estimate of a training run, compared with the free memory."""
+"""`recsys train --plan`: expected time of a training run, and its memory compared with the free memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from recsys_cli.models import build, require_gradient_trained
 from recsys_cli.models.embedding import key_of
 from recsys_cli.models.model import Model
 from recsys_cli.stages.etl import prepared_data
+from recsys_cli.stages.trainer import new_model, trainer_of
 from recsys_cli.training import hardware
+from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.memory.estimate import (
     DataMemory,
     Hardware,
@@ -33,6 +35,7 @@ from recsys_cli.training.memory.estimate import (
     total,
 )
 from recsys_cli.training.memory.probe import MemoryProbe, probe_step
+from recsys_cli.training.pace import measure_pace
 from recsys_cli.workspace import PreparedData, Workspace
 
 _SAMPLE = 65_536
@@ -45,7 +48,7 @@ _THRESHOLDS = (2, 3, 5, 10, 15, 20, 30, 50, 100, 200, 500, 1_000)
 
 
 def plan(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
-    """Estimate the memory of training a config; see `plan_on`.
+    """Estimate time and memory of training a config; see `plan_on`.
 
     Raises:
         MissingArtifactError: The data is not prepared.
@@ -56,20 +59,35 @@ def plan(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
 
 
 def plan_on(data: PreparedData, config: RunConfig, *, free: Mapping[Kind, int] | None = None) -> dict[str, Any]:
-    """Estimate the memory of training on prepared data; free bytes of this machine by default.
+    """Estimate time and memory of training on prepared data; free bytes of this machine by default.
 
     Returns:
         JSON values: `tables`, each with rows, width and bytes; `needs`, the memory items; `places`, each with needed
-        and free memory; `ways`, settings that reduce the memory, each in addition to those before it.
+        and free memory; `ways`, settings that reduce the memory, each in addition to those before it. These are empty for
+        models trained on user histories or on the whole interaction matrix. `pace` has the fields of
+        `training.pace.Pace`, `epoch_seconds` and the peak memory of the measurement; None for several processes, or
+        without enough memory.
     """
     data.verify()
+    model = _on_meta(data, config.model, sparse=False)
+    reads_rows = model.rows != "users" and not model.dense_gradients
+    memory = _memory_plan(data, config, free) if reads_rows else {"tables": [], "needs": [], "places": [], "ways": []}
+    device = hardware.device(config.train.device)
+    measurable = config.train.devices == 1 and all(place["fits"] for place in memory["places"])
+    return {
+        "model": config.model.name,
+        "device": device.type,
+        "precision": hardware.precision(config.train.precision, device, bf16_on_cpu=model.bf16_on_cpu),
+        "processes": config.train.devices,
+        **memory,
+        "pace": _pace(data, config) if measurable else None,
+    }
+
+
+def _memory_plan(data: PreparedData, config: RunConfig, free: Mapping[Kind, int] | None) -> dict[str, Any]:
     planner = _Planner(data, config.model, config.train, free)
     model, items = planner.model_memory(config.train), planner.items(config.train, config.model.embedding.placement)
     return {
-        "model": config.model.name,
-        "device": planner.device.type,
-        "precision": planner.precision,
-        "processes": config.train.devices,
         "tables": [{**asdict(table), "name": planner.column(table)} for table in model.tables],
         "needs": [asdict(item) for item in items],
         "places": [
@@ -81,6 +99,17 @@ def plan_on(data: PreparedData, config: RunConfig, *, free: Mapping[Kind, int] |
     }
 
 
+def _pace(data: PreparedData, config: RunConfig) -> dict[str, Any]:
+    model = new_model(data, config.model, config.train)
+    pace = measure_pace(trainer_of(model, config.model.name, data, config.train, ranks=Ranks()))
+    return {**asdict(pace), "epoch_seconds": pace.epoch_seconds, "peak_memory": hardware.peak_memory()}
+
+
+def _on_meta(data: PreparedData, config: ModelConfig, *, sparse: bool) -> Model:
+    with torch.device("meta"):
+        return require_gradient_trained(build(config.name, config.options, data.schema, sparse=sparse))
+
+
 class _Planner:
     """Memory of a run with varied settings, from a single memory probe."""
 
@@ -89,13 +118,13 @@ class _Planner:
     ) -> None:
         self.data = data
         self.device = hardware.device(train.device)
-        self.precision = hardware.precision(train.precision, self.device)
         self.free = dict(free or hardware.free_memory(self.device))
         splits = {split: footprint(data, split) for split in ("train", "valid") if data.rows(split)}
         self.largest = max(split.largest for split in splits.values())
         num_bytes = {name: split.num_bytes for name, split in splits.items()}
         self.data_memory = DataMemory(num_bytes["train"], num_bytes.get("valid", 0), tables_footprint(data))
-        batch_size = 1 if train.batch_size == "auto" else train.batch_size  # `auto` is for users, rejected below
+        assert train.batch_size != "auto"  # `auto` is for users
+        batch_size = train.batch_size
         self.rows_of_step = min(batch_size, splits["train"].num_rows) // train.devices or 1
         self._model, self._probe = self._probe_step(model, train)
         self.probed_rows = self._probe.rows
@@ -121,23 +150,14 @@ class _Planner:
 
     def _probe_step(self, config: ModelConfig, train: TrainConfig) -> tuple[Model, MemoryProbe]:
         """Probe a step, with sparse gradients if the model supports them."""
-
-        def on_meta(*, sparse: bool) -> Model:
-            with torch.device("meta"):
-                return require_gradient_trained(build(config.name, config.options, self.data.schema, sparse=sparse))
-
-        model = on_meta(sparse=train.sparse_embeddings)
-        if model.rows == "users" or model.dense_gradients:
-            inputs = "user histories" if model.rows == "users" else "the whole interaction matrix"
-            raise ConfigError(
-                f"a plan covers models trained on rows, and {config.name} reads {inputs} in a step",
-                hint="run recsys train train.epochs=1, and see peak_memory in the run's manifest.json",
-            )
+        model = _on_meta(self.data, config, sparse=train.sparse_embeddings)
+        precision = hardware.precision(train.precision, self.device, bf16_on_cpu=model.bf16_on_cpu)
         batch = next(self._batch(train, times=model.timestamp is not None).parts(train.gradient_accumulation_steps))
         for sparse in (True, False):
-            options = train.model_copy(update={"sparse_embeddings": sparse, "precision": self.precision})
+            options = train.model_copy(update={"sparse_embeddings": sparse, "precision": precision})
             try:
-                return on_meta(sparse=sparse), probe_step(on_meta(sparse=sparse), options, batch, self.data.schema)
+                model, probed = (_on_meta(self.data, config, sparse=sparse) for _ in range(2))
+                return model, probe_step(probed, options, batch, self.data.schema)
             except ConfigError:
                 if train.sparse_embeddings or not sparse:
                     raise

@@ -28,6 +28,7 @@ def test_plan_shows_tables_and_free_memory(prepared: Recsys) -> None:
         "activations of a batch",
         "nothing was trained",
         "free: fits",
+        "an epoch: ",
     ):
         assert text in answer.out
     assert not Path("workspace/runs").exists()

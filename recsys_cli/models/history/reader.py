@@ -85,15 +85,18 @@ class HistoryReader:
         self._context: TrainingContext | None = None
 
     def set_context(self, context: TrainingContext, device: torch.device) -> None:
-        """Read the interactions of a context."""
-        self._context = context
-        if self.time is not None and self._num_users:
+        """Read the interactions of a context, unless the last one has the same function of them: a sort of all rows takes long."""
+        last, self._context = self._context, context
+        if self.time is None or not self._num_users:
+            return
+        is_read = self._histories is not None and self._histories.items.device == device
+        if not (is_read and last is not None and last.interactions is context.interactions):
             self._histories = UserHistories.of(context.interactions(), num_users=self._num_users, device=device)
 
     def set_earlier_rows(self, interactions: Interactions, device: torch.device) -> None:
         """Read the interactions before held-out rows; see `Model.set_earlier_rows`."""
         if self.time is not None:
-            num_users = max(self._num_users, int(interactions.user_idx.max(initial=0)) + 1)
+            num_users = int(interactions.user_idx.max(initial=0)) + 1
             self._of_held_out = UserHistories.of(interactions, num_users=num_users, device=device)
 
     def window(self, batch: Batch, *, training: bool) -> Window:

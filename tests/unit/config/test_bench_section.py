@@ -92,6 +92,19 @@ def test_labels_of_equal_names_have_options(write) -> None:
     assert bench.labels == ("popularity", "mlp", "mlp hidden_dims=[16], batch_size=222, epochs=9")
 
 
+def test_a_label_of_an_entry_is_no_option(write, tmp_path: Path) -> None:
+    labeled = "{name: mlp, label: wide mlp+, hidden_dims: [16]}"
+    config = load(write(f"bench: {{models: [mlp, {labeled}]}}"))
+    assert config.bench is not None
+    assert config.bench.labels == ("mlp", "wide mlp+")  # one entry is left without a label: it needs no options
+    assert (
+        cells(config)[1] == cells(load(write(f"bench: {{models: [{labeled.replace('label: wide mlp+, ', '')}]}}")))[0]
+    )
+    later = tmp_path / "current.yaml"
+    later.write_text(dump_resolved(config))
+    assert load(later) == config
+
+
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
@@ -108,6 +121,9 @@ def test_labels_of_equal_names_have_options(write) -> None:
         ("- {name: mlp, train: {seed: 3}}", "bench.models.1.train: train.seed is the same for all models"),
         ("- {hidden_dims: [3]}", "x.yaml:14: bench.models.1.name: is missing"),
         ("- popularity", "bench.models: has popularity twice"),
+        ("- {name: mlp, label: popularity}", "bench.models: has popularity twice"),
+        ("- {name: mlp, label: 'a, b'}", "bench.models.1.label: has to be words of letters, digits"),
+        ("- {name: mlp, label: ''}", "bench.models.1.label: has to be words of letters, digits"),
     ],
 )
 def test_problem_of_an_entry_has_its_line(problems, write, entry: str, expected: str) -> None:

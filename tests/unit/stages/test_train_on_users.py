@@ -13,10 +13,11 @@ from rated import FEATURES
 from safetensors.numpy import load_file
 
 from recsys_cli.config import RunConfig
-from recsys_cli.errors import ConfigError
 from recsys_cli.events import Event, Progress
 from recsys_cli.stages.plan import plan_on
 from recsys_cli.stages.train import train_on
+from recsys_cli.stages.trainer import new_model, trainer_of
+from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]
@@ -96,6 +97,16 @@ def test_ranks_make_the_same_steps_even_with_fewer_users_than_ranks(
     assert three.manifest["valid"]["auc"] == pytest.approx(one.manifest["valid"]["auc"], abs=1e-3)
 
 
-def test_a_model_of_users_is_not_planned(make_prepared: MakePrepared) -> None:
-    with pytest.raises(ConfigError, match="sasrec reads user histories in a step"):
-        plan_on(make_prepared(), a_config())
+def test_a_plan_of_a_model_of_users_measures_its_pace(make_prepared: MakePrepared) -> None:
+    data = make_prepared()
+    config = a_config(epochs=9, early_stopping=2, batch_size=16)
+    found = plan_on(data, config)
+    assert not found["tables"]
+    assert not found["needs"]
+    trainer = trainer_of(new_model(data, config.model, config.train), "sasrec", data, config.train, ranks=Ranks())
+    pace = found["pace"]
+    assert pace["steps"] == len(trainer.data.train)
+    assert pace["epochs"] == (3, 9)
+    assert pace["epoch_seconds"] == pace["steps"] * pace["step_seconds"] + pace["valid_seconds"]
+    assert min(pace["step_seconds"], pace["valid_seconds"]) > 0
+    assert plan_on(data, a_config(epochs=9))["pace"]["epochs"] == (9, 9)

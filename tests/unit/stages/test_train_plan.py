@@ -14,7 +14,6 @@ from rated import FEATURES
 from sealing import reseal
 
 from recsys_cli.config import RunConfig
-from recsys_cli.errors import ConfigError
 from recsys_cli.loader import Loader
 from recsys_cli.loader.footprint import footprint, tables_footprint
 from recsys_cli.stages.plan import plan_on
@@ -253,7 +252,12 @@ def test_models_that_draw_items_are_tried_with_those_of_the_rows(name: str, make
     assert needed(plan)["activations of a batch"] > 64 * 16 * 4  # of the scores of what is drawn alone
 
 
-def test_what_looks_at_everything_has_no_plan_of_rows(make_prepared: MakePrepared) -> None:
+def test_a_model_of_the_whole_matrix_has_a_pace_only(make_prepared: MakePrepared) -> None:
     config = RunConfig.model_validate({**a_config().model_dump(), "model": {"name": "lightgcn"}})
-    with pytest.raises(ConfigError, match="lightgcn reads the whole interaction matrix in a step"):
-        plan_on(make_prepared(), config)
+    found = plan_on(make_prepared(), config)
+    assert not found["tables"]
+    assert found["pace"]["step_seconds"] > 0
+
+
+def test_several_processes_have_no_pace(make_prepared: MakePrepared) -> None:
+    assert plan_on(make_prepared(), a_config(devices=2))["pace"] is None

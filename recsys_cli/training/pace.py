@@ -1,0 +1,83 @@
+"""Pace of training: seconds per step and per validation, measured on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent, Validating
+from recsys_cli.training.trainer import Trainer
+
+_WARM_UP = 3
+"""Steps before the measurement, for memory allocation and kernel compilation."""
+_SECONDS = 5.0
+"""Time limit of the measured steps, and of the measured validation."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Expected time of training.
+
+    Attributes:
+        steps: Steps per epoch.
+        step_seconds: Mean seconds per measured step.
+        valid_seconds: Seconds of the validation after an epoch.
+        epochs: Fewest and most epochs; early stopping needs its patience and one more.
+    """
+
+    steps: int
+    step_seconds: float
+    valid_seconds: float
+    epochs: tuple[int, int]
+
+    @property
+    def epoch_seconds(self) -> float:
+        """Seconds of an epoch with its validation."""
+        return self.steps * self.step_seconds + self.valid_seconds
+
+
+def measure_pace(trainer: Trainer) -> Pace:
+    """Train some steps and validate once; the trainer is new, and not usable afterwards."""
+    events = trainer.events()
+    num_steps, config = len(trainer.data.train), trainer.config
+    step_seconds = _step_seconds(trainer, events)
+    trainer.progress.step = num_steps  # the end of the epoch
+    fewest = config.early_stopping + 1 if config.early_stopping and trainer.data.valid is not None else config.epochs
+    return Pace(
+        num_steps, step_seconds, _valid_seconds(trainer, trainer.events()), (min(fewest, config.epochs), config.epochs)
+    )
+
+
+def _step_seconds(trainer: Trainer, events: Iterator[TrainingEvent]) -> float:
+    done, start = 0, _now(trainer)
+    for event in events:
+        if not isinstance(event, Stepped):
+            break
+        done += 1
+        if done == _WARM_UP < len(trainer.data.train):
+            start = _now(trainer)
+        elif _now(trainer) - start > _SECONDS:
+            break
+    skipped = _WARM_UP if done > _WARM_UP else 0
+    return (_now(trainer) - start) / (done - skipped)
+
+
+def _valid_seconds(trainer: Trainer, events: Iterator[TrainingEvent]) -> float:
+    """Return the seconds of a validation; a long one is measured in part, without rankings."""
+    start = _now(trainer)
+    for event in events:
+        if isinstance(event, EpochEnded):
+            break
+        seconds = _now(trainer) - start
+        if isinstance(event, Validating) and seconds > _SECONDS and trainer.data.valid is not None:
+            return seconds * trainer.data.valid.num_rows / event.rows
+    return _now(trainer) - start
+
+
+def _now(trainer: Trainer) -> float:
+    if trainer.device.type == "cuda":
+        torch.cuda.synchronize(trainer.device)
+    return time.perf_counter()
