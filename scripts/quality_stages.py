@@ -1,4 +1,4 @@
-"""NDCG@10 of a two-stage stack over its best single stage at several moments of ml-latest-small or a synthetic world.
+"""NDCG@10 of a two-stage stack over its stages at several moments of ml-latest-small or a synthetic world.
 
 usage: quality_stages.py ZIP [--datasets movielens-latest-small synthetic] [--folder FOLDER]
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import tempfile
 from collections import defaultdict
 from pathlib import Path
@@ -120,7 +119,7 @@ def pooled(moments: list[dict[str, dict[str, Users]]], names: list[str]) -> tupl
     gains = {
         name: {
             "gain": round(one.value, 4), "interval": [round(one.low, 4), round(one.high, 4)], "verdict": one.verdict,
-            "users of a test with 80 % power": needed(one, users),
+            "smallest gain with 80 % power": detectable(one),
         }
         for name, one in figure.differences.items()
     }  # fmt: skip
@@ -128,10 +127,9 @@ def pooled(moments: list[dict[str, dict[str, Users]]], names: list[str]) -> tupl
     return {"rankings": len(owners), "users": users, METRIC: means, "gain over": gains}, choices
 
 
-def needed(one: Difference, users: int) -> int:
-    """Return the number of users for a significant gain in four of five tests, if the gain is the measured one."""
-    error = (one.high - one.low) / 2 / 1.96
-    return math.ceil(users * ((1.96 + 0.84) * error / one.value) ** 2)
+def detectable(one: Difference) -> float:
+    """Return the gain with a significant result in four of five tests of this size."""
+    return round((1.96 + 0.84) * (one.high - one.low) / 2 / 1.96, 4)
 
 
 def main() -> None:

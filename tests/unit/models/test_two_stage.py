@@ -94,7 +94,8 @@ def test_holdouts_are_disjoint_and_targets_are_not_earlier(method: str, rounds: 
 def test_the_default_holdout_resembles_the_split(split: str, expected: str) -> None:
     values = {
         "dataset": {"name": "movielens-latest-small"}, "split": {"method": split}, "model": {"name": "two-stage"},
-        "features": {"user": "userId", "item": "movieId", "label": "rating", "timestamp": "timestamp", "ops": []},
+        "features": {"user": "userId", "item": "movieId", "label": "rating", "timestamp": "timestamp",
+            "ops": [{"op": "Categorify", "columns": ["userId", "movieId"]}]},
     }  # fmt: skip
     config = from_values(values)
     assert config.model.options["holdout"]["method"] == expected
