@@ -43,7 +43,9 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     title = f"{own} of {result['run']} on {result['split']} of {result['dataset']}: {counts.rows:,} rows"
     _draw_systems(to, title, result["pointwise"], (*rows, *config.get("metrics", ())), own=own)
     label = "" if config["candidates"] == "all" else SAMPLED
-    first = [f"{label}{name}@{min(config['k'])}" for name in ("ndcg", "hr", "coverage", *config.get("metrics", ()))]
+    first = [
+        f"{label}{name}@{min(config['k'])}" for name in ("ndcg", "psndcg", "hr", "coverage", *config.get("metrics", ()))
+    ]
     both = {name: {**figures, **result["beyond"].get(name, {})} for name, figures in result["ranking"].items()}
     _draw_systems(to, f"ranking {ranked_in_words(counts, config)}", both, first, own=own)
     _draw_stages(to, result.get("stages", ()), first[0])

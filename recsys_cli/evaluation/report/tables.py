@@ -10,6 +10,7 @@ from recsys_cli.evaluation.result import Estimate, Estimates, StageFigures
 from recsys_cli.metrics import GROUPED, POINTWISE
 from recsys_cli.metrics.metric import Better
 from recsys_cli.metrics.named import ARROWS, best_of, better_of, title_of
+from recsys_cli.metrics.psndcg import PSNDCG
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,22 @@ def metric_rows(systems: dict[str, Estimates]) -> list[TableRow]:
         cells = _cells([estimates.get(name, _UNDEFINED) for estimates in systems.values()], better)
         rows.append(TableRow(f"{title_of(name)} {ARROWS[better]}".rstrip(), _HINTS[better], cells))
     return rows
+
+
+def ranking_rows(ranking: dict[str, Estimates], beyond: dict[str, Estimates]) -> tuple[list[TableRow], list[TableRow]]:
+    """Return the rows of accuracy metrics, each PSNDCG below its NDCG, and the rows of the other metrics of rankings."""
+    accuracy: dict[str, Estimates] = {system: {} for system in ranking}
+    for system, estimates in ranking.items():
+        for name, estimate in estimates.items():
+            accuracy[system][name] = estimate
+            debiased = name.replace("ndcg@", f"{PSNDCG.name}@")
+            if debiased in beyond.get(system, {}):
+                accuracy[system][debiased] = beyond[system][debiased]
+    others = {
+        system: {name: one for name, one in estimates.items() if name not in accuracy.get(system, {})}
+        for system, estimates in beyond.items()
+    }
+    return metric_rows(accuracy), metric_rows(others)
 
 
 def stage_rows(stages: Sequence[StageFigures]) -> list[TableRow]:
