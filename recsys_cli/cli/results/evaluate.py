@@ -107,7 +107,8 @@ def _draw_stages(to: Console, stages: Sequence[Mapping[str, Any]], metric: str) 
     """Draw the stages of a model with several, with the gain of the whole model over each."""
     if not stages:
         return
-    words = {"better": "significant", "worse": "significantly worse", "noise": "not significant", None: ""}
+    from recsys_cli.evaluation.result import StageFigures
+
     cells = [
         (
             stage["name"],
@@ -116,7 +117,7 @@ def _draw_stages(to: Console, stages: Sequence[Mapping[str, Any]], metric: str) 
             ""
             if stage["gain"] is None
             else f"{stage['gain']:+.4f} [{stage['gain_low']:+.4f}, {stage['gain_high']:+.4f}]",
-            words[stage["verdict"]],
+            StageFigures.model_validate(stage).significance,
         )
         for stage in stages
     ]
