@@ -182,7 +182,7 @@ def test_verification_finds_other_weights(make_run: MakeRun, tmp_path: Path, mon
 def test_the_card_and_the_signature_describe_the_model(bundle: Path) -> None:
     signature = json.loads((bundle / "signature.json").read_text())
     assert {one["name"] for one in signature["inputs"]} == {"userId", "movieId"}
-    assert (bundle / "model_card.md").read_text().startswith(f"# {bundle.name}: ")
+    assert (bundle / "model_card.md").read_text().startswith(f"# {bundle.name.partition(' ')[0]}: ")
     manifest = json.loads((bundle / "manifest.json").read_text())
     assert manifest["kind"] == "Bundle"
     assert manifest["run"]["name"].endswith(manifest["run"]["key"][:8])
