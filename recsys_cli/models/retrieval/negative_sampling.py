@@ -12,7 +12,7 @@ from torch import Tensor
 from recsys_cli.models.retrieval import losses
 from recsys_cli.models.retrieval.item_catalog import ItemCatalog
 from recsys_cli.models.retrieval.options import NegativeSamplingOptions
-from recsys_cli.models.sequence.negatives import sampled_softmax
+from recsys_cli.models.sequence.losses import SampledSoftmax, losses_of_rows
 
 Loss = Literal["bpr", "warp", "softmax"]
 _NEGATIVES: Mapping[Loss, int] = {"bpr": 1, "warp": 20, "softmax": 512}
@@ -93,7 +93,7 @@ class NegativeSampling:
         expected = torch.full(negatives.shape, len(negatives) / len(catalog), device=negatives.device)
         same = positives.items.unsqueeze(1)
         masked = catalog.positives(positives.users, negatives) if self.filter_false_negatives else negatives == same
-        return sampled_softmax(positive, negative, expected.log(), masked)
+        return losses_of_rows(SampledSoftmax(expected.log()), positive, negative, masked)
 
 
 def _negative_scores(users: Tensor, vectors: Tensor, negatives: Tensor) -> Tensor:

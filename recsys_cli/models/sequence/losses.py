@@ -11,10 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-from recsys_cli.models.sequence.negatives import FAR, LEAST, NOTHING
-
 _BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}
 """Scores per block: on a CPU about the size of a cache."""
+_FAR = 1e30
+"""Subtracted from masked scores: finite, and below any score of a model."""
+_LEAST, _NOTHING = -40.0, 4.3e-18
+"""Exponentials of values below the first are below the second, negligible against 1, and set to 0: subnormal numbers, here or in
+the gradient, and the exponential of minus infinity take up to fifty times as long."""
 
 
 class Terms(NamedTuple):
@@ -53,9 +56,9 @@ class SampledSoftmax:
     def __call__(self, positive: Tensor, negative: Tensor, masked: Tensor) -> Terms:
         """Return -log(exp(s⁺) / (exp(s⁺) + Σ exp(s⁻ - log_expected))) over unmasked negatives."""
         # Few passes over memory: this is most of the arithmetic of a step. Adding bytes is far faster than masked_fill.
-        terms = negative.sub_(self.log_expected).add_(masked.view(torch.uint8), alpha=-FAR)
+        terms = negative.sub_(self.log_expected).add_(masked.view(torch.uint8), alpha=-_FAR)
         top = torch.maximum(terms.amax(dim=1), positive)
-        F.threshold(terms.sub_(top.unsqueeze(1)).clamp_(min=LEAST).exp_(), NOTHING, 0.0, inplace=True)
+        F.threshold(terms.sub_(top.unsqueeze(1)).clamp_(min=_LEAST).exp_(), _NOTHING, 0.0, inplace=True)
         own = (positive - top).exp()
         total = terms.sum(dim=1) + own
         return Terms(total.log() + top - positive, own / total - 1, terms.div_(total.unsqueeze(1)))
@@ -87,9 +90,32 @@ class GeneralizedBinaryCrossEntropy:
         """Return the loss over unmasked negatives."""
         bias = math.log(max(negative.shape[1], 1) / self.power)
         positive = positive - bias
-        terms = negative.sub_(bias).add_(masked.view(torch.uint8), alpha=-FAR).clamp_(min=LEAST)
+        terms = negative.sub_(bias).add_(masked.view(torch.uint8), alpha=-_FAR).clamp_(min=_LEAST)
         losses = F.softplus(terms).sum(dim=1) + self.power * F.softplus(-positive)
         return Terms(losses, -self.power * (-positive).sigmoid(), terms.sigmoid_())
+
+
+def losses_of_rows(loss: Loss, positive: Tensor, negative: Tensor, masked: Tensor) -> Tensor:
+    """Return the losses of T targets, shape (T,), float32, with gradients of `positive`, shape (T,), and `negative`, shape (T, N).
+
+    `masked` has false negatives, such as the target itself, which the loss counts as positive.
+    """
+    losses: Tensor = _RowLosses.apply(positive, negative, masked, loss)
+    return losses
+
+
+class _RowLosses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, positive: Tensor, negative: Tensor, masked: Tensor, loss: Loss) -> Tensor:
+        terms = loss(positive.float(), negative.to(torch.float32, copy=True), masked)
+        ctx.save_for_backward(terms.of_positives, terms.of_negatives)
+        return terms.losses
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        by_positive, by_negative = ctx.saved_tensors
+        return gradients[0] * by_positive, gradients[0].unsqueeze(1) * by_negative, None, None
 
 
 class Targets(NamedTuple):

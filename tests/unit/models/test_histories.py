@@ -7,11 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.sequence.histories import Histories
-from recsys_cli.models.sequence.negatives import NegativeSampler, sampled_softmax
+from recsys_cli.models.sequence.losses import SampledSoftmax, losses_of_rows
+from recsys_cli.models.sequence.negatives import NegativeSampler
 
 
 def interactions(rows: list[tuple[int, int, int, int]]) -> Interactions:
@@ -67,6 +69,10 @@ def test_random_windows_start_uniformly() -> None:
     assert len(counts) == 7
     assert ((counts - 1_000).abs() < 150).all()  # five standard deviations
     assert found.mean_count(4) == 3.0
+
+
+def sampled_softmax(positive: Tensor, negative: Tensor, log_expected: Tensor, masked: Tensor) -> Tensor:
+    return losses_of_rows(SampledSoftmax(log_expected), positive, negative, masked)
 
 
 def test_data_without_timestamps_are_rejected() -> None:
