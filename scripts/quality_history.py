@@ -103,7 +103,7 @@ def main() -> None:
                     )
                     print(protocol, name, seed, json.dumps(found[-1]), flush=True)
                 mean, spread = means(found)
-                figures[name] = {"mean": mean, "standard_deviation": spread}
+                figures[name] = {"seeds": len(found), "mean": mean, "standard_deviation": spread}
             for part, measured in (("figures", figures), ("differences", compared(outcomes))):
                 results[protocol][part] |= measured
             keep("quality_history", {**results, "work": __doc__.splitlines()[0], "machine": machine("torch")})
