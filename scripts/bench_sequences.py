@@ -1,10 +1,13 @@
 """Training cost against quality of sequence models: processor seconds and valid NDCG@10 of options, all on one prepared dataset.
 
 usage: bench_sequences.py CONFIG [--workspace WS] [--name NAME] [--only ROW ...] [--row "LABEL: KEY=VALUE ..."] [--seeds 1] [--test]
+       [--paired LABEL]
 
 The data of CONFIG has to be prepared (recsys etl). Each row trains with its overrides and early stopping; the epoch is chosen on
-the usual sample of valid users, and the figure is of all users of valid (`--test` adds test, for a choice already made). Processor
-seconds are those of training with its validations, in this process. Results of other rows stay in scripts/results/NAME.json.
+the usual sample of valid users, and the figure is of all users of valid (`--test` adds test, for a choice already made). `--paired`
+names a row of the same call: the others get their difference to it on valid, with a 95 % interval over users of equal seeds.
+Processor seconds are those of training with its validations, in this process. Results of other rows stay
+in scripts/results/NAME.json.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ from typing import Any
 from measure import RESULTS, keep, machine
 
 from recsys_cli.config import EvaluateConfig, RunConfig, load
+from recsys_cli.evaluation.compare.paired import by_users
 from recsys_cli.evaluation.measure import measure
+from recsys_cli.metrics.metric import Hits
+from recsys_cli.metrics.ndcg import ndcg
 from recsys_cli.models.model import Model
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.trainer import new_model, trainer_of
@@ -47,14 +53,19 @@ def main() -> None:
     parser.add_argument("--row", action="append", default=[])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--test", action="store_true")
+    parser.add_argument("--paired", metavar="LABEL")
     given = parser.parse_args()
     chosen = {label: ROWS[label] for label in given.only or (() if given.row else ROWS)}
     chosen |= {label: tuple(keys.split()) for label, _, keys in (row.partition(": ") for row in given.row)}
+    by_user: dict[tuple[str, int], Any] = {}
     for label, overrides in chosen.items():
         for seed in range(42, 42 + given.seeds):
             config = load(given.config, [*overrides, f"train.seed={seed}"])
             data = prepared_data(config, Workspace(given.workspace))
-            figures = measured(config, data, test=given.test) | {"options": " ".join(overrides)}
+            figures, by_user[label, seed] = measured(config, data, test=given.test)
+            figures |= {"options": " ".join(overrides)}
+            if label != given.paired and (given.paired, seed) in by_user:
+                figures["paired"] = paired(by_user[label, seed] - by_user[given.paired, seed]) | {"to": given.paired}
             file = RESULTS / f"{given.name}.json"
             before = json.loads(file.read_text()) if file.is_file() else {}
             name = label if seed == 42 else f"{label}, seed {seed}"
@@ -62,8 +73,8 @@ def main() -> None:
             keep(given.name, {**before, "rows": rows, "machine": machine("torch")})
 
 
-def measured(config: RunConfig, data: PreparedData, *, test: bool) -> dict[str, Any]:
-    """Train one config and return its figures."""
+def measured(config: RunConfig, data: PreparedData, *, test: bool) -> tuple[dict[str, Any], Any]:
+    """Train one config; return its figures and NDCG@10 by user of valid."""
     started, best, history = time.process_time(), {}, []
     model = new_model(data, config.model, config.train)
     trainer = trainer_of(model, config.model.name, data, config.train, ranks=Ranks())
@@ -77,16 +88,22 @@ def measured(config: RunConfig, data: PreparedData, *, test: bool) -> dict[str, 
     model.load_state_dict({name.removeprefix("model."): value for name, value in best.items()})
     model.eval()
     chosen = {"epochs": len(history), "length": getattr(model, "length", None), "batch": trainer.config.batch_size}
-    figures = {"cpu_seconds": history[-1][0], **chosen, "history": history, "valid": _ndcg(model, data, "valid")}
-    return figures | ({"test": _ndcg(model, data, "test")} if test else {})
+    by_user = _ndcg(model, data, "valid")
+    figures = {"cpu_seconds": history[-1][0], **chosen, "history": history, "valid": round(float(by_user.mean()), 4)}
+    return figures | ({"test": round(float(_ndcg(model, data, "test").mean()), 4)} if test else {}), by_user
 
 
-def _ndcg(model: Model, data: PreparedData, split: str) -> float:
-    """Return NDCG@10 of all users of a split: unseen items, the earlier splits as history."""
+def paired(differences: Any) -> dict[str, float]:
+    """Return the mean of differences by user, with its 95 % interval."""
+    (found,) = by_users(differences[:, None], resamples=1_000, seed=0)
+    return {"difference": round(found.value, 4), "low": round(found.low, 4), "high": round(found.high, 4)}
+
+
+def _ndcg(model: Model, data: PreparedData, split: str) -> Any:
+    """Return NDCG@10 by user of a split: unseen items, the earlier splits as history."""
     only = EvaluateConfig(split=split, relevance="all", k=(10,), max_ranking_users=None, bootstrap=10)
-    measured, _ = measure(model, data, config=only)
-    assert measured.ranking is not None
-    return round(measured.ranking["model"]["ndcg@10"].value or 0.0, 4)
+    _, rankings = measure(model, data, config=only)
+    return ndcg(Hits(rankings.hits["model"], rankings.num_relevant), 10)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,12 @@
 """Write files in the layout of YooChoose: sessions of 4 to 20 clicks, lengths as in `synthetic-sessions`.
 
-usage: make_sessions_shape.py ROWS FOLDER
-
 Items are as many as in YooChoose, a few frequent and most rare, and may repeat within a session. The order has no signal: this
 is for speed and memory, not for quality.
 """
 
 from __future__ import annotations
 
-import sys
+from argparse import ArgumentParser
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +37,11 @@ def clicks(rows: int, first_session: int, start: float, seconds: float, rng: np.
 
 def main() -> None:
     """Write yoochoose-clicks.dat, and two purchases."""
-    total, folder = int(float(sys.argv[1])), Path(sys.argv[2])
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("rows", type=float, metavar="ROWS", help="number of clicks, such as 1e6")
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    given = parser.parse_args()
+    total, folder = int(given.rows), given.folder
     folder.mkdir(parents=True, exist_ok=True)
     session = 1
     with (folder / "yoochoose-clicks.dat").open("wb") as file:

@@ -83,6 +83,8 @@ def _options(
 def _plain(value: Any) -> Any:
     from pydantic import BaseModel
 
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
 
 

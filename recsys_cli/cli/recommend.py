@@ -24,6 +24,28 @@ Source = Annotated[
         show_default=False,
     ),
 ]
+History = Annotated[
+    str | None,
+    typer.Option(
+        "--history",
+        metavar="IDS|FILE",
+        help="Item ids, oldest first, such as 1,2,3; or, with --out, a parquet or csv file of users' interactions.",
+        show_default=False,
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="EXPRESSION",
+        help='Filter over item features, such as "genres contains Comedy".',
+        show_default=False,
+    ),
+]
+Candidates = Annotated[
+    Path | None,
+    typer.Option("--candidates", metavar="FILE", help="Ids of the only items to rank.", show_default=False),
+]
 
 
 def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
@@ -32,33 +54,14 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
     user: Annotated[
         str | None, typer.Option("--user", metavar="ID", help="User id in the raw data.", show_default=False)
     ] = None,
-    history: Annotated[
-        str | None,
-        typer.Option(
-            "--history",
-            metavar="IDS|FILE",
-            help="Item ids, oldest first, such as 1,2,3; or, with --out, a parquet or csv file of users' interactions.",
-            show_default=False,
-        ),
-    ] = None,
+    history: History = None,
     similar_to: Annotated[
         str | None,
         typer.Option("--similar-to", metavar="ITEM", help="Nearest items of this id or title.", show_default=False),
     ] = None,
     k: Annotated[int, typer.Option("--k", help="Number of items.", min=1)] = 10,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            "--where",
-            metavar="EXPRESSION",
-            help='Filter over item features, such as "genres contains Comedy".',
-            show_default=False,
-        ),
-    ] = None,
-    candidates: Annotated[
-        Path | None,
-        typer.Option("--candidates", metavar="FILE", help="Ids of the only items to rank.", show_default=False),
-    ] = None,
+    where: Where = None,
+    candidates: Candidates = None,
     exclude: Annotated[
         Path | None, typer.Option("--exclude", metavar="FILE", help="Ids of items to leave out.", show_default=False)
     ] = None,

@@ -68,13 +68,20 @@ def validate(document: Document, *, source: Path) -> RunConfig:
         raise ConfigError(
             message, hint=check if shown is source else "fix these keys; `recsys config FILE` lists every key"
         )
-    return config.model_copy(update={"model": spelled_out(config.model)})
+    return config.model_copy(update={"model": spelled_out(config.model, split=config.split.method)})
 
 
-def spelled_out(model: ModelConfig) -> ModelConfig:
-    """Return a model section with all options of the model, defaults included, for the key of a run."""
+def spelled_out(model: ModelConfig, *, split: str | None = None) -> ModelConfig:
+    """Return a model section with all options of the model, defaults included, for the key of a run.
+
+    A `for_split` of the model's Config chooses defaults by the method of the split.
+    """
     with guarded(f"the options of {model.name}"):
-        options = model_config(model.name, model.options).model_dump(mode="json")
+        config = model_config(model.name, model.options)
+        for_split: Callable[[str], BaseModel] | None = getattr(config, "for_split", None)
+        if split is not None and for_split is not None:
+            config = for_split(split)
+        options = config.model_dump(mode="json")
     return ModelConfig.model_validate({**options, "name": model.name, "embedding": model.embedding})
 
 

@@ -19,7 +19,7 @@ class PublishedRow(Section):
     figures: dict[str, float] = Field(min_length=1)
     """Value by metric of `bench.metrics`."""
     ours: str | None = None
-    """Model of the bench to compare with. None: the first of `bench.models`."""
+    """Model to compare with: the label of a bench entry, or a name for the best of its entries. None: the best of all."""
 
 
 class ProtocolConfig(Section):

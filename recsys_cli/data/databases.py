@@ -33,8 +33,8 @@ def is_database(address: str) -> bool:
     return Path(address).is_file() and (_is_sqlite(Path(address)) or _is_duckdb(Path(address)))
 
 
-def table_queries(address: str) -> dict[str, str]:
-    """Return a query for all rows of each table of a database, by the table's name.
+def table_queries(address: str) -> list[tuple[str, str]]:
+    """Return the name of each table of a database, in any schema, and a query for all its rows.
 
     Raises:
         DataError: The database is not readable.
@@ -48,7 +48,7 @@ def table_queries(address: str) -> dict[str, str]:
     with table_errors("database", secret=address), rows_of(names, address, "database") as reader:
         found = reader.read_all()
     pairs = zip(*(column.to_pylist() for column in found.columns), strict=True)
-    return {name: f"SELECT * FROM {_quoted(schema)}.{_quoted(name)}" for schema, name in pairs}  # noqa: S608 (quoted)
+    return [(name, f"SELECT * FROM {_quoted(schema)}.{_quoted(name)}") for schema, name in pairs]  # noqa: S608 (quoted)
 
 
 def _quoted(name: str) -> str:

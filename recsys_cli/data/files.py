@@ -6,21 +6,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from recsys_cli.data.copies import CopiedTable, copy, copy_head, kind_of, open_table
 from recsys_cli.data.locate import locate
 from recsys_cli.data.options import parse_options
 from recsys_cli.data.partitions import with_partitions
 from recsys_cli.data.remote import RawFile
-from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawColumn, RawTable
+from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, Format, RawColumn, RawTable
 from recsys_cli.data.streams import COMPRESSIONS, stamp, unpacked_name
 from recsys_cli.data.table_options import FilesOptions, TableOptions
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit
 
 INFO = DatasetInfo(name="files", rows=None, size=None, licence="your own", access="own")
-Format = Literal["csv", "parquet", "jsonl", "npy"]
 SUFFIXES: dict[str, tuple[Format, str]] = {
     ".csv": ("csv", ","),
     ".tsv": ("csv", "\t"),
@@ -115,10 +114,13 @@ class Files:
     def with_interactions(self, path: str) -> Files:
         """Return a source with another file of interactions, in the same dialect."""
         own = self._options.interactions
-        is_text = Path(path).suffix.lower() not in PARQUET | JSON
+        suffix = Path(unpacked_name(path)).suffix.lower()
         plain = TableOptions(files=(path,), types=own.types, times=own.times)
-        keeps_dialect = is_text and kind_of(own) is None
-        options = own.model_copy(update={"files": (path,), "since": {}}) if keeps_dialect else plain
+        if suffix in PARQUET | JSON or kind_of(own) is not None:
+            options = plain
+        else:
+            kept = None if suffix in SUFFIXES else own.format
+            options = own.model_copy(update={"files": (path,), "since": {}, "format": kept})
         if kind_of(options) is not None:
             raise ConfigError(f"{path} is a Delta or Iceberg table, and new rows and splits are files")
         return Files(FilesOptions(interactions=options))
@@ -169,7 +171,7 @@ def _shape(options: TableOptions) -> dict[str, Any]:
 def _format(name: str, options: TableOptions, names: list[str]) -> tuple[Format, str]:
     suffixes = sorted({Path(unpacked_name(file)).suffix.lower() for file in names})
     if options.format in {"csv", "parquet", "jsonl"}:
-        return options.format, ","
+        return options.format, SUFFIXES.get(suffixes[0], ("csv", ","))[1]
     if options.separator is not None and (PARQUET | JSON | _NPY).isdisjoint(suffixes):
         return "csv", options.separator
     if len(suffixes) != 1 or suffixes[0] not in SUFFIXES:

@@ -1,4 +1,4 @@
-"""What generated datasets have in common."""
+"""Common parts of generated datasets."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from recsys_cli.data.remote import RawFile
 from recsys_cli.events import Emit
 
+Format = Literal["csv", "parquet", "jsonl", "npy"]
 RawType = Literal["int32", "int64", "float32", "float64", "string", "bool", "timestamp", "timestamp with zone"]
 """Types of raw values; timestamps are in ISO 8601, all with an offset (converted to UTC) or all without."""
 
@@ -66,7 +67,7 @@ class RawTable:
     name: str
     files: tuple[RawFile, ...]
     columns: tuple[RawColumn, ...] = ()
-    format: Literal["csv", "parquet", "jsonl", "npy"] = "csv"
+    format: Format = "csv"
     separator: str = ","
     header: bool = True
     encoding: Literal["utf-8", "latin-1"] = "utf-8"

@@ -34,7 +34,7 @@ def dialect(file: RawFile) -> dict[str, Any]:
         return {}
     start = head(file, _HEAD)
     text, encoding = _decoded(start, file)
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in re.split(r"\r\n|\r|\n", text) if line.strip()]  # other breaks are characters of titles
     lines = lines[: -1 if len(start) == _HEAD else None][:_LINES]
     if not lines:
         raise ConfigError(f"{file} is empty", hint="name a file with one row per interaction")

@@ -23,37 +23,35 @@ class FeatureColumns:
     categories: tuple[str, ...] = ()
     skewed: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
+    vectors: tuple[str, ...] = ()
     lists: dict[str, str] = field(default_factory=dict)
-    unused: tuple[str, ...] = ()
 
     @property
     def used(self) -> tuple[str, ...]:
         """Columns that become features."""
-        return (*self.categories, *self.skewed, *self.numbers)
+        return (*self.categories, *self.skewed, *self.numbers, *self.vectors)
 
 
 def treatments(columns: Iterable[Profile]) -> FeatureColumns:
     """Return the columns by treatment; `lists` has the separators of text lists among the categories."""
-    categories: list[str] = []
-    skewed: list[str] = []
-    numbers: list[str] = []
-    unused: list[str] = []
-    lists: dict[str, str] = {}
+    found: dict[str, list[Profile]] = {"categories": [], "skewed": [], "numbers": [], "vectors": []}
     for one in columns:
-        if _is_useless(one):
-            unused.append(one.name)
-        elif one.is_numeric and not _is_category(one):
-            is_skewed = (one.high or 0) > _SKEWED and (one.low or 0) >= -_SKEWED / 10
-            (skewed if is_skewed else numbers).append(one.name)
-        else:
-            categories.append(one.name)
-            if one.separator is not None:
-                lists[one.name] = one.separator
-    return FeatureColumns(tuple(categories), tuple(skewed), tuple(numbers), lists, tuple(unused))
+        if not _is_useless(one):
+            found[_treatment(one)].append(one)
+    lists = {one.name: one.separator for one in found["categories"] if one.separator is not None}
+    return FeatureColumns(**{name: tuple(one.name for one in some) for name, some in found.items()}, lists=lists)
+
+
+def _treatment(one: Profile) -> str:
+    if one.width is not None:
+        return "vectors"
+    if not one.is_numeric or _is_category(one):
+        return "categories"
+    return "skewed" if (one.high or 0) > _SKEWED and (one.low or 0) >= -_SKEWED / 10 else "numbers"
 
 
 def _is_useless(one: Profile) -> bool:
-    if one.kind in {"empty", "time"} or (one.unique <= 1 and one.kind != "list"):
+    if one.kind in {"empty", "time"} or one.width == 0 or (one.unique <= 1 and one.kind != "list"):
         return True
     is_row_id = one.kind == "text" and not one.is_list and one.unique > 0.9 * one.filled and one.rows >= ENOUGH
     return is_row_id or (one.kind == "text" and one.length > _LONGEST) or (one.kind == "integer" and one.is_key)
@@ -64,14 +62,16 @@ def _is_category(one: Profile) -> bool:
 
 
 def number_ops(found: FeatureColumns) -> list[tuple[dict[str, Any], str]]:
-    """Return the ops of numeric columns, with comments."""
-    numbers = [*found.skewed, *found.numbers]
-    if not numbers:
-        return []
-    ops: list[tuple[dict[str, Any], str]] = [({"op": "FillMissing", "columns": numbers, "fill_val": 0}, "")]
-    if found.skewed:
-        ops += [
-            ({"op": "Clip", "columns": list(found.skewed), "min_value": 0}, ""),
-            ({"op": "LogOp", "columns": list(found.skewed)}, "numbers over several orders of magnitude"),
-        ]
-    return [*ops, ({"op": "Normalize", "columns": numbers}, "mean 0 and variance 1 in train")]
+    """Return the ops of numbers and vectors, with comments."""
+    ops: list[tuple[dict[str, Any], str]] = []
+    if numbers := [*found.skewed, *found.numbers]:
+        ops.append(({"op": "FillMissing", "columns": numbers, "fill_val": 0}, ""))
+        if found.skewed:
+            ops += [
+                ({"op": "Clip", "columns": list(found.skewed), "min_value": 0}, ""),
+                ({"op": "LogOp", "columns": list(found.skewed)}, "numbers over several orders of magnitude"),
+            ]
+        ops.append(({"op": "Normalize", "columns": numbers}, "mean 0 and variance 1 in train"))
+    if found.vectors:
+        ops.append(({"op": "ValueCount", "columns": list(found.vectors)}, "the length of the vectors"))
+    return ops

@@ -26,28 +26,29 @@ _CATALOG_TABLE = re.compile(r"[\w-]+(\.[\w-]+){2,}")
 _ARCHIVES = {"zip": (".zip",), "tar": (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")}
 
 
-def copied_tables(patterns: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the options of the tables in lakes and databases, by name.
+def copied_tables(patterns: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the names and options of the tables in lakes and databases.
 
     A query applies to the database among the patterns, if there is one.
 
     Raises:
-        ConfigError: No environment variable has the address of a database.
+        ConfigError: No environment variable has the address of a database, or a query has several databases.
     """
     queries = [pattern for pattern in patterns if is_query(pattern)]
-    databases = {pattern: _variable(pattern) for pattern in patterns if is_database(pattern)}
-    found: dict[str, dict[str, Any]] = {}
+    others = [pattern for pattern in patterns if pattern not in queries]
+    databases = {pattern: {"database": _variable(pattern)} for pattern in others if is_database(pattern)}
+    if queries and len(databases) > 1:
+        raise ConfigError("a query of several databases", hint="name one database, and its query")
+    found: list[tuple[str, dict[str, Any]]] = []
     for query in queries:
         named = re.search(r"(?is)\bfrom\s+[\"']?([^\s\"';]+)", query)
-        database = next(iter(databases.values()), None)
-        options: dict[str, Any] = {"query": query.strip().rstrip(";"), **({"database": database} if database else {})}
-        found[Path(named[1]).stem if named else "query"] = options
-    for address, variable in {} if queries else databases.items():
-        for name, query in table_queries(address).items():
-            found[name] = {"query": query, "database": variable}
-    for pattern in patterns:
-        if pattern not in queries and pattern not in databases and (lake := _lake_table(pattern)):
-            found[pattern.rstrip("/").rpartition("/")[2].rpartition(".")[2]] = lake
+        database = next(iter(databases.values()), {})
+        found.append((Path(named[1]).stem if named else "query", {"query": query.strip().rstrip(";"), **database}))
+    for address, database in () if queries else databases.items():
+        found += [(name, {"query": query, **database}) for name, query in table_queries(address)]
+    for pattern in others:
+        if pattern not in databases and (lake := _lake_table(pattern)):
+            found.append((pattern.rstrip("/").rpartition("/")[2].rpartition(".")[2], lake))
     return found
 
 
@@ -58,7 +59,7 @@ def is_copied(pattern: str) -> bool:
 
 def is_query(pattern: str) -> bool:
     """Whether a text is a query."""
-    return _QUERY.match(pattern) is not None and not Path(pattern).exists()
+    return _QUERY.match(pattern) is not None and not os.path.exists(pattern)  # noqa: PTH110 - no error for long texts
 
 
 def members(pattern: str) -> list[str]:

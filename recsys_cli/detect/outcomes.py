@@ -1,4 +1,4 @@
-"""Columns known only after the outcome: one column that nearly separates the label."""
+"""Columns known only after the outcome: single columns with a near separation of the label."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from recsys_cli.metrics.auc import auc
 from recsys_cli.metrics.score_counts import ScoreCounts
 
 SEPARATES, STRONG = 0.95, 0.9
-"""AUC of one column from which it stays out of the features, and from which it is worth a note."""
+"""Least AUC of a column left out of the features, and of one with a note."""
 _ENOUGH = 20
 """Rows of each class below which an AUC of this size may be chance."""
 _PRIOR_ROWS = 2
 
 
 def strong_columns(rows: pa.Table, label: Profile, columns: Iterable[Profile]) -> dict[str, float]:
-    """Return the AUC of each column that alone predicts the label, by its values or its nulls; best first."""
+    """Return the AUC of each column with a strong prediction of the label, by its values or its nulls; best first."""
     answers = _labels(rows, label)
     if min(int(answers.sum()), int((1 - answers).sum())) < _ENOUGH:
         return {}
@@ -32,12 +32,12 @@ def strong_columns(rows: pa.Table, label: Profile, columns: Iterable[Profile]) -
 
 
 def separating(found: Mapping[str, float]) -> dict[str, float]:
-    """Return the columns that nearly separate the label."""
+    """Return the columns with a near separation of the label."""
     return {name: value for name, value in found.items() if value >= SEPARATES}
 
 
 def with_times_before(table: Table) -> Table:
-    """Return the table without the role of a time that only rows of one label have, such as the time of a click."""
+    """Return the table without the role of a time of one label only, such as the time of a click."""
     label, time = table.of("label"), table.of("timestamp")
     if label is None or time is None or not time.nulls or table.roles["timestamp"].reason == "given":
         return table

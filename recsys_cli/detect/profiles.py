@@ -33,6 +33,7 @@ class Profile:
         separator: Separator of the elements of text lists.
         elements: Number of distinct elements of lists.
         length: Mean number of characters of text, or of elements of lists.
+        width: Length of all lists of numbers with fractions; 0 for lists of several lengths, None for other columns.
         is_whole: Whether all numbers are integers.
         values: The distinct values as text, for small numbers of them.
         are_hours: Whether the numbers are hours, such as 14102100.
@@ -51,6 +52,7 @@ class Profile:
     separator: str | None = None
     elements: int = 0
     length: float = 0.0
+    width: int | None = None
     is_whole: bool = False
     values: tuple[str, ...] = ()
     is_impressions: bool = False
@@ -112,6 +114,7 @@ def profile(name: str, values: pa.ChunkedArray) -> Profile:
     if isinstance(filled.dtype, pl.List):
         elements = filled.explode().drop_nulls()
         samples = tuple(str(one.to_list())[:40] for one in filled.head(_SHOWN))
+        lengths = filled.list.len().unique().to_list()
         return Profile(
             name,
             "list",
@@ -120,6 +123,7 @@ def profile(name: str, values: pa.ChunkedArray) -> Profile:
             samples=samples,
             elements=elements.n_unique(),
             length=mean(filled.list.len()),
+            width=(lengths[0] if len(lengths) == 1 else 0) if elements.dtype.is_float() else None,
             is_impressions=elements.dtype == pl.String and mean(elements.str.contains(r"^\S+-[01]$")) > 0.9,
         )
     unique = filled.unique(maintain_order=True)

@@ -31,7 +31,7 @@ _ITEM_WORDS = frozenset({
 _ID_WORDS = frozenset({"id", "key", "code", "uuid", "guid", "hash", "no", "number", "nr", "sk"})
 
 TARGETS = ("label", "rating", "event", "count")
-"""Roles of what an interaction says about the interest, the clearest first."""
+"""Roles of signals of interest, the clearest first."""
 _KEY_WORDS = _ID_WORDS | _USER_WORDS | _ITEM_WORDS
 _CLOCK = (631_152_000, 2_051_222_400)
 """Seconds of the years 1990 and 2035."""
@@ -160,19 +160,12 @@ def _ids(free: Mapping[str, Profile]) -> list[str]:
 
 
 def _rating_by_content(free: Mapping[str, Profile]) -> str | None:
-    return next(
-        (
-            name
-            for name, one in free.items()
-            if one.is_numeric
-            and one.high is not None
-            and len(_ids({other: free[other] for other in free if other != name})) > 1
-            and 3 <= one.unique <= 21
-            and (one.low or 0) >= 0
-            and one.high <= 10
-        ),
-        None,
-    )
+    scales = (name for name, one in free.items() if _is_scale(one))
+    return next((name for name in scales if len(_ids({at: one for at, one in free.items() if at != name})) > 1), None)
+
+
+def _is_scale(one: Profile) -> bool:
+    return one.is_numeric and 3 <= one.unique <= 21 and (one.low or 0) >= 0 and one.high is not None and one.high <= 10
 
 
 def _label_by_content(free: Mapping[str, Profile]) -> str | None:

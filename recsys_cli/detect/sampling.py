@@ -85,7 +85,7 @@ def tables(patterns: Sequence[str]) -> list[Sample]:
     for options, paths, names in groups.values():
         name = _name(names[0], taken=found)
         found[name] = sampled(name, {"files": paths[0] if len(paths) == 1 else tuple(paths), **options})
-    for stem, options in copied_tables(patterns).items():
+    for stem, options in copied_tables(patterns):
         name = _name(stem, taken=found)
         found[name] = sampled(name, options)
     if not found:
@@ -99,7 +99,7 @@ def _shape(path: str, file: RawFile, options: dict[str, Any]) -> tuple[object, .
     rows = sampled("probe", {"files": path, **options}, limit=100).rows
     cells = [str(column[0].as_py()) if len(column) else "" for column in rows.columns] if "names" in options else []
     kinds = [is_number(cell) for cell in cells]
-    return suffix, repr({**options, "encoding": None}), tuple(rows.column_names), tuple(kinds)
+    return suffix, repr({**options, "encoding": None}), frozenset(rows.column_names), tuple(kinds)
 
 
 def _name(file: str, *, taken: dict[str, Sample]) -> str:

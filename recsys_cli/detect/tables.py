@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 import polars as pl
 
@@ -13,8 +14,6 @@ from recsys_cli.detect.roles import Role, roles
 from recsys_cli.detect.sampling import Sample, sampled
 
 _OVERLAP = 0.3
-_NAMES = {"user": "user", "session": "session", "item": "item", "rating": "rating", "label": "label", "event": "event",
-          "impression": "impression", "count": "count", "timestamp": "timestamp", "title": "title"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -97,11 +96,9 @@ def named(table: Table) -> Table:
     """Name the columns of a file without a header by their roles."""
     if not table.sample.is_headless:
         return table
-    if "user" not in table.roles and "label" in table.roles and len(table.columns) > 5:
-        new = _feature_names(table)
-    else:
-        by_column = {role.column: _NAMES.get(name, name) for name, role in table.roles.items()}
-        new = {column: by_column.get(column, column) for column in table.columns}
+    is_log = "user" not in table.roles and "label" in table.roles and len(table.columns) > 5
+    names = _feature_names(table) if is_log else {name: name for name in table.columns}
+    new = names | {role.column: name for name, role in table.roles.items()}
     sample = table.sample.renamed(new)
     return Table(
         sample, profiles(sample.rows), {name: Role(new[role.column], role.reason) for name, role in table.roles.items()}
@@ -109,13 +106,11 @@ def named(table: Table) -> Table:
 
 
 def _feature_names(table: Table) -> dict[str, str]:
-    """Return names such as I1 for numbers and C1 for categories."""
-    new: dict[str, str] = {}
-    for name, one in table.columns.items():
-        role = next((role for role, found in table.roles.items() if found.column == name), None)
-        letter = "I" if one.is_numeric else "C"
-        new[name] = role or f"{letter}{1 + sum(other.startswith(letter) for other in new.values())}"
-    return new
+    """Return names such as I1 for numbers and C1 for categories, for the columns without a role."""
+    numbers = {"I": count(1), "C": count(1)}
+    taken = {role.column for role in table.roles.values()}
+    letters = {name: "I" if one.is_numeric else "C" for name, one in table.columns.items() if name not in taken}
+    return {name: f"{letter}{next(numbers[letter])}" for name, letter in letters.items()}
 
 
 def dimensions(main: Table, others: Sequence[Table]) -> tuple[list[Dimension], list[Table]]:

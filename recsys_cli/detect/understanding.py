@@ -46,8 +46,9 @@ class Understanding:
 
     @property
     def source(self) -> str:
-        """Name of the first file of the interactions."""
-        return Path(re.sub(r"^(zip|tar)://", "", self.interactions.sample.address.partition("::")[0])).name
+        """Name of the first file, or of the folder, of the interactions."""
+        path = Path(re.sub(r"^(zip|tar)://", "", self.interactions.sample.address.partition("::")[0]))
+        return path.name or path.resolve().name
 
     @property
     def config_name(self) -> str:
@@ -127,10 +128,15 @@ def _refuse_parts(main: Table, unused: Sequence[Table]) -> None:
         targets = {one.roles[role].column for one in (main, table) for role in TARGETS if role in one.roles}
         are_files = "files" in main.sample.options and "files" in table.sample.options
         if are_files and 2 * len(ours & theirs) > max(len(ours), len(theirs)) and not own & targets:
+            what = (
+                f"most columns, but not by all: {', '.join(sorted(own))}"
+                if own
+                else "their columns, but not by their format"
+            )
             raise ConfigError(
-                f"{main.sample.address} and {table.sample.address} are parts of one table by most columns, but not by all: "
-                f"{', '.join(sorted(own))}",
-                hint=f"give both the same columns, or leave one out: recsys init {shlex.quote(main.sample.address)}",
+                f"{main.sample.address} and {table.sample.address} are parts of one table by {what}",
+                hint="give both the same columns in the same format, or leave one out: "
+                f"recsys init {shlex.quote(main.sample.address)}",
             )
 
 

@@ -1,4 +1,4 @@
-"""Beyond-accuracy metrics of rankings, such as coverage, novelty and diversity, with intervals."""
+"""Debiased and beyond-accuracy metrics of rankings, such as PSNDCG, coverage and novelty, with intervals."""
 
 from __future__ import annotations
 
@@ -38,9 +38,18 @@ def catalog_of(candidates: Ints, train: Interactions, tables: DimensionTables, s
 
 
 def measure_lists(ranked: Ranked, held_out: HeldOut, catalog: Catalog, config: EvaluateConfig) -> Estimates:
-    """Compute beyond-accuracy metrics at each cut-off."""
+    """Compute debiased and beyond-accuracy metrics at each cut-off."""
     popular = held_out.by_popularity(ranked.candidates)
-    lists = Recommended(ranked.hits, ranked.num_relevant, ranked.candidates, popular, catalog)
+    lists = Recommended(
+        ranked.hits,
+        ranked.num_relevant,
+        ranked.candidates,
+        popular,
+        catalog,
+        owners=ranked.owners,
+        relevant=held_out.relevant.values,
+        relevant_offsets=held_out.relevant.offsets,
+    )
     computed = {
         f"{config.label}{metric.name}@{k}": metric.compute(lists, k)
         for k in sorted(set(config.k))

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
+from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.evaluation.fingerprint import Hashes, row_hashes, value_hashes
 from recsys_cli.evaluation.fold_in import NextItems, fold_in, next_items
@@ -157,7 +158,9 @@ class SplitByUser:
             before = before + interactions
         users = np.concatenate([of_users, new.hashes])
         history, ground_truth, num_folded = before, rows.observed(), 0
-        if _is_by_user(rows, before, new):
+        is_by_user = _is_by_user(rows, before, new)
+        _check_targets(config, split, has_times=rows.times is not None, is_by_user=is_by_user)
+        if is_by_user:
             new_rows = ground_truth.chosen(new.among(ground_truth.user_idx))
             num_folded, targets = len(new), config.fold_in_targets
             if targets == "each":
@@ -197,6 +200,20 @@ class SplitByUser:
         first = np.full(len(self.users), np.inf)
         np.minimum.at(first, rows.user_idx, rows.times)
         return bool((before.times <= first[before.user_idx]).all())
+
+
+def _check_targets(config: EvaluateConfig, split: str, *, has_times: bool, is_by_user: bool) -> None:
+    if config.targets == "all":
+        return
+    if is_by_user:
+        raise ConfigError(
+            f"evaluate.targets={config.targets} needs users of train, and all users of {split} are cold-start users",
+            hint="set evaluate.targets=all, and choose targets by evaluate.fold_in_targets",
+        )
+    if not has_times:
+        raise ConfigError(
+            f"evaluate.targets={config.targets} needs times", hint="set features.timestamp, then run recsys etl"
+        )
 
 
 def _is_by_user(rows: Interactions, before: Interactions, new: NewUsers) -> bool:

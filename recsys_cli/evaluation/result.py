@@ -178,6 +178,12 @@ class StageFigures(Frozen):
     verdict: Literal["better", "worse", "noise"] | None = None
     """Verdict on the whole model against the stage, corrected for the number of stages."""
 
+    @property
+    def significance(self) -> str:
+        """The verdict in words; empty without one."""
+        words = {"better": "significant", "worse": "significantly worse", "noise": "not significant"}
+        return "" if self.verdict is None else words[self.verdict]
+
 
 class Measurements(Frozen):
     """Results of `measure`."""

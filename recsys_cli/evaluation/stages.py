@@ -8,6 +8,7 @@ import numpy as np
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.bootstrap import mean_estimates
+from recsys_cli.evaluation.clusters import by_owner
 from recsys_cli.evaluation.compare.comparison import Difference, figures_of
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.result import Estimate, StageFigures
@@ -41,7 +42,8 @@ def measure_stages(
     generators = [stage for stage, one in stages.items() if one.k is not None]
     recalls = {stage: RANKING["recall"].compute(ranked[stage], stages[stage].k or k) for stage in generators}
     recalls[UNION] = _recall_of_union([(ranked[stage], stages[stage].k or k) for stage in generators])
-    scores = {stage: _ndcg(lists, k) for stage, lists in {name: whole, **ranked}.items()}
+    recalls = {stage: by_owner(values, whole.owners) for stage, values in recalls.items()}
+    scores = {stage: by_owner(_ndcg(lists, k), whole.owners) for stage, lists in {name: whole, **ranked}.items()}
     gains = _gains(scores, config)
     for stage in [*generators, UNION, *(stage for stage in stages if stage not in generators), name]:
         gain = gains.get(stage)

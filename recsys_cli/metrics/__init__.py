@@ -40,6 +40,7 @@ from recsys_cli.metrics.normalized_entropy import NORMALIZED_ENTROPY
 from recsys_cli.metrics.novelty import NOVELTY
 from recsys_cli.metrics.pr_auc import PR_AUC
 from recsys_cli.metrics.precision import PRECISION
+from recsys_cli.metrics.psndcg import PSNDCG
 from recsys_cli.metrics.recall import RECALL
 from recsys_cli.metrics.rmse import RMSE, RMSE_OF_ERRORS
 from recsys_cli.metrics.serendipity import SERENDIPITY
@@ -72,8 +73,8 @@ RANKING: dict[str, RankingMetric] = _by_name(HR, NDCG, MRR, RECALL, PRECISION, M
 OPTIONAL: dict[str, RankingMetric] = _by_name(CAPPED_RECALL)
 """Metrics of published protocols, measured where `evaluate.metrics` names them."""
 
-BEYOND: dict[str, ListMetric] = _by_name(COVERAGE, GINI, NOVELTY, ARP, DIVERSITY, SERENDIPITY)
-"""Beyond-accuracy metrics of rankings, by name, in table order."""
+BEYOND: dict[str, ListMetric] = _by_name(PSNDCG, COVERAGE, GINI, NOVELTY, ARP, DIVERSITY, SERENDIPITY)
+"""Debiased and beyond-accuracy metrics of rankings, by name, in table order."""
 
 __all__ = [
     "BEYOND",

@@ -154,15 +154,19 @@ class Recommended(Ranked):
     Attributes:
         by_popularity: Rank of each recommended item in the user's popularity ranking, from 0; shape (U, P).
         catalog: Statistics of the candidates.
+        relevant: Relevant candidates of each user, ascending, concatenated; None if unknown.
+        relevant_offsets: Start of each user's relevant candidates, and the total at the end; shape (U + 1,).
     """
 
     by_popularity: npt.NDArray[np.int64]
     catalog: Catalog
+    relevant: npt.NDArray[np.int64] | None = field(default=None, kw_only=True)
+    relevant_offsets: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64), kw_only=True)
 
 
 @dataclass(frozen=True)
 class ListMetric:
-    """Beyond-accuracy metric of the top k; neither end is better without a direction.
+    """Metric of the top k with statistics of the catalog; neither end is better without a direction.
 
     Computes values of U users, NaN if undefined, reported as their mean; or one value of all lists, of shape ().
     """

@@ -121,7 +121,8 @@ class Model(nn.Module, ABC):
         probabilistic: Scores predict the main label, as its logit or its regression value, instead of an order only.
         folds_in: The model depends on a user only through the context's interactions, and scores cold-start users
             without retraining.
-        by_content: The model scores users and items by their features, cold-start ones included.
+        by_content: The model scores users and items by their features, cold-start ones included; with `folds_in`, items
+            only, as users follow from their history.
         timestamp: Column of times in the batches of rows, as given by `Loader(…, times=True)`; None for a model without times.
         device: Device of the computation and of batches; embedding tables may be on another.
         chosen: Values chosen by `fit` or `set_context` for options left open in the config.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from recsys_cli.page.bars import BarGroup, IntervalBar, bars, intervals
 from recsys_cli.page.chart import Histogram, LineSeries, chart
 from recsys_cli.page.document import render
+from recsys_cli.page.points import LabeledPoint, points
 from recsys_cli.page.scale import Axis, day, is_date, moment, share
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "BarGroup",
     "Histogram",
     "IntervalBar",
+    "LabeledPoint",
     "LineSeries",
     "bars",
     "chart",
@@ -19,6 +21,7 @@ __all__ = [
     "intervals",
     "is_date",
     "moment",
+    "points",
     "render",
     "share",
 ]

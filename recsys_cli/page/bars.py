@@ -31,7 +31,7 @@ def bars(title: str, names: Sequence[str], groups: Sequence[BarGroup], *, x: Axi
     ends = [value for group in groups for value in group.values if value is not None]
     ends += [high for group in groups for high in (pair[1] for pair in group.intervals if pair is not None)]
     scale = x.over([*ends, 0.0])
-    left = frame.widest(_short(name) for name in names) + 10
+    left = frame.widest(short(name) for name in names) + 10
     height = _TOP + _BOTTOM + len(names) * (len(groups) * _BAR + _GAP)
     parts = [*_frame(scale, left, height), *_rows(names, groups, scale, left)]
     legend = [(frame.series(index), group.name) for index, group in enumerate(groups, start=1)]
@@ -59,7 +59,7 @@ def intervals(
     if not estimates:
         return Markup("")
     scale = x.over(end for one in estimates for end in (one.low, one.value, one.high))
-    left = frame.widest(_short(one.name) for one in estimates) + 10
+    left = frame.widest(short(one.name) for one in estimates) + 10
     height = _TOP + _BOTTOM + len(estimates) * (_BAR + _GAP)
     parts = [*_frame(scale, left, height)]
     if scale.low <= 0 <= scale.high:
@@ -72,7 +72,7 @@ def intervals(
 
 def _interval(one: IntervalBar, scale: AxisScale, left: float, y: float) -> Iterator[Markup]:
     low, middle, high = (_across(scale, left, value) for value in (one.low, one.value, one.high))
-    yield frame.text(_short(one.name), left - 6, y + 4, anchor="end")
+    yield frame.text(short(one.name), left - 6, y + 4, anchor="end")
     yield frame.line(f"whisker {frame.series(one.color)}", (low, y, high, y))
     yield Markup(
         '<circle class="dot {}" cx="{}" cy="{}" r="3.2"><title>{}: {:.4g}, {:.4g} to {:.4g}</title></circle>'
@@ -98,7 +98,7 @@ def _rows(names: Sequence[str], groups: Sequence[BarGroup], scale: AxisScale, le
     each = len(groups) * _BAR + _GAP
     for row, name in enumerate(names):
         top = _TOP + row * each + _GAP / 2
-        yield frame.text(_short(name), left - 6, top + len(groups) * _BAR / 2 + 4, anchor="end")
+        yield frame.text(short(name), left - 6, top + len(groups) * _BAR / 2 + 4, anchor="end")
         for index, group in enumerate(groups):
             value = group.values[row]
             if value is None:
@@ -112,5 +112,6 @@ def _rows(names: Sequence[str], groups: Sequence[BarGroup], scale: AxisScale, le
                 yield frame.line("whisker", (low, y + _BAR / 2 - 0.75, high, y + _BAR / 2 - 0.75))
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
+    """Return a name, cut if it is long."""
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"

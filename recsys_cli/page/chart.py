@@ -11,7 +11,7 @@ from markupsafe import Markup
 from recsys_cli.page import frame
 from recsys_cli.page.scale import Axis, AxisScale, number
 
-_HEIGHT = 250.0
+HEIGHT = 250.0
 _TOP, _BOTTOM, _RIGHT = 24.0, 40.0, 14.0
 _GAP = 6.0
 """Minimum space between two tick labels."""
@@ -63,7 +63,7 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class _Plot:
+class PlotArea:
     """The plot area with its scales."""
 
     x: AxisScale
@@ -72,8 +72,8 @@ class _Plot:
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Return the coordinates of a point in figure units."""
-        width, height = frame.WIDTH - _RIGHT - self.left, _HEIGHT - _BOTTOM - _TOP
-        return self.left + self.x(x) * width, _HEIGHT - _BOTTOM - self.y(y) * height
+        width, height = frame.WIDTH - _RIGHT - self.left, HEIGHT - _BOTTOM - _TOP
+        return self.left + self.x(x) * width, HEIGHT - _BOTTOM - self.y(y) * height
 
 
 def chart(title: str, marks: Sequence[LineSeries | Histogram], *, x: Axis, y: Axis) -> Markup:
@@ -82,18 +82,19 @@ def chart(title: str, marks: Sequence[LineSeries | Histogram], *, x: Axis, y: Ax
         return Markup("")
     over = x.over(value for mark in marks for value in mark.x)
     up = y.over(value for mark in marks for value in mark.reach)
-    plot = _Plot(over, up, frame.widest(label for _, label in up.ticks(5)) + 10)
-    parts = [*_frame(plot)]
+    plot = PlotArea(over, up, frame.widest(label for _, label in up.ticks(5)) + 10)
+    parts = [*draw_frame(plot)]
     for index, mark in enumerate(marks, start=1):  # all bands below all lines
         parts += _band(mark, index, plot) if isinstance(mark, LineSeries) else ()
     for index, mark in enumerate(marks, start=1):
         parts += _steps(mark, index, plot) if isinstance(mark, Histogram) else _line(mark, index, plot)
     names = [(_color(mark, index), mark.name) for index, mark in enumerate(marks, start=1) if len(mark.x)]
-    return frame.figure(title, height=_HEIGHT, parts=parts, names=names)
+    return frame.figure(title, height=HEIGHT, parts=parts, names=names)
 
 
-def _frame(plot: _Plot) -> Iterator[Markup]:
-    ground, right = _HEIGHT - _BOTTOM, frame.WIDTH - _RIGHT
+def draw_frame(plot: PlotArea) -> Iterator[Markup]:
+    """Yield grid, axes and labels."""
+    ground, right = HEIGHT - _BOTTOM, frame.WIDTH - _RIGHT
     for value, label in plot.y.ticks(5):
         _, y = plot.at(plot.x.low, value)
         yield frame.line("grid", (plot.left, y, right, y))
@@ -105,7 +106,7 @@ def _frame(plot: _Plot) -> Iterator[Markup]:
         yield frame.text(label, x, ground + 16, anchor="middle")
     yield frame.line("axis", (plot.left, ground, right, ground))
     yield frame.text(plot.y.axis.label, 2, 12, kind="label")
-    yield frame.text(plot.x.axis.label, right, _HEIGHT - 6, anchor="end", kind="label")
+    yield frame.text(plot.x.axis.label, right, HEIGHT - 6, anchor="end", kind="label")
 
 
 def _apart(ticks: Sequence[tuple[float, str]]) -> Sequence[tuple[float, str]]:
@@ -121,7 +122,7 @@ def _apart(ticks: Sequence[tuple[float, str]]) -> Sequence[tuple[float, str]]:
     return inside[:1]
 
 
-def _band(mark: LineSeries, index: int, plot: _Plot) -> Iterator[Markup]:
+def _band(mark: LineSeries, index: int, plot: PlotArea) -> Iterator[Markup]:
     if not mark.band:
         return
     low, high = ([plot.at(x, pair[end]) for x, pair in zip(mark.x, mark.band, strict=True)] for end in (0, 1))
@@ -129,7 +130,7 @@ def _band(mark: LineSeries, index: int, plot: _Plot) -> Iterator[Markup]:
     yield Markup('<polygon class="band {}" points="{}"/>').format(_color(mark, index), points)
 
 
-def _line(mark: LineSeries, index: int, plot: _Plot) -> Iterator[Markup]:
+def _line(mark: LineSeries, index: int, plot: PlotArea) -> Iterator[Markup]:
     points = [plot.at(x, y) for x, y in zip(mark.x, mark.y, strict=True)]
     if mark.joined:
         kind = f"line {_color(mark, index)}{' thin' if mark.thin else ''}"
@@ -152,7 +153,7 @@ def _color(mark: LineSeries | Histogram, index: int) -> str:
     return "dashed" if mark.dashed else frame.series(mark.color or index)
 
 
-def _steps(mark: Histogram, index: int, plot: _Plot) -> Iterator[Markup]:
+def _steps(mark: Histogram, index: int, plot: PlotArea) -> Iterator[Markup]:
     kind = f"bar {frame.series(index)}"
     for low, high, height in zip(mark.edges, mark.edges[1:], mark.heights, strict=False):
         if height > 0:

@@ -258,6 +258,7 @@ class ItemUpserts:
         )
         served.__dict__.update(
             schema=base.schema,
+            visible_interactions=base.visible_interactions,
             by_train_rows=base.by_train_rows,
             tables=self._tables(rows, places),
             features=ChangedFeatures(base.features, rows, places.order),

@@ -46,7 +46,7 @@ def _uses(served: ServedModel, *, has_histories: bool) -> list[str]:
     return [
         "Scores predict the label." if model.probabilistic else "Scores order items; they are no probabilities.",
         "A history of a new user is folded in on request."
-        if model.folds_in
+        if served.takes_histories
         else "A user absent from train gets the most popular items"
         + (", or scores by features if a request has them." if model.by_content else "."),
         "Items absent from train are ranked by their features."

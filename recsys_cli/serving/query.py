@@ -59,6 +59,11 @@ class Query:
     diversity: float = 0.0
     explain: bool = False
 
+    @property
+    def brings_history(self) -> bool:
+        """Whether the history differs from the stored one."""
+        return self.history is not None or bool(self.recent)
+
 
 @dataclass(frozen=True)
 class CatalogItem:

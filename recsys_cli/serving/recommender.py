@@ -135,7 +135,7 @@ class Recommender:
         """Yield rows of requests that share a call of the model, in blocks of bounded memory."""
         shared: dict[str, list[int]] = {}
         for row, request in enumerate(requests):
-            by_itself = request.scores == "features" or request.query.k > _LARGE_K
+            by_itself = request.scores == "rows" or request.query.k > _LARGE_K
             by_itself |= request.allowed is not None and self.scorer.scores_subsets
             if by_itself:
                 yield [row]
@@ -171,9 +171,9 @@ class Recommender:
             case "popularity":
                 scores = self.scorer.popularity(len(requests))
                 return scores if subset is None else scores[:, torch.from_numpy(subset)]
-            case "features":
+            case "rows":
                 places = np.arange(len(self.catalog)) if subset is None else subset
-                return self.rows.of_candidates(requests[0].query, requests[0].user_idx, self.catalog.candidates[places])
+                return self.rows.of_candidates(requests[0], self.catalog.candidates[places])
             case "history":
                 return self.scorer.folded([request.history for request in requests], subset)
         return self.scorer.trained(np.array([request.user_idx for request in requests]), subset)

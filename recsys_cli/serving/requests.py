@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import FIRST, UNSEEN
+from recsys_cli.models.model import Model
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.filters import ItemFilter
 from recsys_cli.serving.histories import History
@@ -19,8 +20,8 @@ from recsys_cli.serving.query import Query, Source
 from recsys_cli.serving.recent import extended
 from recsys_cli.serving.served import ServedModel
 
-Scores = Literal["user", "history", "features", "popularity"]
-"""Origin of the scores: the id of a user, a history, raw features, or counts."""
+Scores = Literal["user", "history", "rows", "popularity"]
+"""Origin of the scores: the id of a user, a history, rows with features or a history of the request, or counts."""
 
 
 @dataclass
@@ -112,7 +113,7 @@ class Resolver:
                 own = extended(self._served.histories, own, query.recent, recent, ticks=ticks)
         else:
             own = self._served.histories.of_items(_known(history, "the history", notes))
-        if query.features and not self._served.model.by_content:
+        if query.features and not _reads_features(self._served.model):
             notes.append(f"{self._served.source.name} reads no features: {', '.join(query.features)} had no effect")
         scores, source = self._origin(query, user, own, notes)
         seen = self._catalog.places(own.items) if query.exclude_seen else np.empty(0, np.int64)
@@ -133,15 +134,17 @@ class Resolver:
     def _origin(self, query: Query, user: int, history: History, notes: list[str]) -> tuple[Scores, Source]:
         """Choose the origin of the scores: user or history, then features, then popularity."""
         served, model = self._served, self._served.model
-        if query.features and model.by_content:
-            return "features", "model"
+        if query.features and _reads_features(model):
+            return "rows", "model"
         if self._why_not is not None:
             notes.append(f"{served.source.name} cannot rank: {self._why_not}")
             return "popularity", "popularity"
         trained = FIRST <= user < served.users.cardinality
+        if served.takes_histories and query.brings_history and len(history):
+            return "history" if model.folds_in else "rows", "fold-in"
         if model.folds_in:
             if len(history):
-                return "history", "model" if trained and query.history is None and not query.recent else "fold-in"
+                return "history", "model" if trained else "fold-in"
             notes.append(f"{_who(query, user)} has no history")
             return "popularity", "popularity"
         if trained or (user >= served.users.cardinality and model.by_content):
@@ -166,6 +169,11 @@ def _known(encoded: npt.NDArray[np.int64], what: str, notes: list[str]) -> npt.N
     if num_unknown := int((encoded < 0).sum()):
         notes.append(f"{num_unknown:,} of {len(encoded):,} ids of {what} are unknown")
     return encoded[encoded >= 0]
+
+
+def _reads_features(model: Model) -> bool:
+    """Whether a model scores a user by features; one with fold-in only reads the history."""
+    return model.by_content and not model.folds_in
 
 
 def _who(query: Query, user: int) -> str:

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from recsys_cli.batch import Batch, Feature, Ragged
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.features.columns import row_column
+from recsys_cli.features.columns import HISTORY_USER, row_column
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.serving.encoder import RowEncoder
-from recsys_cli.serving.query import Query
+from recsys_cli.serving.histories import History
+from recsys_cli.serving.requests import Request
 from recsys_cli.serving.scoring import MOST_USERS, CatalogScorer
 from recsys_cli.serving.served import ServedModel
 
@@ -69,19 +70,21 @@ class RowScorer:
             )
         return scores
 
-    def of_candidates(self, query: Query, user_idx: int, candidates: npt.NDArray[np.int64]) -> Tensor:
-        """Return scores of candidates for one user with raw features, shape (1, I).
+    def of_candidates(self, request: Request, candidates: npt.NDArray[np.int64]) -> Tensor:
+        """Return scores of candidates for the user of a request, with its raw features and its history; shape (1, I).
 
         Raises:
             ConfigError: A feature is unknown, or one that the model needs is missing.
         """
         served = self._served
         user, item = served.user.name, served.item.name
-        given = self._given(query.features)
+        given = self._given(request.query.features)
+        if request.query.brings_history:
+            given |= self._of_history(request.history)
         size, scores = served.source.batch_size, []
         for start in range(0, len(candidates), size):
             items = torch.from_numpy(candidates[start : start + size].astype(np.int32))
-            users = torch.full_like(items, user_idx)
+            users = torch.full_like(items, request.user_idx)
             repeated = {name: _repeated(feature, len(items)) for name, feature in given.items()}
             features = served.tables.join({user: users, item: items}) | repeated
             if missing := [column.name for column in served.schema.features if column.name not in features]:
@@ -111,6 +114,14 @@ class RowScorer:
         latest = np.inf if times.dtype.kind == "f" else np.iinfo(times.dtype).max
         missing = np.array([value is None for value in rows[next(iter(self._times.inputs))]])
         return {name: torch.from_numpy(np.where(missing | np.isnan(times.astype(float)), latest, times))}
+
+    def _of_history(self, history: History) -> dict[str, Feature]:
+        """Give a model with histories of rows one of a request, and return the feature that names it; none for other models."""
+        served = self._served
+        if served.model.timestamp is None:
+            return {}
+        served.model.set_earlier_rows(served.cold.hidden(served.histories.together([history])))
+        return {HISTORY_USER: torch.tensor([FIRST], dtype=torch.int32)}
 
     def _folded(self, features: dict[str, Feature]) -> dict[str, Feature]:
         """Give a model with fold-in the stored histories of the rows' users, under ids of this call."""

@@ -42,8 +42,7 @@ class CatalogScorer:
             self._model.limit_users(FIRST + MOST_USERS)
             self._set_context([])
         else:
-            rows = served.interactions
-            self._model.set_context(TrainingContext(lambda: self._cold.hidden(rows()), served.tables.join))
+            self._model.set_context(TrainingContext(served.visible_interactions, served.tables.join))
 
     @cached_property
     def why_not(self) -> str | None:

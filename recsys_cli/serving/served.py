@@ -136,9 +136,19 @@ class ServedModel:
         quantize_tables(self.model, kind)
         return replace(self, source=replace(self.source, tables=kind))
 
+    @property
+    def takes_histories(self) -> bool:
+        """Whether the model scores a history of a request: by fold-in, or as a feature of rows."""
+        return self.model.folds_in or self.model.timestamp is not None
+
     def interactions(self) -> Interactions:
         """Return the interactions of all users."""
         return self.histories.interactions() if self.rows is None else self.rows()
+
+    @cached_property
+    def visible_interactions(self) -> Callable[[], Interactions]:
+        """Returns the interactions of all users without cold items; the same function for all upserts."""
+        return lambda: self.cold.hidden(self.interactions())
 
     @cached_property
     def schema(self) -> Schema:

@@ -93,10 +93,11 @@ def _published(
 ) -> PublishedComparison:
     raw = workspace.raw(config.dataset.name)
     facts = raw.manifest.get("facts", {}) if raw.exists else {}
+    section = _bench_section(config)
     return compare_published(
         protocol,
         board.standings,
-        first=_bench_section(config).labels[0],
+        names={label: model.name for label, model in zip(section.labels, section.models, strict=True)},
         label=config.evaluate.label,
         rows={split: data.rows(split) for split in SPLITS},
         digests=facts.get("verified", {}),

@@ -118,24 +118,19 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
         served = served.with_tables(tables)
     verified = None
     with workspace.lock(f"export-{target.name}", emit=emit), replacing_folder(target) as folder:
-        write, load = load_component(FORMATS[kind].write), load_component(FORMATS[kind].load)
+        write = load_component(FORMATS[kind].write)
         write(served, folder, key=key_of(kind, run.key, histories, tables), source=source, histories=histories)
         if verify and served.model.folds_in and not histories:
             emit(Message(f"{target.name} is not verified: its scores need the histories of requests", "warning"))
         elif verify:
-            scorer = load(folder)
+            scorer = load_component(FORMATS[kind].load)(folder)
             encode = getattr(scorer, "features", None)
             verified = verify_scores(
                 run, workspace, scorer.score, encode=encode, name=target.name, tables=tables, emit=emit
             )
     manifest = Artifact(target).manifest
-    return Exported(
-        target,
-        manifest,
-        sum(size for size, _ in manifest["files"].values()),
-        verified,
-        FORMATS[kind].use.format(target),
-    )
+    num_bytes = sum(size for size, _ in manifest["files"].values())
+    return Exported(target, manifest, num_bytes, verified, FORMATS[kind].use.format(target))
 
 
 def check_kind(kind: str) -> None:

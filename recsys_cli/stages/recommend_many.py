@@ -151,7 +151,7 @@ def _why_popular(recommender: Recommender) -> str:
     name = recommender.served.source.name
     if (reason := recommender.scorer.why_not) is not None:
         return f"{name} cannot rank: {reason}"
-    if recommender.served.model.folds_in:
+    if recommender.served.takes_histories:
         return "they have no history of known items"
     return f"they are not in train, and {name} cannot fold in a history"
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
 from recsys_cli.config import RunConfig, dump, yaml12
-from recsys_cli.config.load import model_config_type, spelled_out
+from recsys_cli.config.load import model_config, model_config_type, spelled_out
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Emit, Message
 from recsys_cli.stages import report_other_version
@@ -32,9 +33,21 @@ def run_key(config: RunConfig, data: PreparedData) -> str:
         section.model_dump(mode="json", exclude=_NOT_IN_KEY[name])
         for name, section in (("model", spelled_out(config.model)), ("train", config.train))
     )
-    version = getattr(model_config_type(config.model.name), "format", 1)
-    code = [*code_of_model(config.model.name), *code_of_metrics([config.train.monitor])]
-    return key_of("run", _FORMAT, version, code, model, train, data.key)
+    name, options = config.model.name, config.model.options
+    code = [*code_of_model(name), *code_of_metrics([config.train.monitor])]
+    parts = [(part, _version(part), code_of_model(part)) for part in _parts(name, options)]
+    return key_of("run", _FORMAT, _version(name), code, model, train, data.key, *([parts] if parts else []))
+
+
+def _version(model: str) -> int:
+    return int(getattr(model_config_type(model), "format", 1))
+
+
+def _parts(name: str, options: dict[str, Any]) -> Iterator[str]:
+    """Yield the names of the models that a model trains (`model_parts` of its Config), and of their own ones."""
+    for part in getattr(model_config(name, options), "model_parts", ()):
+        yield part.name
+        yield from _parts(part.name, part.options)
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,7 @@ def raw_tables(config: RunConfig, workspace: Workspace) -> Iterator[RawTables | 
 
 def _checked(config: RunConfig, raw: RawTables, *, timed: bool, builds: bool) -> Checked:
     from recsys_cli.etl.inputs import Inputs  # loads Polars; configs alone need none
+    from recsys_cli.etl.join_keys import keyed
 
     inputs = Inputs.of(config, raw.folder)
     reader = next(iter(inputs.interactions.values()))
@@ -117,9 +118,10 @@ def _checked(config: RunConfig, raw: RawTables, *, timed: bool, builds: bool) ->
     for _, op in inputs.program.joins:
         table = inputs.joined[op.table].read()
         memory += table.nbytes
-        _refuse_repeated(table.column(op.on), op.table, op.on)
-        if op.on in rows.column_names:
-            matched[op.table] = _share(pc.is_in(rows.column(op.on), value_set=table.column(op.on).combine_chunks()))
+        is_raw = op.on in rows.column_names
+        keys = keyed(op, table, (rows if is_raw else table).column(op.on).type).column(op.on)
+        if is_raw:
+            matched[op.table] = _share(pc.is_in(rows.column(op.on), value_set=keys.combine_chunks()))
     nulls = {name: rows.column(name).null_count / max(1, rows.num_rows) for name in rows.column_names}
     notes += [f"{name}: {share:.0%} of the values are missing" for name, share in nulls.items() if share > _RARE]
     notes += [
@@ -187,14 +189,3 @@ def _refuse_one(config: RunConfig, rows: pa.Table) -> None:
                 f"the first {rows.num_rows:,} rows have one {role}, {rows.column(name)[0].as_py()!r} in column {name}",
                 hint=f"set features.{role} to another column, or add the rows of others",
             )
-
-
-def _refuse_repeated(keys: pa.ChunkedArray, table: str, name: str) -> None:
-    counts = pc.value_counts(keys.drop_null())
-    repeated = counts.filter(pc.greater(counts.field("counts"), 1))
-    if len(repeated):
-        key = repeated[0]["values"].as_py()
-        raise DataError(
-            f"table {table!r}: {len(repeated):,} keys repeat in column {name}, such as {key!r}; a join needs one row per key",
-            hint="keep one row per key, or remove the JoinExternal op",
-        )

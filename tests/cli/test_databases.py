@@ -62,6 +62,7 @@ def test_a_misspelled_column_of_since_fails_before_the_copy_is_kept(
     name = reading(config, {"query": QUERY, "database": "PLAYS", "since": {"timestmp": 900}})
     for command in ("download", "validate"):
         fails(recsys(command, name), 2, "since: no column 'timestmp' in table 'interactions' (did you mean timestamp?)")
+    assert not list(Path("workspace/raw").rglob("interactions.parquet"))
 
 
 def test_a_missing_file_is_named_by_its_variable(

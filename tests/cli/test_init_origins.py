@@ -131,3 +131,27 @@ def test_a_database_and_a_query(recsys: Recsys, plays: str, monkeypatch: pytest.
     answer = recsys("init", "postgres://me:secret@host/shop", "--yes")
     assert answer.code == 2
     assert "secret" not in answer.err
+
+
+def test_tables_of_one_name_are_all_there(recsys: Recsys, plays: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("plays.csv").write_text(plays)
+    for name in ("a", "b"):
+        with duckdb.connect(f"{name}.db") as connection:
+            connection.execute("CREATE SCHEMA old; CREATE TABLE old.plays AS SELECT 1 AS item_id, 'x' AS kind")
+            connection.execute("CREATE TABLE plays AS SELECT * FROM 'plays.csv'")
+        monkeypatch.setenv(name.upper(), f"{name}.db")
+    answer = recsys("--json", "init", "a.db", "--yes")
+    assert answer.json["columns"]["user"] == "user_id"
+    assert answer.json["joined"] == {"plays_2": "items by item_id"}
+    first, second = "SELECT * FROM 'plays.csv'", "SELECT DISTINCT item_id, 'i' || item_id AS title FROM 'plays.csv'"
+    config = proposed(recsys, first, second)
+    assert config.dataset.options == {"interactions": {"query": first}, "tables": {"plays_2": {"query": second}}}
+    answer = recsys("init", "a.db", "b.db", first, "--yes")
+    assert answer.code == 2
+    assert "a query of several databases" in answer.err
+
+
+def test_a_query_longer_than_a_path(recsys: Recsys, plays: str) -> None:
+    Path("p.csv").write_text(plays)
+    query = f"SELECT user_id, item_id, timestamp {' ' * 300} FROM 'p.csv'"
+    assert proposed(recsys, query).dataset.options == {"interactions": {"query": query}}

@@ -229,7 +229,7 @@ def test_validate_names_repeated_keys_and_shares_of_nulls(recsys: Recsys) -> Non
         lines.write("3,again\n")
     answer = recsys("validate", "mine.yaml", "--no-time")
     assert answer.code == 4
-    assert "keys repeat in column item, such as 3" in answer.err
+    assert "duplicate keys in items.item: 3" in answer.err
 
 
 def test_validate_expects_time_and_memory(recsys: Recsys) -> None:
@@ -275,3 +275,15 @@ def test_the_answer_has_a_reason_for_each_role(recsys: Recsys) -> None:
         ("item", True),
         ("rating", True),
     ]
+
+
+def test_vectors_are_features_and_no_categories(recsys: Recsys) -> None:
+    write("pairs.csv", head="user,item,rating", row=lambda u, i, _: f"{u},{i},{1 + (u + i) % 5}")
+    vectors = np.random.default_rng(0).normal(size=(20, 3))
+    uneven = [row[: 1 + at % 3].tolist() for at, row in enumerate(vectors)]
+    pq.write_table(pa.table({"item": range(20), "vector": list(vectors), "uneven": uneven}), "items.parquet")
+    config = proposed(recsys, "pairs.csv", "items.parquet")
+    assert [op.columns for op in config.features.joins] == [("vector",)]
+    assert config.features.categorified == ("user", "item")
+    made = recsys("--json", "run", "mine.yaml", "train.epochs=1")
+    assert made.code == 0, made.err

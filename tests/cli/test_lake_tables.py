@@ -184,6 +184,7 @@ def test_damaged_table_is_refused(recsys: Recsys, config: Path) -> None:
     deltalake.write_deltalake("delta", rows(config.parent))
     next(Path("delta").glob("*.parquet")).unlink()
     fails(recsys("download", reading(config, "delta")), 4, "table 'interactions' cannot be read")
+    assert not list(Path("workspace/raw").rglob("interactions.parquet"))
 
 
 def test_partitioned_folder_through_the_commands(recsys: Recsys, config: Path) -> None:

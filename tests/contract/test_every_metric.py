@@ -97,7 +97,8 @@ SLOW_BEYOND = {
     "novelty": _mean_of(lambda counts: [-math.log2(n / sum(counts)) for n in counts]),
     "arp": _mean_of(lambda counts: counts),
     "diversity": _slow_diversity,
-    "serendipity": None,  # has a test of its own
+    "serendipity": None,  # have tests of their own
+    "psndcg": None,
 }
 
 
@@ -294,6 +295,114 @@ def test_serendipity_counts_hits_outside_the_popularity_ranking() -> None:
 
     assert BEYOND["serendipity"].compute(lists, 2).tolist() == [1 / 2, 0]
     assert BEYOND["serendipity"].compute(lists, 4).tolist() == [1 / 4, 0]
+
+
+def _slow_psndcg(users, counts, k):
+    """The definition, for users of (items of the ranking, relevant items, number of relevant items without a place)."""
+
+    def dcg(gains):
+        return sum(gain / math.log2(place + 1) for place, gain in enumerate(gains[:k], start=1))
+
+    found, best = [], []
+    for ranking, relevant, outside in users:
+        weight = {item: max(counts[item], 1) ** -0.5 for item in relevant}
+        plain = dcg([1.0] * (len(relevant) + outside))
+        found.append(dcg([weight.get(item, 0.0) for item in ranking]) / plain)
+        best.append(dcg(sorted([*weight.values(), *[1.0] * outside], reverse=True)) / plain)
+    return sum(found) / sum(best)
+
+
+def _recommended(users, counts) -> Recommended:
+    hits = np.array([[item in relevant for item in ranking] for ranking, relevant, _ in users])
+    places = np.array([ranking for ranking, _, _ in users], np.int32)
+    relevant = [sorted(one) for _, one, _ in users]
+    catalog = Catalog(np.array(counts), sum(counts), np.empty(0, np.int64), np.zeros(len(counts) + 1, np.int64))
+    return Recommended(
+        hits, np.array([len(one) + outside for _, one, outside in users]), places, np.zeros_like(places), catalog,
+        relevant=np.array([item for one in relevant for item in one], np.int64),
+        relevant_offsets=np.cumsum([0, *map(len, relevant)]),
+    )  # fmt: skip
+
+
+def _users_of_psndcg(rng: np.random.Generator) -> list:
+    users = []
+    for _ in range(60):
+        relevant = set(rng.permutation(20)[: rng.integers(0, 6)].tolist())
+        users.append((rng.permutation(20)[:8].tolist(), relevant, int(rng.integers(not relevant, 3))))
+    return users
+
+
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_psndcg_equals_brute_force(k: int) -> None:
+    rng = np.random.default_rng(11)
+    counts = [*np.sort(rng.integers(1, 400, 18))[::-1].tolist(), 0, 0]  # the last are cold items
+    users = _users_of_psndcg(rng)
+
+    values = BEYOND["psndcg"].compute(_recommended(users, counts), k)
+
+    assert values.shape == (60,)
+    assert values.mean() == pytest.approx(_slow_psndcg(users, counts, k), abs=1e-12)
+    perfect = [(sorted(one, reverse=True) + [25 + place for place in range(8)], one, 0) for _, one, _ in users if one]
+    perfect = [(ranking[:8], one, 0) for ranking, one, _ in perfect]
+    assert BEYOND["psndcg"].compute(_recommended(perfect, [*counts, *[0] * 20]), k) == pytest.approx(1)
+
+
+def test_psndcg_of_equally_popular_items_is_ndcg() -> None:
+    users = [(ranking, relevant, 0) for ranking, relevant, _ in _users_of_psndcg(np.random.default_rng(12)) if relevant]
+    lists = _recommended(users, [7] * 20)
+
+    assert BEYOND["psndcg"].compute(lists, 5) == pytest.approx(RANKING["ndcg"].compute(lists, 5))
+
+
+def test_values_of_psndcg_are_linear_around_the_ratio() -> None:
+    """Without one user, the mean of the others' values is the ratio of the others, up to second order."""
+    rng = np.random.default_rng(13)
+    counts = [*np.sort(rng.integers(1, 400, 20))[::-1].tolist()]
+    users = _users_of_psndcg(rng)
+    values = BEYOND["psndcg"].compute(_recommended(users, counts), 8)
+    for left_out in range(0, 60, 7):
+        others = [user for number, user in enumerate(users) if number != left_out]
+        exact = _slow_psndcg(others, counts, 8)
+        assert abs(np.delete(values, left_out).mean() - exact) < 0.1 * abs(values.mean() - exact) + 1e-9
+
+
+def test_psndcg_without_the_ground_truth_is_undefined() -> None:
+    lists, _, _ = _lists(np.random.default_rng(10))
+    assert np.isnan(BEYOND["psndcg"].compute(lists, 3)).all()
+
+
+def test_psndcg_corrects_popularity_biased_observation() -> None:
+    """Tastes are by q, and an interaction is observed with a probability in proportion to q: the correction is exact.
+
+    Then N is in proportion to q², and its weight N ** -0.5 is the inverse of that probability. In the unbiased world, where
+    everything is observed, the plain NDCG of a model is known from q.
+    """
+    rng = np.random.default_rng(14)
+    q = np.arange(1, 41, dtype=float)[::-1]
+    q /= q.sum()
+    observed = q**2 / (q**2).sum()
+    counts = np.round(observed * 1e6).astype(np.int64).tolist()
+    targets = rng.choice(40, size=20_000, p=observed).tolist()
+    discount = 1 / np.log2(np.arange(2, 12))
+
+    popular = _recommended([(list(range(10)), {target}, 0) for target in targets], counts)
+    plain = RANKING["ndcg"].compute(popular, 10).mean()
+    debiased = BEYOND["psndcg"].compute(popular, 10).mean()
+    assert plain == pytest.approx(observed[:10] @ discount, abs=0.01)
+    assert debiased == pytest.approx(q[:10] @ discount, abs=0.005)
+    assert debiased < 0.75 * plain
+
+    knows = rng.random(20_000) < 0.6  # at a place that does not depend on the popularity of the target
+    fillers = [[item for item in range(40) if item != target][:9] for target in targets]
+    of_truth = _recommended(
+        [
+            ([target, *others] if known else [*others, others[0]], {target}, 0)
+            for target, others, known in zip(targets, fillers, knows, strict=True)
+        ],
+        counts,
+    )
+    assert RANKING["ndcg"].compute(of_truth, 10).mean() == pytest.approx(0.6, abs=0.01)
+    assert BEYOND["psndcg"].compute(of_truth, 10).mean() == pytest.approx(0.6, abs=0.01)
 
 
 def test_gini_is_0_for_equal_and_near_1_for_concentrated_exposure() -> None:

@@ -20,7 +20,7 @@ _NEXT = "recsys etl CONFIG (recsys ls configs lists the included configs)"
 
 
 def result(made: StageResult[RawData], *, config: str | None = None) -> dict[str, Any]:
-    """Gather what is known about the dataset, with the next command for its config, if one is named."""
+    """Gather the facts of the dataset, with the next command for its config, if one is named."""
     folder = made.artifact.folder
     return {
         "dataset": made.artifact.manifest["dataset"],

@@ -43,7 +43,9 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     title = f"{own} of {result['run']} on {result['split']} of {result['dataset']}: {counts.rows:,} rows"
     _draw_systems(to, title, result["pointwise"], (*rows, *config.get("metrics", ())), own=own)
     label = "" if config["candidates"] == "all" else SAMPLED
-    first = [f"{label}{name}@{min(config['k'])}" for name in ("ndcg", "hr", "coverage", *config.get("metrics", ()))]
+    first = [
+        f"{label}{name}@{min(config['k'])}" for name in ("ndcg", "psndcg", "hr", "coverage", *config.get("metrics", ()))
+    ]
     both = {name: {**figures, **result["beyond"].get(name, {})} for name, figures in result["ranking"].items()}
     _draw_systems(to, f"ranking {ranked_in_words(counts, config)}", both, first, own=own)
     _draw_stages(to, result.get("stages", ()), first[0])
@@ -105,7 +107,8 @@ def _draw_stages(to: Console, stages: Sequence[Mapping[str, Any]], metric: str) 
     """Draw the stages of a model with several, with the gain of the whole model over each."""
     if not stages:
         return
-    words = {"better": "significant", "worse": "significantly worse", "noise": "not significant", None: ""}
+    from recsys_cli.evaluation.result import StageFigures
+
     cells = [
         (
             stage["name"],
@@ -114,7 +117,7 @@ def _draw_stages(to: Console, stages: Sequence[Mapping[str, Any]], metric: str) 
             ""
             if stage["gain"] is None
             else f"{stage['gain']:+.4f} [{stage['gain_low']:+.4f}, {stage['gain_high']:+.4f}]",
-            words[stage["verdict"]],
+            StageFigures.model_validate(stage).significance,
         )
         for stage in stages
     ]

@@ -16,16 +16,21 @@ import pyarrow.parquet as pq
 
 from recsys_cli.data.digest import Digest
 from recsys_cli.data.published.description import Description, Download, columns
-from recsys_cli.data.published.rows import parsed, write_rows
+from recsys_cli.data.published.rows import blocks, parsed, write_rows
 from recsys_cli.data.source import RawColumn, RawTable
-from recsys_cli.data.streams import unpacked_name
+from recsys_cli.data.streams import opened, unpacked_name
 from recsys_cli.errors import DataError
 from recsys_cli.events import Emit
 
 _PAIRS = pa.schema([("user", pa.int32()), ("item", pa.int32())])
 _CANDIDATES = pa.schema([*_PAIRS, ("timestamp", pa.int64()), ("label", pa.int8())])
 _FOLD_IN = pa.schema([*_PAIRS, ("position", pa.int32())])
+_RATINGS = pa.schema([
+    pa.field("userId", pa.int64(), nullable=False), pa.field("movieId", pa.int64(), nullable=False),
+    pa.field("rating", pa.float64(), nullable=False),
+])  # fmt: skip
 _SEED, _HELD_OUT_USERS = 98_765, 10_000
+_HINT = "pass the publisher's file of this dataset"
 
 
 def convert_lists(folder: Path, files: Sequence[Path], emit: Emit) -> None:
@@ -35,7 +40,7 @@ def convert_lists(folder: Path, files: Sequence[Path], emit: Emit) -> None:
     """
     for file in files:
         name = Path(unpacked_name(file.name))
-        lists = _json_lists(file) if name.suffix == ".json" else parsed(file, _list, emit)
+        lists = _json_lists(file, emit) if name.suffix == ".json" else parsed(file, _list, emit)
         rows = ((user, item) for user, items in lists for item in items)
         write_rows(folder / f"{_split_of(name.stem)}.parquet", _PAIRS, rows)
 
@@ -51,13 +56,13 @@ def _list(line: str) -> tuple[int, list[int]] | None:
     return int(fields[0]), list(map(int, fields[1:]))
 
 
-def _json_lists(file: Path) -> Iterator[tuple[int, list[int]]]:
+def _json_lists(file: Path, emit: Emit) -> Iterator[tuple[int, list[int]]]:
     try:
-        lists: list[list[int]] = json.loads(file.read_bytes())
+        lists: list[list[int]] = json.loads(b"".join(blocks(file, emit)))
         if not all(isinstance(items, list) for items in lists):
             raise ValueError("not a list of lists")
     except (ValueError, TypeError) as error:
-        raise DataError(f"{file.name}: {error}", hint="pass the publisher's file of this dataset") from error
+        raise DataError(f"{file.name}: {error}", hint=_HINT) from error
     yield from enumerate(lists)
 
 
@@ -102,9 +107,14 @@ def convert_liang(folder: Path, files: Sequence[Path], emit: Emit) -> None:  # n
     Ratings of at least 4, users with 5 or more of them, 10,000 users each for valid and test, items of train only. Of valid and
     test users, `position` is 0 for the 80 % of the fold-in history and 1 for the targets.
     """
-    ratings = pyarrow.csv.read_csv(files[0])
-    users, items = (ratings[name].to_numpy().astype(np.int64) for name in ("userId", "movieId"))
-    write_splits(folder, users, items, ratings["rating"].to_numpy() > 3.5, held_out=_HELD_OUT_USERS)
+    kept = pyarrow.csv.ConvertOptions(column_types=_RATINGS, include_columns=_RATINGS.names)
+    try:
+        with opened(files[0]) as (stream, _):
+            ratings = pyarrow.csv.read_csv(stream, convert_options=kept)
+        users, items, stars = (column.to_numpy() for column in ratings.cast(_RATINGS).columns)
+    except (pa.ArrowInvalid, pa.ArrowKeyError, ValueError) as error:
+        raise DataError(f"{files[0].name}: {error}", hint=_HINT) from error
+    write_splits(folder, users, items, stars > 3.5, held_out=_HELD_OUT_USERS)
 
 
 def write_splits(

@@ -105,11 +105,13 @@ def _error(bad: Sequence[BadRow], table: RawTable, times: Collection[str], *, ev
 
 
 def _finished(rows: pa.Table, table: RawTable, columns: Sequence[str] | None) -> pa.Table:
-    for position, name in enumerate(rows.column_names):
-        column = next(column for column in table.columns if column.name == name)
-        values = with_separators(rows.column(name), table)
-        values = values if column.separator is None else split(values, column)
-        rows = rows.set_column(position, name, values.cast(plain_type(values.type)))
+    declared = {column.name: column for column in table.columns}
+    finished = []
+    for name, stored in zip(rows.column_names, rows.columns, strict=True):
+        values = with_separators(stored, table)
+        values = values if declared[name].separator is None else split(values, declared[name])
+        finished.append(values.cast(plain_type(values.type)))
+    rows = pa.table(finished, rows.column_names)
     for name, flags in table.flags.items():
         if set(flags) <= set(rows.column_names):
             lists = _from_flags(rows.select(list(flags)))

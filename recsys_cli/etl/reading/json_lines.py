@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyarrow import json
 
-from recsys_cli.data.files import JSON
 from recsys_cli.data.remote import RawFile
-from recsys_cli.data.streams import compression, fill, head, opened, size_of, unpacked_name
+from recsys_cli.data.streams import compression, fill, head, opened, size_of
 from recsys_cli.errors import DataError
 
 _SAMPLE, _BLOCK = 4 << 20, 4 << 20
-
-
-def is_json(file: RawFile) -> bool:
-    """Whether a file has a suffix of JSON lines."""
-    return unpacked_name(file.name).lower().endswith(tuple(JSON))
+_LINES = 50_000
+"""Lines parsed at once; Arrow refuses more than 100,000 objects in a block."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +29,7 @@ class JsonLines:
     """A file of JSON lines.
 
     Attributes:
-        schema_arrow: Names and types by the first 4 MiB.
+        schema_arrow: Names and types by the first 50,000 lines or 4 MiB.
         metadata: The number of rows, estimated from these.
     """
 
@@ -43,7 +38,8 @@ class JsonLines:
         text = head(file, _SAMPLE)
         end = len(text) if len(text) < _SAMPLE else text.rfind(b"\n") + 1
         lines = text.count(b"\n", 0, end) + (not text.endswith(b"\n") and len(text) < _SAMPLE and bool(text))
-        self.schema_arrow = _parsed(text[:end], None, file).schema if text.strip() else pa.schema([])
+        first = next(_pieces(text[:end] or text), b"")
+        self.schema_arrow = _parsed(first, None, file).schema if first else pa.schema([])
         share = 1.0 if end == len(text) and len(text) < _SAMPLE else (size_of(file) or end) / max(1, end)
         self.metadata = Size(round(lines * share * (5 if compression(file.name) and share != 1.0 else 1)))
 
@@ -53,14 +49,20 @@ class JsonLines:
         rest = b""
         with opened(self._file) as (stream, _):
             buffer = bytearray(_BLOCK)
-            while count := fill(stream, memoryview(buffer)):
+            count = _BLOCK
+            while count == _BLOCK:
+                count = fill(stream, memoryview(buffer))
                 text = rest + bytes(buffer[:count])
                 end = len(text) if count < _BLOCK else text.rfind(b"\n") + 1
                 text, rest = text[:end], text[end:]
-                if text.strip():
-                    yield from _parsed(text, schema, self._file).select(list(columns)).to_batches(rows)
-            if rest.strip():
-                yield from _parsed(rest, schema, self._file).select(list(columns)).to_batches(rows)
+                for piece in _pieces(text):
+                    yield from _parsed(piece, schema, self._file).select(list(columns)).to_batches(rows)
+
+
+def _pieces(text: bytes) -> Iterator[bytes]:
+    lines = [line for line in text.split(b"\n") if line.strip()]
+    for first in range(0, len(lines), _LINES):
+        yield b"\n".join(lines[first : first + _LINES])
 
 
 def _parsed(text: bytes, schema: pa.Schema | None, file: RawFile) -> pa.Table:
@@ -78,9 +80,3 @@ def _parsed(text: bytes, schema: pa.Schema | None, file: RawFile) -> pa.Table:
             hint="write one object per line; a JSON array, or a value of another type, cannot be read",
         ) from error
     return rows
-
-
-@contextmanager
-def open_json(file: RawFile) -> Iterator[JsonLines]:
-    """Open a file of JSON lines."""
-    yield JsonLines(file)

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 
 from recsys_cli.data import parquet
 from recsys_cli.data.remote import RawFile, RemoteFile
-from recsys_cli.data.source import RawColumn, RawTable
+from recsys_cli.data.source import Format, RawColumn, RawTable
 from recsys_cli.data.streams import file_errors, size_of
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.csv_parse import split
 from recsys_cli.etl.reading.dialect import ARROW_TYPES
-from recsys_cli.etl.reading.json_lines import is_json, open_json
+from recsys_cli.etl.reading.json_lines import JsonLines
 from recsys_cli.etl.reading.plain_types import plain_type, to_plain_type
 from recsys_cli.etl.reading.times import read_times, stored_type
 from recsys_cli.features.columns import STORED_AS
@@ -32,7 +32,9 @@ _COUNTED_FILES = 256
 
 
 @contextmanager
-def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[pq.ParquetFile]:
+def open_parquet(
+    file: RawFile, kind: Format = "parquet", *, buffer_bytes: int = _MIN_BUFFER
+) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file, or JSON lines in its interface.
 
     `buffer_bytes` is the read buffer per column; Arrow's default is a whole column chunk.
@@ -41,9 +43,8 @@ def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[
         DataError: The file is missing or not Parquet, or its server does not support range requests.
     """
     size_of(file)
-    if is_json(file):
-        with open_json(file) as lines:
-            yield cast("pq.ParquetFile", lines)
+    if kind == "jsonl":
+        yield cast("pq.ParquetFile", JsonLines(file))
         return
     with ExitStack() as stack, file_errors(file):
         source: str | BinaryIO = str(file)
@@ -66,7 +67,7 @@ def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[
 def table_schema(table: RawTable) -> pa.Schema:
     """Return names and plain types of a table's columns, by its first file and the dataset."""
     first, *others = table.files
-    stored = _schema(first)
+    stored = _schema(first, table.format)
     declared = {column.name: column for column in table.columns}
     if unknown := [name for name in declared if name not in stored.names]:
         raise DataError(
@@ -81,7 +82,7 @@ def table_schema(table: RawTable) -> pa.Schema:
     for file in others:  # the type of an all-null column comes from another file
         if not any(pa.types.is_null(kind) for kind in kinds.values()):
             break
-        also = {field.name: plain_type(field.type) for field in _schema(file)}
+        also = {field.name: plain_type(field.type) for field in _schema(file, table.format)}
         kinds |= {name: also.get(name, kind) for name, kind in kinds.items() if pa.types.is_null(kind)}
     return pa.schema(
         [pa.field(name, kind, metadata=_stored_as(stored.field(name).type)) for name, kind in kinds.items()]
@@ -96,7 +97,7 @@ def _stored_as(kind: pa.DataType) -> dict[bytes, bytes] | None:
 
 def with_time_formats(table: RawTable, times: Mapping[str, str]) -> RawTable:
     """Return the table with the formats of its time columns, declared or detected in the first rows."""
-    stored = _schema(table.files[0])
+    stored = _schema(table.files[0], table.format)
     columns = {column.name: column for column in table.columns}
     for name in dict.fromkeys((*(name for name, one in columns.items() if one.time is not None), *times)):
         column = columns.get(name, RawColumn(name, None, nullable=True))
@@ -111,7 +112,7 @@ def with_time_formats(table: RawTable, times: Mapping[str, str]) -> RawTable:
 def _sample(table: RawTable, name: str) -> pa.ChunkedArray:
     values = None
     for file in table.files:
-        with open_parquet(file) as opened:
+        with open_parquet(file, table.format) as opened:
             kind = plain_type(opened.schema_arrow.field(name).type)
             batch = next(opened.iter_batches(_SAMPLE_ROWS, columns=[name]), None)
         stored = pa.chunked_array([], kind) if batch is None else pa.chunked_array([batch.column(0)])
@@ -121,13 +122,13 @@ def _sample(table: RawTable, name: str) -> pa.ChunkedArray:
     return values
 
 
-def _schema(file: RawFile) -> pa.Schema:
+def _schema(file: RawFile, kind: Format) -> pa.Schema:
     """Return the names and stored types of a file's columns.
 
     Raises:
         DataError: The file has a duplicate column.
     """
-    with open_parquet(file) as opened:
+    with open_parquet(file, kind) as opened:
         schema = opened.schema_arrow
     if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
         raise DataError(f"{file}: duplicate column {', '.join(twice)}")
@@ -153,7 +154,7 @@ def parquet_rows(
     times = {column.name: column.time for column in table.columns if column.time is not None}
     for file in table.files:
         first = 0
-        for stored in parquet_batches(file, schema.names, chunk_bytes=chunk_bytes, check=check):
+        for stored in parquet_batches(file, schema.names, kind=table.format, chunk_bytes=chunk_bytes, check=check):
             columns = {}
             for target in schema:
                 values = stored.column(target.name)
@@ -171,6 +172,7 @@ def parquet_batches(
     file: RawFile,
     columns: Sequence[str],
     *,
+    kind: Format = "parquet",
     chunk_bytes: int,
     check: Callable[[RawFile, Sequence[str]], None] = lambda *_: None,
 ) -> Iterator[pa.Table]:
@@ -180,7 +182,7 @@ def parquet_batches(
     and one buffer per column.
     """
     buffer = min(_MAX_BUFFER, max(_MIN_BUFFER, chunk_bytes // (4 * max(1, len(columns)))))
-    with open_parquet(file, buffer_bytes=buffer) as opened:
+    with open_parquet(file, kind, buffer_bytes=buffer) as opened:
         check(file, opened.schema_arrow.names)
         rows = _rows_at_a_time(opened, columns, chunk_bytes // 4)
         for batch in opened.iter_batches(rows, columns=list(columns)):
@@ -198,12 +200,12 @@ def _rows_at_a_time(file: pq.ParquetFile, columns: Sequence[str], num_bytes: int
     return max(1, min(_MAX_ROWS, num_bytes * probe.num_rows // max(1, probe.nbytes)))
 
 
-def estimated_parquet_rows(files: Sequence[RawFile]) -> int:
+def estimated_parquet_rows(files: Sequence[RawFile], kind: Format = "parquet") -> int:
     """Return the number of rows: exact for the first 256 files, extrapolated by size for the rest."""
     counted, rest = files[:_COUNTED_FILES], files[_COUNTED_FILES:]
     rows = 0
     for file in counted:
-        with open_parquet(file) as opened:
+        with open_parquet(file, kind) as opened:
             rows += opened.metadata.num_rows
     if not rest:
         return rows

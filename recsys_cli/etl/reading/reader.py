@@ -74,7 +74,7 @@ class Reader:
     def is_empty(self) -> bool:
         """Whether all files of the table have no rows; raises like `schema`."""
         if self.table.format != "csv":
-            return not estimated_parquet_rows(self.table.files)
+            return not estimated_parquet_rows(self.table.files, self.table.format)
         return not self._resolved[1]
 
     def batches(self) -> Generator[pa.Table]:
@@ -124,7 +124,7 @@ class Reader:
         if self._arrays is not None:
             return min(most, self._arrays.num_rows)
         if self.table.format != "csv":
-            return min(most, estimated_parquet_rows(self.table.files))
+            return min(most, estimated_parquet_rows(self.table.files, self.table.format))
         rows = 0.0
         for packed in dict.fromkeys(compression(file.name) for file in self.table.files):
             files = [file for file in self.table.files if compression(file.name) == packed]

@@ -62,6 +62,7 @@ class Census:
         self._lock = Lock()
         self._labels = _Labels()
         self._keys: list[Keys] = []
+        self._timed_keys: list[Keys] = []
         self.num_sampled = 0
         self.ids = {
             column.name: np.zeros(spec.table_rows.get(column.name) or column.cardinality or FIRST, dtype=np.int64)
@@ -79,7 +80,12 @@ class Census:
     def keys(self) -> Keys:
         """Return the keys of the sampled pairs, and release them."""
         keys, self._keys = self._keys, []
-        return np.concatenate(keys) if keys else np.zeros(0, dtype=np.uint64)
+        return _joined(keys)
+
+    def timed_keys(self) -> Keys:
+        """Return the keys of the sampled (user, item, time) triples, and release them."""
+        keys, self._timed_keys = self._timed_keys, []
+        return _joined(keys)
 
     def count(self, path: Path) -> None:
         """Count the rows of a shard."""
@@ -104,6 +110,9 @@ class Census:
         if spec.sample:
             pair = (spec.sample.user.name, spec.sample.item.name)
             self._keys.append(spec.sample.keys(*(_values(rows.column(name)) for name in pair)))
+            if spec.timestamp and spec.clock:
+                timed = rows.select([*pair, spec.timestamp]).drop_null()
+                self._timed_keys.append(spec.sample.keys(*map(_values, timed.columns)))
         if spec.timestamp and spec.clock:
             self._count_times(_values(rows.column(spec.timestamp)), spec.clock)
 
@@ -141,6 +150,10 @@ def take_census(spec: CensusSpec, shards: Mapping[str, Sequence[Path]]) -> dict[
     for _ in Threads().map(lambda task: task(), tasks):
         pass
     return census
+
+
+def _joined(keys: list[Keys]) -> Keys:
+    return np.concatenate(keys) if keys else np.zeros(0, dtype=np.uint64)
 
 
 class _Labels:

@@ -103,7 +103,7 @@ class Frequency(_Frozen):
 
 
 class RepeatedPairs(_Frozen):
-    """Repeated (user, item) pairs, of users and items with ids of their own."""
+    """Repeated (user, item) pairs, or copies with the same time as well, of users and items with ids of their own."""
 
     share: float
     """Sampling rate of the values of `by`; 1 for all."""
@@ -114,6 +114,17 @@ class RepeatedPairs(_Frozen):
     """Rows with a pair of an earlier row, by split."""
     seen: dict[str, dict[str, int]]
     """Held-out rows with a pair of an earlier split, by both."""
+
+
+class CommonTarget(_Frozen):
+    """The most frequent item of a held-out split."""
+
+    item: str
+    """Raw value of the item."""
+    users: int
+    """Users of the split with an id of their own."""
+    with_item: int
+    """Those with a row of the item."""
 
 
 class SplitBoundary(_Frozen):
@@ -171,6 +182,10 @@ class Facts(_Frozen):
     """Activity of users; None if train has no user with an id of its own."""
     pairs: RepeatedPairs | None
     """Repeated pairs; None for lists of users or items."""
+    copies: RepeatedPairs | None = None
+    """Repeated (user, item, time) triples; None without times."""
+    targets: dict[str, CommonTarget] = Field(default_factory=dict)
+    """The most frequent item by held-out split; empty for lists of users or items."""
     timeline: Timeline | None
     borders: tuple[SplitBoundary, ...]
     future: dict[str, int] = Field(default_factory=dict)

@@ -9,12 +9,12 @@ from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.page import is_date, moment, share
 
 _TRAIN = SPLITS[TRAIN]
-_MANY_COLD, _MANY_UNSEEN = 0.5, 0.05
+_MANY_COLD, _MANY_UNSEEN, _MANY_TARGETS = 0.5, 0.05, 0.5
 
 
 def conclude(facts: Facts) -> tuple[Finding, ...]:
     """Return the findings, warnings first."""
-    checks = (_fitted, _repeated, _times, _future, _labels, _not_finite, _cold)
+    checks = (_fitted, _repeated, _copied, _targets, _times, _future, _labels, _not_finite, _cold)
     findings = [finding for check in checks for finding in check(facts)]
     return tuple(sorted(findings, key=lambda finding: finding.level == "note"))
 
@@ -39,6 +39,29 @@ def _repeated(facts: Facts) -> Iterator[Finding]:
     if repeated:
         text = f"{_of(repeated, pairs.rows[_TRAIN])} rows of train repeat the (user, item) pair of another train row"
         yield Finding(level="note", text=text + _left_out(facts, pairs, _TRAIN) + _sampled(pairs))
+
+
+def _copied(facts: Facts) -> Iterator[Finding]:
+    """Yield findings about copies: rows with user, item and time of another row."""
+    copies = facts.copies
+    if copies is None:
+        return
+    for split, earlier in copies.seen.items():
+        for before, rows in earlier.items():
+            if rows:
+                text = f"{_of(rows, copies.rows[split])} rows of {split} have user, item and time of a row of {before}: copies"
+                yield Finding(level="warning", text=text + _sampled(copies))
+    for split, rows in copies.repeated.items():
+        if rows:
+            text = f"{_of(rows, copies.rows[split])} rows of {split} have user, item and time of another row of {split}"
+            yield Finding(level="note", text=text + _sampled(copies))
+
+
+def _targets(facts: Facts) -> Iterator[Finding]:
+    for split, target in facts.targets.items():
+        if target.users > 1 and target.with_item > _MANY_TARGETS * target.users:
+            text = f"{_of(target.with_item, target.users)} users of {split} have a row of the item {target.item}: a "
+            yield Finding(level="warning", text=f"{text}ranking equal for all users finds it")
 
 
 def _left_out(facts: Facts, pairs: RepeatedPairs, split: str) -> str:

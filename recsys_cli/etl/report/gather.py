@@ -13,6 +13,7 @@ from recsys_cli.etl.report import sample
 from recsys_cli.etl.report.census import Census, CensusSpec, take_census
 from recsys_cli.etl.report.clock import Clock, read_clock
 from recsys_cli.etl.report.facts import (
+    CommonTarget,
     Distinct,
     Facts,
     MissingValues,
@@ -25,6 +26,7 @@ from recsys_cli.etl.report.frequency import frequency, growth
 from recsys_cli.etl.report.future import rows_with_a_future
 from recsys_cli.etl.report.sample import Sample, repetitions
 from recsys_cli.etl.report.tables import in_tables
+from recsys_cli.etl.report.targets import common_targets
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import FIRST, Column, Role
 from recsys_cli.features.split import SPLITS, TRAIN
@@ -74,6 +76,10 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
         items=frequency(counts[fitted.plan.item]),
         users=frequency(counts[fitted.plan.user]),
         pairs=repetitions(spec.sample, {split: one.keys() for split, one in census.items()}) if spec.sample else None,
+        copies=repetitions(spec.sample, {split: one.timed_keys() for split, one in census.items()})
+        if spec.sample and spec.clock
+        else None,
+        targets=_targets(spec, shards, fitted),
         timeline=_timeline(spec.clock, census, splits),
         borders=_borders(spec.clock, census),
         future=_future(spec, shards, fitted.plan.user),
@@ -191,6 +197,13 @@ def _future(spec: CensusSpec, shards: Mapping[str, Sequence[Path]], user: str) -
     if spec.clock is None or spec.timestamp is None or column is None:
         return {}
     return rows_with_a_future(column, spec.timestamp, spec.sampled, shards, spec.clock)
+
+
+def _targets(spec: CensusSpec, shards: Mapping[str, Sequence[Path]], fitted: FittedPlan) -> dict[str, CommonTarget]:
+    if spec.sample is None:
+        return {}
+    values = fitted.vocabulary_of(fitted.plan.item).column("value")
+    return common_targets(spec.sample.user, spec.sample.item, values, spec.sampled, shards)
 
 
 def _is_encoded_last(column: str, fitted: FittedPlan) -> bool:

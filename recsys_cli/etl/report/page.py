@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from recsys_cli.etl.report import plots
-from recsys_cli.etl.report.facts import Distinct, Facts, Frequency, LabelFacts, SplitFacts
+from recsys_cli.etl.report.facts import Distinct, Facts, Frequency, LabelFacts, RepeatedPairs, SplitFacts
 from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.page import moment, render, share
 
@@ -37,7 +37,9 @@ def show(facts: Facts) -> str:
         split_rows=[_split(name, split, sum(s.rows for s in splits.values())) for name, split in splits.items()],
         time_rows=[_time(name, split) for name, split in splits.items()],
         border_rows=list(_borders(facts)),
-        pair_rows=list(_pairs(facts)),
+        pair_rows=list(_repeated(facts.pairs)),
+        copy_rows=list(_repeated(facts.copies)),
+        target_rows=list(_targets(facts)),
         op_rows=list(_ops(facts)),
         missing_head=["", *(f"{kind} in {split}" for split in splits for kind in ("null", "unseen"))],
         missing_rows=list(_missing(facts, list(splits))),
@@ -107,8 +109,7 @@ def _borders(facts: Facts) -> Iterator[Row]:
         ]
 
 
-def _pairs(facts: Facts) -> Iterator[Row]:
-    pairs = facts.pairs
+def _repeated(pairs: RepeatedPairs | None) -> Iterator[Row]:
     if pairs is None:
         return
     for split, rows in pairs.rows.items():
@@ -117,6 +118,11 @@ def _pairs(facts: Facts) -> Iterator[Row]:
             for earlier, seen in pairs.seen.get(split, {}).items():
                 if pairs.rows[earlier]:
                     yield [f"{split}, already in {earlier}", *_part(seen, rows)]
+
+
+def _targets(facts: Facts) -> Iterator[Row]:
+    for split, target in facts.targets.items():
+        yield [split, *_part(target.with_item, target.users)]
 
 
 def _part(part: int, whole: int) -> Row:

@@ -1,10 +1,11 @@
-"""Repeated (user, item) pairs, of all rows or of a sample."""
+"""Repeated (user, item) pairs and (user, item, time) triples, of all rows or of a sample."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,13 +43,17 @@ class Sample:
         """Whether users are sampled, not items."""
         return self.user.own_ids.stop >= self.item.own_ids.stop
 
-    def keys(self, user: Ids, item: Ids) -> Keys:
-        """Return the keys of the sampled pairs, for users and items with ids of their own."""
-        user, item = _pick(self._selected.take(user if self.by_user else item), user, item)
-        user, item = _pick(self._is_own(item, self.item) if self.by_user else self._is_own(user, self.user), user, item)
+    def keys(self, user: Ids, item: Ids, times: npt.NDArray[Any] | None = None) -> Keys:
+        """Return the keys of the sampled pairs, for users and items with ids of their own; with times a hash of both."""
+        others = [] if times is None else [times]
+        user, item, *others = _pick(self._selected.take(user if self.by_user else item), user, item, *others)
+        is_own = self._is_own(item, self.item) if self.by_user else self._is_own(user, self.user)
+        user, item, *others = _pick(is_own, user, item, *others)
         keys = user.astype(np.uint64)
         keys *= np.uint64(self.item.own_ids.stop)
         keys += item.view(np.uint32)
+        for one in others:  # a chance collision among 2 million rows has a probability of 1e-7
+            keys = hash_counters(_as_counters(one), hash_counters(keys, mix(0, _STREAM)))
         return keys
 
     @staticmethod
@@ -67,14 +72,18 @@ class Sample:
         return is_own & (hash_counters(ids.astype(np.uint64), mix(0, _STREAM)) < np.uint64(int(self.share * 2**64)))
 
 
-def _pick(mask: npt.NDArray[np.bool_], *columns: Ids) -> list[Ids]:
+def _as_counters(times: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    return times.astype(np.float64 if times.dtype.kind == "f" else np.int64).view(np.uint64)
+
+
+def _pick(mask: npt.NDArray[np.bool_], *columns: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
     """Return the rows of a mask by positions, twice as fast as by the mask."""
     positions = np.flatnonzero(mask)
     return [column.take(positions) if len(positions) < len(column) else column for column in columns]
 
 
 def repetitions(sample: Sample, keys: Mapping[str, Keys]) -> RepeatedPairs:
-    """Count the repeated pairs within and across splits, by keys in order of the splits; sorts the keys in place."""
+    """Count the repeated keys within and across splits, by keys in order of the splits; sorts the keys in place."""
     distinct: dict[str, Keys] = {}
     repeated: dict[str, int] = {}
     seen: dict[str, dict[str, int]] = {}

@@ -16,7 +16,9 @@ from recsys_cli.evaluation.compare.runs import measured_metrics, rankings_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation, Frozen
 from recsys_cli.evaluation.selection import Selection, legend, marked
-from recsys_cli.metrics.metric import Better
+from recsys_cli.metrics.coverage import COVERAGE
+from recsys_cli.metrics.foreign import SAMPLED, metric_of
+from recsys_cli.metrics.metric import Better, RankingMetric
 from recsys_cli.metrics.named import better_of, sort_key, title_of
 from recsys_cli.workspace import TrainedRun
 
@@ -31,6 +33,11 @@ class SeededScore(Frozen):
     low: float | None = None
     """Lower end of the 95 % confidence interval: over users and seeds, or without a test that of the first seed."""
     high: float | None = None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % confidence interval; None without one."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
     def in_words(self, *, seeds: int) -> tuple[str, str]:
         """Return mean and deviation for tables: a dash for missing values, no deviation with a single seed."""
@@ -58,6 +65,8 @@ class LeaderboardRow(Frozen):
     seconds: float | None = None
     """Mean training time."""
     parameters: int | None = None
+    coverage: float | None = None
+    """Catalog coverage at the cut-off of the first ranking metric, mean over the seeds."""
     runs: tuple[str, ...] = ()
 
     @property
@@ -98,6 +107,11 @@ class Leaderboard(Frozen):
     protocol: dict[str, str]
     published: PublishedComparison | None = None
     """Published figures of a protocol against ours."""
+
+    @property
+    def accuracy(self) -> str | None:
+        """The first ranking metric; None without one."""
+        return next(filter(_is_ranking, self.metrics), None)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -154,6 +168,7 @@ def standings_of(
             deterministic=system.label in deterministic,
             seconds=_mean([run.manifest["seconds"]["train"] for run in system.runs]),
             parameters=system.runs[0].manifest["parameters"] if system.runs else None,
+            coverage=_coverage(system, metrics),
             runs=tuple(run.folder.name for run in system.runs),
         )
         for place, (system, scores) in enumerate(scored, start=1)
@@ -202,6 +217,21 @@ def _from_best(
     corrected = holm([one.p for one in tested])
     for other, one, p_holm in zip(others, tested, corrected, strict=True):
         yield other.label, difference_of(one, p_holm, better_of(metric))
+
+
+def _coverage(system: _SeededSystem, metrics: Sequence[str]) -> float | None:
+    """Return the catalog coverage at the cut-off of the first ranking metric; None if undefined for a seed."""
+    accuracy = next(filter(_is_ranking, metrics), None)
+    if accuracy is None:
+        return None
+    label = SAMPLED if accuracy.startswith(SAMPLED) else ""
+    name = f"{label}{COVERAGE.name}@{accuracy.rpartition('@')[2]}"
+    values = [estimates[name].value for estimates in system.estimates if name in estimates]
+    return None if not values or None in values else statistics.fmean(values)
+
+
+def _is_ranking(metric: str) -> bool:
+    return isinstance(metric_of(metric), RankingMetric)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from markupsafe import Markup
 
 from recsys_cli.evaluation.compare.leaderboard import (
@@ -14,7 +16,7 @@ from recsys_cli.evaluation.compare.leaderboard import (
 from recsys_cli.evaluation.compare.page import probability
 from recsys_cli.evaluation.compare.published import LEVEL_NOTE, one_table
 from recsys_cli.metrics.named import ARROWS, better_of, title_of
-from recsys_cli.page import Axis, IntervalBar, intervals, render
+from recsys_cli.page import Axis, IntervalBar, LabeledPoint, intervals, points, render
 
 _BEST, _OTHERS, _BASELINES = 1, 2, 5
 
@@ -29,6 +31,7 @@ def show(board: Leaderboard) -> str:
         title=title_of(board.metric),
         sentence=in_words(board),
         figure=standings(board),
+        trade_off=trade_off(board),
         failures=failures_in_words(board),
         retry_note=RETRY_NOTE,
         published=board.published and one_table(board.standings, board.published, board.metrics),
@@ -47,14 +50,38 @@ def standings(board: Leaderboard) -> Markup:
         if score.value is not None and score.low is not None and score.high is not None
     ]
     title = title_of(board.metric)
+    axis = Axis(f"{title}, with 95 % confidence interval")
+    return intervals(f"Models by {title}", marks, x=axis, names=_legend({one.color for one in marks}))
+
+
+def trade_off(board: Leaderboard) -> Markup:
+    """Plot accuracy over catalog coverage, a point for each model; empty without a ranking metric."""
+    name = board.accuracy
+    if name is None:
+        return Markup("")
+    marks = [
+        LabeledPoint(one.label, one.coverage, score.value, score.interval, _colour(one))
+        for one in board.standings
+        for score in [one.scores[name]]
+        if score.value is not None and one.coverage is not None
+    ]
+    title, cut_off = title_of(name), name.rpartition("@")[2]
+    return points(
+        f"{title} over catalog coverage",
+        marks,
+        x=Axis(f"catalog coverage of the top {cut_off}", "share"),
+        y=Axis(f"{title}, with 95 % confidence interval"),
+        names=_legend({one.color for one in marks}),
+    )
+
+
+def _legend(used: Collection[int]) -> list[tuple[int, str]]:
     names = [
         (_BEST, "the best, and models without a significant difference from it"),
         (_OTHERS, "others"),
         (_BASELINES, "baselines"),
     ]
-    used = {one.color for one in marks}
-    axis = Axis(f"{title}, with 95 % confidence interval")
-    return intervals(f"Models by {title}", marks, x=axis, names=[one for one in names if one[0] in used])
+    return [one for one in names if one[0] in used]
 
 
 def _colour(one: LeaderboardRow) -> int:

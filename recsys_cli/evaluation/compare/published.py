@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
 Verdict = Literal["above", "level", "below", "not comparable", "not run"]
 
+BASELINES = ("ease", "popularity")
+"""Models of ours next to each published figure, as models of the bench or as baselines of its evaluations."""
+
 LEVEL_NOTE = (
     "Published figures have no interval: ours is level if the figure lies in our 95 % interval over users and seeds, "
-    "and above or below otherwise."
+    "and above or below otherwise. A published model without a counterpart is compared with the best of ours on the test rows."
 )
 
 
@@ -31,6 +34,8 @@ class PublishedFigure(Frozen):
     published: float
     ours: Estimate | None
     verdict: Verdict
+    baselines: dict[str, Verdict]
+    """Verdict on our EASE and popularity."""
 
 
 class PublishedModel(Frozen):
@@ -83,26 +88,33 @@ class PublishedComparison(Frozen):
 def one_table(
     standings: Sequence[LeaderboardRow], published: PublishedComparison, metrics: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
-    """Return headings and cells of a table with published models and ours, best first by the first metric."""
+    """Return headings and cells of a table with published models and ours, best first by the first metric.
+
+    A published row has the verdicts on ours, EASE and popularity by the first metric with a published figure.
+    """
     rows: list[tuple[float, list[str]]] = []
     for one in published.models:
         figures = {figure.metric: figure for figure in one.figures}
         cells = [f"{figures[name].published:.4f}" if name in figures else "–" for name in metrics]
-        verdict = next((figures[name].verdict for name in metrics if name in figures), "")
+        first = next((figures[name] for name in metrics if name in figures), one.figures[0])
         best = figures[metrics[0]].published if metrics[0] in figures else -math.inf
-        rows.append((best, [one.model, "published", *cells, "", f"{one.ours} {verdict}"]))
+        verdicts = [_words(first.verdict, one.ours), *(_words(first.baselines[name]) for name in BASELINES)]
+        rows.append((best, [one.model, "published", *cells, *verdicts]))
     for row in standings:
-        if not row.is_baseline:
+        if not row.is_baseline or row.label in BASELINES:
             scores = [row.scores[name].value for name in metrics]
-            first = row.scores[metrics[0]]
-            interval = (
-                f"[{first.low:.4f}, {first.high:.4f}]" if first.low is not None and first.high is not None else ""
-            )
             cells = ["–" if value is None else f"{value:.4f}" for value in scores]
-            rows.append((-math.inf if scores[0] is None else scores[0], [row.label, "ours", *cells, interval, ""]))
+            best = -math.inf if scores[0] is None else scores[0]
+            empty = [""] * (1 + len(BASELINES))
+            rows.append((best, [row.label, "baseline" if row.is_baseline else "ours", *cells, *empty]))
     rows.sort(key=lambda row: -row[0])
-    heads = ["model", "", *map(title_of, metrics), f"95 % interval of {title_of(metrics[0])}", "ours is"]
+    heads = ["model", "", *map(title_of, metrics), "ours is", *(f"{name} is" for name in BASELINES)]
     return heads, [cells for _, cells in rows]
+
+
+def _words(verdict: Verdict, of: str = "") -> str:
+    """Return a verdict for tables: a dash if there is none."""
+    return f"{of} {verdict}".strip() if verdict in {"above", "level", "below"} else "–"
 
 
 def _sentence(ours: str, metric: str, verdicts: Sequence[tuple[str, Verdict]]) -> str:
@@ -124,7 +136,7 @@ def compare_published(
     protocol: ProtocolConfig,
     standings: Sequence[LeaderboardRow],
     *,
-    first: str,
+    names: Mapping[str, str],
     label: str,
     rows: Mapping[str, int],
     digests: Mapping[str, bool | None],
@@ -133,8 +145,8 @@ def compare_published(
 
     Args:
         protocol: The published figures.
-        standings: Our models and baselines.
-        first: Label of our model to compare with, where the protocol names no other.
+        standings: Our models and baselines, best first.
+        names: Model name of each label of the bench.
         label: Prefix of the names of ranking metrics.
         rows: Number of rows by split of our data.
         digests: Whether each raw file has its published digest; None where none is published.
@@ -147,15 +159,16 @@ def compare_published(
         ),
         *(f"{file} has another digest than published" for file, equal in digests.items() if equal is False),
     ]
-    by_label = {one.label: one for one in standings}
+    baselines = {name: _find(name, standings, names) for name in BASELINES}
     models = []
     for one in protocol.published:
-        ours = one.ours or first
+        ours = _find(one.ours, standings, names)
         figures = [
-            _figure(f"{label}{metric}", value, by_label.get(ours), comparable=not differences)
+            _figure(f"{label}{metric}", value, ours, baselines, comparable=not differences)
             for metric, value in one.figures.items()
         ]
-        models.append(PublishedModel(model=one.model, source=one.source, ours=ours, figures=tuple(figures)))
+        called = ours.label if ours is not None else one.ours or "ours"
+        models.append(PublishedModel(model=one.model, source=one.source, ours=called, figures=tuple(figures)))
     return PublishedComparison(
         paper=protocol.paper,
         notes=protocol.notes,
@@ -165,11 +178,37 @@ def compare_published(
     )
 
 
-def _figure(metric: str, published: float, row: LeaderboardRow | None, *, comparable: bool) -> PublishedFigure:
+def _find(name: str | None, standings: Sequence[LeaderboardRow], names: Mapping[str, str]) -> LeaderboardRow | None:
+    """Return the row with a label, or else the best one of a model; without a name the best of our models."""
+    labeled = (row for row in standings if row.label == name)
+    of_model = (row for row in standings if not row.is_baseline and name in {None, names.get(row.label)})
+    return next(labeled, None) or next(of_model, None)
+
+
+def _figure(
+    metric: str,
+    published: float,
+    row: LeaderboardRow | None,
+    baselines: Mapping[str, LeaderboardRow | None],
+    *,
+    comparable: bool,
+) -> PublishedFigure:
     score = None if row is None else row.scores.get(metric)
-    ours = None if score is None else Estimate(value=score.value, low=score.low, high=score.high)
-    verdict: Verdict = "not run" if row is None else "not comparable"
-    if comparable and ours is not None and ours.value is not None and ours.interval is not None:
-        low, high = ours.interval
-        verdict = "level" if low <= published <= high else "above" if ours.value > published else "below"
-    return PublishedFigure(metric=metric, published=published, ours=ours, verdict=verdict)
+    return PublishedFigure(
+        metric=metric,
+        published=published,
+        ours=None if score is None else Estimate(value=score.value, low=score.low, high=score.high),
+        verdict=_verdict(metric, published, row, comparable=comparable),
+        baselines={
+            name: _verdict(metric, published, baseline, comparable=comparable) for name, baseline in baselines.items()
+        },
+    )
+
+
+def _verdict(metric: str, published: float, row: LeaderboardRow | None, *, comparable: bool) -> Verdict:
+    if row is None:
+        return "not run"
+    score = row.scores.get(metric)
+    if not comparable or score is None or score.value is None or score.low is None or score.high is None:
+        return "not comparable"
+    return "level" if score.low <= published <= score.high else "above" if score.value > published else "below"

@@ -12,7 +12,7 @@ from recsys_cli.evaluation.protocol_text import positive_in_words
 from recsys_cli.evaluation.report import plots
 from recsys_cli.evaluation.report.history import TrainingHistory
 from recsys_cli.evaluation.report.recommended import METRICS, RankingSection
-from recsys_cli.evaluation.report.tables import metric_rows, number, stage_rows
+from recsys_cli.evaluation.report.tables import metric_rows, number, ranking_rows, stage_rows
 from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation, renamed
 from recsys_cli.evaluation.selection import marked
 from recsys_cli.metrics import POINTWISE
@@ -42,6 +42,7 @@ def render(
     headlines = _headlines(evaluation)
     own = marked(evaluation.model, evaluation.selected)
     evaluation = _called(evaluation, own)
+    ranking, beyond = ranking_rows(evaluation.ranking, evaluation.beyond)
     rankings = rankings and rankings.called(own)
     return render_page(
         "report.html.j2",
@@ -50,8 +51,8 @@ def render(
         counts=evaluation.counts,
         headlines=headlines,
         pointwise=metric_rows(evaluation.pointwise),
-        ranking=metric_rows(evaluation.ranking),
-        beyond=metric_rows(evaluation.beyond),
+        ranking=ranking,
+        beyond=beyond,
         stages=stage_rows(evaluation.stages),
         cohorts=[(c.name, c.about, f"{c.rows:,}", f"{c.users:,}" if c.users else "–") for c in evaluation.cohorts],
         figures=_figures(evaluation, own, history, rankings),

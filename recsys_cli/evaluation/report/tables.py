@@ -10,6 +10,7 @@ from recsys_cli.evaluation.result import Estimate, Estimates, StageFigures
 from recsys_cli.metrics import GROUPED, POINTWISE
 from recsys_cli.metrics.metric import Better
 from recsys_cli.metrics.named import ARROWS, best_of, better_of, title_of
+from recsys_cli.metrics.psndcg import PSNDCG
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,48 @@ def metric_rows(systems: dict[str, Estimates]) -> list[TableRow]:
     return rows
 
 
-def stage_rows(stages: Sequence[StageFigures]) -> list[tuple[str, ...]]:
-    """Return a row for each stage of a model: name, k, recall, NDCG, gain of the whole model and its interval."""
+def ranking_rows(ranking: dict[str, Estimates], beyond: dict[str, Estimates]) -> tuple[list[TableRow], list[TableRow]]:
+    """Return the rows of accuracy metrics, each PSNDCG below its NDCG, and the rows of the other metrics of rankings."""
+    accuracy: dict[str, Estimates] = {system: {} for system in ranking}
+    for system, estimates in ranking.items():
+        for name, estimate in estimates.items():
+            accuracy[system][name] = estimate
+            debiased = name.replace("ndcg@", f"{PSNDCG.name}@")
+            if debiased in beyond.get(system, {}):
+                accuracy[system][debiased] = beyond[system][debiased]
+    others = {
+        system: {name: one for name, one in estimates.items() if name not in accuracy.get(system, {})}
+        for system, estimates in beyond.items()
+    }
+    return metric_rows(accuracy), metric_rows(others)
+
+
+def stage_rows(stages: Sequence[StageFigures]) -> list[TableRow]:
+    """Return a row for each stage of a model: k, recall, NDCG, gain of the whole model, and its verdict."""
     return [
-        (
+        TableRow(
             stage.name,
-            "" if stage.k is None else f"{stage.k:,}",
-            *("" if one is None else number(one.value) for one in (stage.recall, stage.ndcg)),
-            "" if stage.gain is None else f"{stage.gain:+.4f}",
-            "" if stage.gain is None else f"{stage.gain_low:+.4f} – {stage.gain_high:+.4f}",
+            "",
+            [
+                TableCell("" if stage.k is None else f"{stage.k:,}", "", is_best=False),
+                *(_optional(one) for one in (stage.recall, stage.ndcg)),
+                _gain(stage),
+                TableCell(stage.significance, "", is_best=False),
+            ],
         )
         for stage in stages
     ]
+
+
+def _optional(one: Estimate | None) -> TableCell:
+    return TableCell(*("", "") if one is None else (number(one.value), _interval(one)), is_best=False)
+
+
+def _gain(stage: StageFigures) -> TableCell:
+    if stage.gain is None:
+        return _optional(None)
+    interval = f"{stage.gain_low:+.4f} – {stage.gain_high:+.4f}"
+    return TableCell(f"{stage.gain:+.4f}", interval, is_best=stage.verdict == "better")
 
 
 def _cells(estimates: list[Estimate], better: Better | None) -> list[TableCell]:

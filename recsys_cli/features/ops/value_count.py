@@ -35,8 +35,8 @@ class ValueCount(Op):
     """List columns."""
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the columns, unchanged."""
-        return dict(lists(inputs))
+        """Return the columns, unchanged, with one element in each list before fitting."""
+        return {name: replace(spec, lengths=(1, 1)) for name, spec in lists(inputs).items()}
 
     def fitted_output(self, name: str, spec: Spec, state: Mapping[str, pa.Table]) -> Spec:
         """Add the fitted list lengths."""

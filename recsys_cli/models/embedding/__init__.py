@@ -12,10 +12,20 @@ from recsys_cli.models.embedding.host import HostEmbeddings
 from recsys_cli.models.embedding.lookup import Lookup
 from recsys_cli.models.embedding.quantized import TableType
 from recsys_cli.models.embedding.sharded import ShardedEmbeddings
-from recsys_cli.models.embedding.tables import Embeddings, key_of
+from recsys_cli.models.embedding.tables import Embeddings, distinct, key_of
 from recsys_cli.models.embedding.widths import default_dim, dims_of
 
-__all__ = ["Embeddings", "HostEmbeddings", "Lookup", "ShardedEmbeddings", "default_dim", "dims_of", "embed", "key_of"]
+__all__ = [
+    "Embeddings",
+    "HostEmbeddings",
+    "Lookup",
+    "ShardedEmbeddings",
+    "default_dim",
+    "dims_of",
+    "distinct",
+    "embed",
+    "key_of",
+]
 
 _PLACEMENTS = {"device": Embeddings, "host": HostEmbeddings, "sharded": ShardedEmbeddings}
 

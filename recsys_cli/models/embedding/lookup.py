@@ -40,7 +40,7 @@ class Lookup:
     def spread(self) -> Tensor:
         """Return one embedding per batch row, shape (B, D): the sum of a ragged row's ids, zero if empty."""
         if self.offsets is None:
-            is_copy = self.inverse.numel() == 1 and not torch.is_grad_enabled()
+            is_copy = self.inverse.numel() == self.rows.shape[0] == 1 and not torch.is_grad_enabled()
             return self.rows if is_copy else F.embedding(self.inverse, self.rows)
         if self.rows.shape[0] <= _FEW and self.rows.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
             return self._counts(self.offsets) @ self.rows

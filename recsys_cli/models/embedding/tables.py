@@ -155,7 +155,7 @@ def _indices(feature: Tensor | Ragged | Padded, like: Lookup | None) -> tuple[Te
         return feature.values.flatten(), feature.values
     if like is not None and like.used is not None:
         return like.used, like.inverse
-    return _distinct(feature.values if isinstance(feature, Ragged) else feature)
+    return distinct(feature.values if isinstance(feature, Ragged) else feature)
 
 
 def _lookup(feature: Tensor | Ragged | Padded, rows: Tensor, used: Tensor, inverse: Tensor) -> Lookup:
@@ -189,7 +189,7 @@ class _SparseRows(torch.autograd.Function):
         return torch.sparse_coo_tensor(ids, values, ctx.size, is_coalesced=True, check_invariants=False), None
 
 
-def _distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
+def distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
     """Return the distinct ids, ascending, and the index of each id; both int64."""
     if ids.numel() <= _FEW and ids.device.type == "cpu" and not torch.is_grad_enabled():
         values = ids.tolist()

@@ -62,8 +62,8 @@ class HistoryReader:
     """Reads histories of the context, or of a list column.
 
     A row sees interactions strictly before its own time: neither itself nor rows of the same moment. Rows without a time,
-    such as candidates of a ranking, see all interactions of the context, which precede the evaluation. Held-out rows with
-    HISTORY_USER see those of `set_earlier_rows`.
+    such as candidates of a ranking, see all interactions of the context, which precede the evaluation. Rows with
+    HISTORY_USER, held out from the context, see those of `set_earlier_rows`; a schema of such rows needs no user column.
 
     Raises:
         ConfigError: The data has no timestamps.
@@ -72,7 +72,10 @@ class HistoryReader:
     def __init__(self, options: HistoryFeature, schema: Schema) -> None:
         self.options = options
         self.columns = event_columns(schema)
-        self._user, self._item = schema.only(Role.USER), schema.only(Role.ITEM)
+        self._schema, self._item = schema, schema.only(Role.ITEM)
+        self._num_users = max(
+            (int(one.cardinality or 0) for one in schema.categorical if one.role is Role.USER), default=0
+        )
         times = schema.select(lambda column: column.role is Role.TIMESTAMP and column.table is None)
         if options.column is None and not times:
             raise ConfigError("model.history needs timestamps, and the prepared data has none", hint=NO_TIMES)
@@ -82,16 +85,18 @@ class HistoryReader:
         self._context: TrainingContext | None = None
 
     def set_context(self, context: TrainingContext, device: torch.device) -> None:
-        """Read the interactions of a context."""
-        self._context = context
-        if self.time is not None:
-            num_users = int(self._user.cardinality or 0)
-            self._histories = UserHistories.of(context.interactions(), num_users=num_users, device=device)
+        """Read the interactions of a context, unless the last one has the same function of them: a sort of all rows takes long."""
+        last, self._context = self._context, context
+        if self.time is None or not self._num_users:
+            return
+        is_read = self._histories is not None and self._histories.items.device == device
+        if not (is_read and last is not None and last.interactions is context.interactions):
+            self._histories = UserHistories.of(context.interactions(), num_users=self._num_users, device=device)
 
     def set_earlier_rows(self, interactions: Interactions, device: torch.device) -> None:
         """Read the interactions before held-out rows; see `Model.set_earlier_rows`."""
         if self.time is not None:
-            num_users = max(int(self._user.cardinality or 0), int(interactions.user_idx.max(initial=0)) + 1)
+            num_users = int(interactions.user_idx.max(initial=0)) + 1
             self._of_held_out = UserHistories.of(interactions, num_users=num_users, device=device)
 
     def window(self, batch: Batch, *, training: bool) -> Window:
@@ -105,13 +110,13 @@ class HistoryReader:
             lists = batch.features[self.options.column]
             assert isinstance(lists, Ragged)
             return window_of_lists(*lists.padded(length))
-        name = HISTORY_USER if HISTORY_USER in batch.features else self._user.name
+        name = HISTORY_USER if HISTORY_USER in batch.features else self._schema.only(Role.USER).name
         users, histories = batch.features[name], self._of_held_out if name == HISTORY_USER else self._histories
         assert isinstance(users, Tensor)
         if histories is None:
             raise RuntimeError("the model has no histories: call set_context first")
         times = batch.features.get(str(self.time))
-        if times is None and training:
+        if times is None and training and name != HISTORY_USER:
             raise ConfigError(
                 f"a training batch has no column {self.time!r}, so its rows would see themselves in their histories",
                 hint="read batches by Loader(…, times=True)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from recsys_cli.models.ranking.options import TowerOptions
 
@@ -15,7 +15,7 @@ class Config(TowerOptions):
     min(512, max(16, round(1.6 n^0.56)))."""
     num_experts: PositiveInt = 4
     """Number of experts, shared by all labels."""
-    hidden_dims: tuple[PositiveInt, ...] = (128, 64)
+    hidden_dims: tuple[PositiveInt, ...] = Field((128, 64), min_length=1)
     """Widths of the dense layers of an expert."""
     tower_dims: tuple[PositiveInt, ...] = (32,)
     """Widths of the dense layers of a label's own tower."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from recsys_cli.models.ranking.options import TowerOptions
 
@@ -19,7 +19,7 @@ class Config(TowerOptions):
     """Number of experts per layer that all labels share."""
     num_label_experts: PositiveInt = 2
     """Number of experts per layer of each label."""
-    hidden_dims: tuple[PositiveInt, ...] = (64,)
+    hidden_dims: tuple[PositiveInt, ...] = Field((64,), min_length=1)
     """Widths of the dense layers of an expert."""
     tower_dims: tuple[PositiveInt, ...] = (32,)
     """Widths of the dense layers of a label's own tower."""

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-from recsys_cli.batch import Batch
+from recsys_cli.batch import Batch, Feature
 from recsys_cli.config import Placement
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import FIRST, Role, Schema
-from recsys_cli.models.embedding import embed
+from recsys_cli.models.embedding import distinct, embed
 from recsys_cli.models.model import Model, TrainingContext, pair_ids
 from recsys_cli.models.sequence.histories import Histories, Windows, first_positions
+from recsys_cli.models.sequence.item_features import ItemFeatures, item_columns
 from recsys_cli.models.sequence.jagged import Jagged
 from recsys_cli.models.sequence.losses import GeneralizedBinaryCrossEntropy, Loss, SampledSoftmax, Targets, catalog_loss
 from recsys_cli.models.sequence.negatives import NegativeSampler
 from recsys_cli.models.sequence.options import LONGEST, QUANTILE, SHORTEST, SequenceOptions
+from recsys_cli.models.sequence.time_features import TimeFeatures
 
 _BLOCK = 1 << 16
 """Items per block in scoring; users come in blocks, so that memory does not grow with their number."""
@@ -31,7 +35,8 @@ class SequenceModel(Model):
     model overrides `window`, `targets_of`, `predict`, `false_negatives` and `encode`.
 
     A user's vector follows from the history of the context; a longer one needs no retraining. A user without a history
-    has a vector of zeros. The placement `sharded` is a `ConfigError`.
+    has a vector of zeros. With `item_features` items are scored by content as well, users by their history only. The
+    placement `sharded` is a `ConfigError`.
     """
 
     rows = "users"
@@ -45,6 +50,7 @@ class SequenceModel(Model):
     chosen_length: Tensor
     histories: Histories
     negatives: NegativeSampler
+    join: Callable[[Mapping[str, Tensor]], Mapping[str, Feature]]
 
     def __init__(
         self, config: SequenceOptions, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
@@ -59,7 +65,14 @@ class SequenceModel(Model):
         if config.max_seq_len is None:
             self.register_buffer("chosen_length", torch.zeros((), dtype=torch.int64))
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
-        self.items = embed([self.item], {self.item.name: config.embedding_dim}, sparse=sparse, placement=placement)
+        dim, of_item = config.embedding_dim, item_columns(schema, self.item, config.item_features)
+        self.by_content = bool(of_item)
+        self.features = ItemFeatures(of_item, dim) if of_item else None
+        tables = [self.item, *(self.features.categorical if self.features else ())]
+        self.items = embed(tables, {column.name: dim for column in tables}, sparse=sparse, placement=placement)
+        self.periods: TimeFeatures | None = None
+        if config.time_features:
+            self.periods = TimeFeatures(config.time_features, dim, schema.only(Role.TIMESTAMP))
 
     @abstractmethod
     def states(self, vectors: Tensor, counts: Tensor, times: Tensor | None = None) -> Tensor:
@@ -89,7 +102,7 @@ class SequenceModel(Model):
 
         Args:
             windows: Items of B users, shape (B, W) with W up to `window`.
-            vectors: Item vectors, shape (B, W, D).
+            vectors: Item vectors, with `time_features` plus those of their times; shape (B, W, D).
 
         Returns:
             The mask of P targets in the windows, bool, shape (B, W); and the prediction of each target in order, shape (P, D).
@@ -120,13 +133,16 @@ class SequenceModel(Model):
     def set_context(self, context: TrainingContext) -> None:
         """Sort interactions into histories, and choose the maximum length if the options leave it open."""
         num_items = int(self.item.cardinality or 0)
+        self.join = context.join
         self.histories = Histories.of(
             context.interactions(),
             num_users=int(self.user.cardinality or 0),
             positive_only=self.config.positive_only,
-            with_times=self.reads_times,
+            with_times=self.reads_times or self.periods is not None,
             device=self.device,
         )
+        if self.training and self.periods is not None and self.histories.times is not None:
+            self.periods.check(self.histories.times)
         if self.config.max_seq_len is None and not self.length:
             self.chosen_length.fill_(min(max(self.histories.quantile(QUANTILE), SHORTEST), LONGEST))
         number = self.config.negatives_of(max(num_items - FIRST, 1))
@@ -152,7 +168,7 @@ class SequenceModel(Model):
         windows = self.histories.random_windows(users, self.window)
         negatives, log_expected = self.negatives.sample()
         vectors, candidates = self._lookup(windows, negatives)
-        places, predictions = self.predict(windows, vectors)
+        places, predictions = self.predict(windows, self._with_times(windows, vectors))
         weights = None if batch.weight is None else batch.weight.unsqueeze(1).expand_as(places)[places]
         total = catalog_loss(
             Targets(places, predictions, vectors[places], weights),
@@ -176,14 +192,21 @@ class SequenceModel(Model):
         return layout.pad(vectors[: len(items)]), vectors[len(items) :]
 
     def window_vectors(self, windows: Windows) -> Tensor:
-        """Return the item vectors of windows, shape (B, W, D), zero at padding."""
-        return self._lookup(windows, windows.items.new_empty(0))[0]
+        """Return the input vectors of windows, shape (B, W, D), zero at padding."""
+        return self._with_times(windows, self._lookup(windows, windows.items.new_empty(0))[0])
+
+    def _with_times(self, windows: Windows, vectors: Tensor) -> Tensor:
+        """Add the vectors of the items' own times, if the model reads them."""
+        if self.periods is None or windows.times is None:
+            return vectors
+        return vectors + self.periods(windows.times) * windows.mask.unsqueeze(2)
 
     def score(self, batch: Batch) -> Tensor:
         """Return the dot products of the rows' users and items, shape (B,); each distinct user is encoded once."""
         users, items = pair_ids(batch, self.user, self.item)
-        distinct, index = torch.unique(users, return_inverse=True)
-        return (self.user_vectors(distinct)[index] * self.item_vectors(items)).sum(dim=1)
+        used, index = torch.unique(users, return_inverse=True)
+        vectors = self._vectors({**batch.features, self.item.name: items})
+        return (self.user_vectors(used)[index] * vectors).sum(dim=1)
 
     def user_vectors(self, users: Tensor) -> Tensor:
         """Return user vectors after the whole history, shape (U, D)."""
@@ -195,5 +218,18 @@ class SequenceModel(Model):
 
     def item_vectors(self, items: Tensor) -> Tensor:
         """Return item vectors, shape (I, D)."""
-        batch = Batch({self.item.name: items}, {})
-        return self.items.lookups(batch)[self.item.name].spread()
+        if self.features is None:
+            return self._vectors({self.item.name: items})
+        return self._vectors_by_content(items)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
+    def _vectors_by_content(self, items: Tensor) -> Tensor:
+        """Return item vectors with features, shape (I, D), each distinct item computed once."""
+        used, index = distinct(items)
+        return F.embedding(index, self._vectors(self.join({self.item.name: used})))
+
+    def _vectors(self, features: Mapping[str, Feature]) -> Tensor:
+        """Return the item vectors of ids with their features, shape (I, D)."""
+        lookups = self.items.lookups(Batch(features, {}))
+        vectors = lookups[self.item.name].spread()
+        return vectors if self.features is None else self.features(vectors, features, lookups)

@@ -9,6 +9,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
 from recsys_cli.models.options import HistoryOptions
 
+TimeFeature = Literal["hour_of_day", "day_of_week"]
 SHORTEST, LONGEST, QUANTILE = 10, 200, 0.99
 """Bounds of a maximum sequence length from data, and the share of histories that it holds whole."""
 
@@ -38,6 +39,13 @@ class SequenceOptions(HistoryOptions):
     length that holds 99 % of the histories of train whole, from 10 to 200."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """Dropout rate of the item embeddings and of the network."""
+    item_features: Literal["all"] | tuple[str, ...] | None = None
+    """Features of the item table in the item vectors, as input and as candidates: `all`, or names of columns. An item is the sum of
+    the embeddings of its id and its features; a list is the mean of its values, numbers and vectors are projected. Items absent
+    from train are then ranked by their features. None: ids only."""
+    time_features: tuple[TimeFeature, ...] = ()
+    """Periods of the interactions' own times added to the input: `hour_of_day`, `day_of_week`. The time of the target stays
+    unknown."""
     loss: Literal["softmax", "gbce"] = "softmax"
     """`softmax`: cross-entropy over the catalog, estimated from the negatives by importance sampling (logQ correction). `gbce`:
     generalized binary cross-entropy with `gbce_calibration` (Petrov and Macdonald, "gSASRec", 2023)."""

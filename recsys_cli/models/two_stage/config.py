@@ -106,12 +106,19 @@ Ranker = Annotated[
 ]
 
 
+_RESEMBLES: Mapping[str, str] = {
+    "temporal": "latest", "session": "latest", "leave-last-out": "last", "random": "random",
+}  # fmt: skip
+"""Hold-outs by method of the split."""
+
+
 class HoldOut(Section):
     """Train rows held out from the generators: the targets of the ranker."""
 
     method: Literal["auto", "latest", "last", "random"] = "auto"
     """`latest`: the latest rows of train. `last`: the last row of each user. `random`: folds of (user, item) pairs.
-    `auto`: `latest` for data with timestamps, else `random`. Choose the one that resembles the split of the config."""
+    `auto`: the one that resembles the split of the config: `latest` after a split by time, `last` after leave-last-out,
+    `random` after a random split; otherwise `latest` for data with timestamps, else `random`."""
     share: float = Field(0.1, gt=0, lt=0.5)
     """Share of the rows in a hold-out of `latest` and `random`."""
     rounds: PositiveInt = 1
@@ -157,14 +164,15 @@ class Config(Section):
     After Covington et al., "Deep Neural Networks for YouTube Recommendations" (2016).
     """
 
+    format: ClassVar[int] = 2
     train_defaults: ClassVar[Mapping[str, Any]] = {"monitor": "ndcg@10"}
 
     candidates: tuple[Generator, ...] = Field(default_factory=_default_generators, min_length=1)
     """Generators: retrieval, sequence or closed-form models with their options and `k`, such as {name: ease, k: 100} or
     {name: popularity, half_life: 2592000}."""
     ranker: Ranker | None = TreeRanker()
-    """Model of the features of (user, candidate): `lightgbm`, or a ranking model such as dcn-v2. null: reciprocal rank fusion
-    of the generators (Cormack et al., 2009)."""
+    """Model of the features of (user, candidate): `lightgbm`, or a ranking model such as dcn-v2 or din. null: reciprocal rank
+    fusion of the generators (Cormack et al., 2009)."""
     holdout: HoldOut = HoldOut()
     """Targets of the ranker."""
     negatives: PositiveInt | None = None
@@ -182,6 +190,17 @@ class Config(Section):
             number = sum(name.partition(" ")[0] == generator.name for name in named)
             named[f"{generator.name} {number + 1}" if number else generator.name] = generator
         return named
+
+    def for_split(self, method: str) -> Self:
+        """Return the options with a hold-out in place of `auto` that resembles a split."""
+        if self.holdout.method != "auto" or method not in _RESEMBLES:
+            return self
+        return self.model_copy(update={"holdout": self.holdout.model_copy(update={"method": _RESEMBLES[method]})})
+
+    @property
+    def model_parts(self) -> tuple[Part, ...]:
+        """The registered models of the stack; their versions belong to the key of its runs."""
+        return (*self.candidates, *([self.ranker] if isinstance(self.ranker, Part) else []))
 
     @model_validator(mode="after")
     def _rerankers_name_generators(self) -> Self:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.schema import Role, Schema
+from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.interaction_matrix import InteractionMatrix
@@ -20,7 +20,8 @@ from recsys_cli.models.two_stage.candidates import Candidates, CandidateSource
 from recsys_cli.models.two_stage.config import Config
 from recsys_cli.models.two_stage.holdout import Fold, folds_of
 from recsys_cli.models.two_stage.item_columns import ItemContent, ItemStatistics
-from recsys_cli.models.two_stage.rankers import LabeledCandidates, ranker_of
+from recsys_cli.models.two_stage.labeled import LabeledCandidates, histories_of
+from recsys_cli.models.two_stage.rankers import ranker_of
 from recsys_cli.models.two_stage.rerank import Order, check_features, order_of, reordered
 
 
@@ -107,11 +108,10 @@ class Model(ClosedFormModel):
             for generator in generators.values():
                 generator.eval()
             source.set_context(part)
-            parts += self._labeled(source, fold, first=number * int(self.user.cardinality or 0))
-        if not parts:
-            return None
-        columns = zip(*((one.items, one.features, one.labels, one.group) for one in parts), strict=True)
-        return LabeledCandidates(*(torch.cat(column) for column in columns))
+            first = FIRST + number * int(self.user.cardinality or 0)
+            if (labeled := self._labeled(source, fold, first=first)) is not None:
+                parts.append(labeled)
+        return LabeledCandidates.concatenated(parts) if parts else None
 
     def _part(self, rows: Interactions, context: TrainingContext) -> TrainingContext:
         """Return the context of some rows of train."""
@@ -138,17 +138,23 @@ class Model(ClosedFormModel):
                 context.train(generator, self.config.generators[name].training, context, self.schema)
             step()
 
-    def _labeled(self, source: CandidateSource, fold: Fold, *, first: int) -> Iterator[LabeledCandidates]:
-        """Yield the candidates of users with a positive target, as lists with numbers from `first`."""
+    def _labeled(self, source: CandidateSource, fold: Fold, *, first: int) -> LabeledCandidates | None:
+        """Return the candidates of users with a positive target, as lists with numbers from `first`; None without users."""
         targets = InteractionMatrix.of(fold.targets, self.user, self.item, positive_only=True, device=self.device)
         pairs = targets.users * targets.num_items + targets.items
-        catalog, draw = source.catalog, torch.Generator(self.device).manual_seed(self._seed)
-        for span, candidates in source.blocks(users := targets.offsets.diff().nonzero().flatten()):
+        users, catalog = targets.offsets.diff().nonzero().flatten(), source.catalog
+        draw = torch.Generator(self.device).manual_seed(self._seed)
+        blocks = []
+        for span, candidates in source.blocks(users):
             items, row = catalog[candidates.column], candidates.row
             labels = torch.isin(users[span][row] * targets.num_items + items, pairs)
             keep = self._kept(row, labels, torch.rand(len(row), generator=draw, device=self.device))
             group = row[keep] + first + span.start
-            yield LabeledCandidates(items[keep], candidates.features[keep], labels[keep].float(), group)
+            blocks.append((items[keep], candidates.features[keep], labels[keep].float(), group))
+        if not blocks:
+            return None
+        items, features, labels, group = (torch.cat(column) for column in zip(*blocks, strict=True))
+        return LabeledCandidates(items, features, labels, group, histories_of(fold.fit, users, first=first))
 
     def _kept(self, row: Tensor, labels: Tensor, chance: Tensor) -> Tensor:
         """Return the mask of rows for training: of lists with a positive, its positives and sampled negatives."""
@@ -164,9 +170,11 @@ class Model(ClosedFormModel):
         return keep
 
     def set_context(self, context: TrainingContext) -> None:
-        """Set the user histories of generators and features."""
+        """Set the user histories of generators, features and ranker."""
         self._ready = self._source(self._models, self.statistics)
         self._ready.set_context(context)
+        if self.ranker is not None:
+            self.ranker.set_context(context)
         self._orders = [order_of(options, self._ready, context.join, self.schema) for options in self.config.rerank]
 
     def limit_users(self, num_ids: int) -> None:
@@ -211,15 +219,15 @@ class Model(ClosedFormModel):
         places = torch.full((int(self.item.cardinality or 0),), -1, device=self.device)
         places[catalog] = torch.arange(len(catalog), device=self.device)
         for span, candidates in self._ready.blocks(users):
-            yield span, self._full(candidates, catalog), places
+            yield span, self._full(users[span], candidates, catalog), places
 
-    def _full(self, candidates: Candidates, catalog: Tensor) -> Tensor:
+    def _full(self, users: Tensor, candidates: Candidates, catalog: Tensor) -> Tensor:
         """Return the scores of the catalog, candidates first, and a lower one for all other items; shape (U, I + 1)."""
-        row, column = candidates.row, candidates.column
-        features = candidates.features
-        scores = features[:, 0].clone() if self.ranker is None else self.ranker.score(catalog[column], features)
+        row, column, features = candidates.row, candidates.column, candidates.features
+        items, ranker = catalog[column], self.ranker
+        scores = features[:, 0].clone() if ranker is None else ranker.score(users[row], items, features)
         for order in self._orders:
-            scores = reordered(order, scores, row, catalog[column])
+            scores = reordered(order, scores, row, items)
         num_users = len(candidates.fallback)
         lowest = torch.zeros(num_users, device=row.device).scatter_reduce_(
             0, row, scores, "amin", include_self=False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,31 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from recsys_cli.batch import Batch
+from recsys_cli.config.load import model_config
 from recsys_cli.errors import ConfigError
+from recsys_cli.features.columns import HISTORY_USER, PREFIX
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build, kind_of
+from recsys_cli.models.history.config import HistoryFeature
+from recsys_cli.models.history.reader import event_columns
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.two_stage.config import Part, TreeRanker
+from recsys_cli.models.two_stage.item_columns import Join
+from recsys_cli.models.two_stage.labeled import LabeledCandidates
 
 _BATCH = 65_536
 """Rows scored at once; affects only memory."""
-
-
-@dataclass(frozen=True)
-class LabeledCandidates:
-    """Rows of a ranker: N candidates with features, ordered by user.
-
-    Attributes:
-        items: Encoded items, shape (N,).
-        features: Shape (N, F), float32.
-        labels: 1 for a target, float32; shape (N,).
-        group: Number of the list (a user in a hold-out) of each row, ascending; shape (N,).
-    """
-
-    items: Tensor
-    features: Tensor
-    labels: Tensor
-    group: Tensor
 
 
 class Ranker(nn.Module):
@@ -47,8 +35,11 @@ class Ranker(nn.Module):
         """Fit to rows, on their device."""
 
     @abstractmethod
-    def score(self, items: Tensor, features: Tensor) -> Tensor:
-        """Return a score per candidate, (N,) and (N, F) to (N,), float32."""
+    def score(self, users: Tensor, items: Tensor, features: Tensor) -> Tensor:
+        """Return a score per candidate, (N,), (N,) and (N, F) to (N,), float32; after `set_context`."""
+
+    def set_context(self, context: TrainingContext) -> None:
+        """Set the user histories of the scores."""
 
 
 class Trees(Ranker):
@@ -80,9 +71,9 @@ class Trees(Ranker):
         text = np.frombuffer(self._booster.model_to_string().encode(), np.uint8).copy()
         self.trees = torch.from_numpy(text).to(rows.features.device)
 
-    def score(self, items: Tensor, features: Tensor) -> Tensor:
+    def score(self, users: Tensor, items: Tensor, features: Tensor) -> Tensor:
         """Return the sums of the trees."""
-        del items
+        del users, items
         if not len(self.trees) or not len(features):
             return features[:, 0].clone()
         if self._booster is None:
@@ -106,57 +97,94 @@ class Trees(Ranker):
 
 
 class RowRanker(Ranker):
-    """A registered ranking model, such as dcn-v2, on the item id and the standardized features of a candidate.
+    """A registered ranking model, such as dcn-v2 or din, on the rows of candidates.
+
+    A row has the item with its categorical columns, the standardized features of the candidate and, for a model that
+    reads histories, that of the user: outside the hold-out in training, of the context in scoring.
 
     Args:
         part: The model, its options and its training.
         schema: The prepared columns.
-        names: Names of the features.
+        num_features: Number of the features of a candidate.
 
     Raises:
-        ConfigError: The model is no gradient-trained ranking model.
+        ConfigError: The model is no gradient-trained ranking model, or an option needs rows of interactions.
     """
 
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, part: Part, schema: Schema, names: list[str]) -> None:
+    def __init__(self, part: Part, schema: Schema, num_features: int) -> None:
         super().__init__()
         self._training = part.training
-        item, label = schema.only(Role.ITEM), schema.label
-        numbers = [Column(name=name, role=Role.FEATURE, kind=Kind.NUMERIC, dtype="float32") for name in names]
-        target = label.model_copy(update={"task": "binary"})
+        _check(part)
+        self._names = [f"{PREFIX}feature {number}" for number in range(num_features)]
+        numbers = (Column(name=name, role=Role.FEATURE, kind=Kind.NUMERIC, dtype="float32") for name in self._names)
+        item, *of_item = event_columns(schema)
+        times = schema.select(lambda column: column.role is Role.TIMESTAMP and column.table is None)
+        target = schema.label.model_copy(update={"task": "binary"})
         own_item = item.model_copy(update={"table": None})
-        self._schema = Schema(columns=(own_item, *numbers, target))
-        self._names, self._item, self._label = names, item.name, label.name
-        kind = kind_of(part.name)
-        if kind.rows != "interactions" or kind.scoring != "pairs":
-            raise ConfigError(
-                f"model.ranker.name is {part.name}, which is no ranking model trained step by step",
-                hint="choose lightgbm, or one of dcn-v2, deepfm, fm, mlp",
-            )
+        self._schema = Schema(columns=(own_item, *of_item, *numbers, target, *times))
+        self._item, self._of_item, self._label = item.name, [column.name for column in of_item], target.name
         self.model: Model = build(part.name, part.options, self._schema, sparse=self._training.sparse_embeddings)
-        self.register_buffer("mean", torch.zeros(len(names)))
-        self.register_buffer("deviation", torch.ones(len(names)))
+        self._join: Join | None = None
+        self.register_buffer("mean", torch.zeros(num_features))
+        self.register_buffer("deviation", torch.ones(num_features))
 
     def fit(self, rows: LabeledCandidates, context: TrainingContext) -> None:
         """Train on shuffled rows."""
         self.mean.copy_(rows.features.mean(0))
         self.deviation.copy_(rows.features.std(0, correction=0))
-        features = self._batch(rows.items, rows.features).features
+        self._join = context.join
+        self.model.set_earlier_rows(rows.histories)
+        features = self._batch(rows.group, rows.items, rows.features).features
         batch = Batch(features, {self._label: rows.labels})
-        context.train(self.model, self._training, TrainingContext(_none, dict, lambda: (batch,)), self._schema)
+        context.train(self.model, self._training, TrainingContext(_none, context.join, lambda: (batch,)), self._schema)
 
-    def score(self, items: Tensor, features: Tensor) -> Tensor:
+    def set_context(self, context: TrainingContext) -> None:
+        """Set the user histories and the item table."""
+        self._join = context.join
+        self.model.set_context(TrainingContext(_none, context.join))
+        self.model.set_earlier_rows(context.interactions())
+
+    def score(self, users: Tensor, items: Tensor, features: Tensor) -> Tensor:
         """Return the logits."""
         self.model.eval()
-        parts = zip(items.split(_BATCH), features.split(_BATCH), strict=True)
+        parts = zip(users.split(_BATCH), items.split(_BATCH), features.split(_BATCH), strict=True)
         return torch.cat([features[:0, 0], *(self.model.score(self._batch(*part)) for part in parts)])
 
-    def _batch(self, items: Tensor, features: Tensor) -> Batch:
+    def _batch(self, users: Tensor, items: Tensor, features: Tensor) -> Batch:
+        assert self._join is not None, "call set_context first"
         scaled = ((features - self.mean) / self.deviation.clamp(min=1e-6)).clamp(-10, 10)
         columns: Iterator[tuple[str, Tensor]] = zip(self._names, scaled.unbind(1), strict=True)
-        return Batch({self._item: items.to(torch.int32), **dict(columns)}, {})
+        joined = self._join({self._item: items.to(torch.int32)})
+        of_item = {name: joined[name] for name in (self._item, *self._of_item)}
+        return Batch({**of_item, HISTORY_USER: users, **dict(columns)}, {})
+
+
+def _check(part: Part) -> None:
+    """Check a model as a ranker of candidates.
+
+    Raises:
+        ConfigError: It cannot be one.
+    """
+    kind, options = kind_of(part.name), model_config(part.name, part.options)
+    if kind.rows != "interactions" or kind.scoring != "pairs":
+        raise ConfigError(
+            f"model.ranker.name is {part.name}, which is no ranking model trained step by step",
+            hint="choose lightgbm, or one of dcn-v2, deepfm, fm, mlp, din, bst",
+        )
+    history: HistoryFeature | None = getattr(options, "history", None)
+    if history is not None and history.column is not None:
+        raise ConfigError(
+            f"model.ranker.history.column is {history.column}, a column of interactions, and a candidate has no interaction",
+            hint="remove it: the history of a candidate is that of its user",
+        )
+    if getattr(options, "collaborative", None) is not None:
+        raise ConfigError(
+            "model.ranker.collaborative needs rows of interactions, and a candidate has none",
+            hint="remove it: scores of the generators are features of a candidate",
+        )
 
 
 def _none() -> Any:
@@ -169,4 +197,4 @@ def ranker_of(options: TreeRanker | Part | None, schema: Schema, names: Callable
         return None
     if isinstance(options, TreeRanker):
         return Trees(options, seed=int(torch.randint(2**31 - 1, ())))
-    return RowRanker(options, schema, names())
+    return RowRanker(options, schema, len(names()))

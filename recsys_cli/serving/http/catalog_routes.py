@@ -10,9 +10,11 @@ from starlette.responses import Response
 
 from recsys_cli.serving.http.answers import catalog_item, json_response
 from recsys_cli.serving.http.bodies import Bundles, Found, Item, UserAnswer
+from recsys_cli.serving.http.fleet import Deployment
 from recsys_cli.serving.http.problems import RequestError
 from recsys_cli.serving.http.reading import Route
 from recsys_cli.serving.http.service import Service
+from recsys_cli.serving.http.settings import Settings
 from recsys_cli.serving.http.user_history import item_by_id, user_history
 
 K = Annotated[int, Query(ge=1)]
@@ -57,24 +59,7 @@ def catalog_routes(service: Service) -> APIRouter:
     @router.get("/bundles", responses={200: {"model": Bundles}})
     async def bundles() -> Response:
         """Return the bundles with their traffic shares."""
-        settings = service.settings
-        return json_response({
-            "bundles": [
-                {
-                    "name": one.name,
-                    "version": one.version,
-                    "model": one.about["model"],
-                    "share": settings.shares.get(one.name, 0.0),
-                    "shadow": one.name in settings.shadow,
-                    "num_users": one.about["num_users"],
-                    "num_items": one.about["num_items"],
-                    "dataset": one.about.get("dataset"),
-                    "metrics": one.about.get("metrics", {}),
-                    "upsert": one.items.about,
-                }
-                for one in fleet.all
-            ]
-        })  # fmt: skip
+        return json_response({"bundles": [_about(one, service.settings) for one in fleet.all]})
 
     @router.get("/metrics", response_class=Response)
     async def metrics() -> Response:
@@ -82,3 +67,20 @@ def catalog_routes(service: Service) -> APIRouter:
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     return router
+
+
+def _about(deployment: Deployment, settings: Settings) -> dict[str, Any]:
+    """Return the facts of a bundle, with its traffic share."""
+    about = deployment.about
+    return {
+        "name": deployment.name,
+        "version": deployment.version,
+        "model": about["model"],
+        "share": settings.shares.get(deployment.name, 0.0),
+        "shadow": deployment.name in settings.shadow,
+        "num_users": about["num_users"],
+        "num_items": about["num_items"],
+        "dataset": about.get("dataset"),
+        "metrics": about.get("metrics", {}),
+        "upsert": deployment.items.about,
+    }

@@ -47,7 +47,7 @@ class Deployment:
         about: Its manifest.
         signature: Raw inputs and outputs of `score`.
         thread: The thread of its recommender.
-        folds_in: Whether the model scores a history of the request.
+        takes_histories: Whether the model scores a history of the request.
         items: Its upserted items.
     """
 
@@ -56,7 +56,7 @@ class Deployment:
     about: Mapping[str, Any]
     signature: Mapping[str, Any]
     thread: ModelThread
-    folds_in: bool
+    takes_histories: bool
     items: ItemUpdates
 
     @property
@@ -104,7 +104,7 @@ class Fleet:
 
     def folding_in(self, history: Sequence[Id]) -> list[str]:
         """Return the names of the bundles, without shadows, that fold in a history with an item of their catalog."""
-        able = (one for one in self.all if one.folds_in and one.name not in self._settings.shadow)
+        able = (one for one in self.all if one.takes_histories and one.name not in self._settings.shadow)
         return [one.name for one in able if (one.catalog.places_of(history) >= 0).any()]
 
     def named(self, name: str | None) -> Deployment:
@@ -188,8 +188,8 @@ class Fleet:
         cache, work = model.served.cache, Work(warm(model), limit=self._settings.limits.seconds)
         thread = ModelThread(name, model, self._settings.batching, work, self._metrics, self._under_way, cache)
         signature = read_json(folder / "signature.json", hint="recsys export RUN --force", expected={"inputs": list})
-        items, folds_in = ItemUpdates(name, thread, ItemUpserts(model), self._metrics), model.served.model.folds_in
-        return Deployment(name, folder, model.served.about, signature, thread, folds_in, items)
+        items = ItemUpdates(name, thread, ItemUpserts(model), self._metrics)
+        return Deployment(name, folder, model.served.about, signature, thread, model.served.takes_histories, items)
 
 
 def warm(model: Recommender) -> float:

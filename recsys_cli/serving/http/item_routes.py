@@ -22,37 +22,39 @@ from recsys_cli.serving.http.reading import Route, body_of, described
 from recsys_cli.serving.http.service import Service
 
 
-def item_routes(service: Service) -> APIRouter:
-    """Return the routes."""
-    router = APIRouter(route_class=Route)
-    desk, limits = service.desk, service.settings.limits
-    changing = asyncio.Lock()
-    answers: dict[int | str, dict[str, Any]] = {200: {"model": ItemAnswer}}
+class _ItemChanges:
+    """Changes of items: one request after another, so that the bound of upserts holds."""
 
-    async def changed(bodies: Mapping[Id, ItemBody]) -> Response:
-        """Write the changes, and answer after their effect; one request after another, so that the bound holds."""
-        async with changing:
+    def __init__(self, service: Service) -> None:
+        self._service, self._lock = service, asyncio.Lock()
+
+    async def apply(self, bodies: Mapping[Id, ItemBody]) -> Response:
+        """Write the changes, and answer after their effect."""
+        desk = self._service.desk
+        async with self._lock:
             present = desk.state.upserts
             upserts = [
                 desk.event("upsert", item=item, title=_title(body, present.get(str(item))), features=body.features)
                 for item, body in bodies.items()
                 if body.features is not None
             ]
-            takers = await _checked(service, upserts) if upserts else []
+            takers = await _checked(self._service, upserts) if upserts else []
             fresh = [event for event in upserts if not _is_same(event, present.get(str(event.item)))]
             seen = [
                 desk.event("hide" if body.hidden else "show", item=item)
                 for item, body in bodies.items()
                 if body.hidden is not None
             ]
-            return await written([*fresh, *seen], len(upserts) + len(seen), list(bodies), takers)
+            return await self.write([*fresh, *seen], len(upserts) + len(seen), list(bodies), takers)
 
-    async def written(
-        events: Sequence[Event], given: int, items: Sequence[Id], takers: Sequence[Deployment] = ()
+    async def write(
+        self, events: Sequence[Event], given: int, items: Sequence[Id], takers: Sequence[Deployment] = ()
     ) -> Response:
+        """Append events to the log, and answer after their effect."""
+        service = self._service
         if events:
-            await desk.append(events)
-        await service.fleet.follow(desk.state)
+            await service.desk.append(events)
+        await service.fleet.follow(service.desk.state)
         return json_response({
             "written": len(events),
             "unchanged": given - len(events),
@@ -61,19 +63,26 @@ def item_routes(service: Service) -> APIRouter:
             "bundles": [one.name for one in takers],
         })  # fmt: skip
 
+
+def item_routes(service: Service) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter(route_class=Route)
+    changes, desk, limits = _ItemChanges(service), service.desk, service.settings.limits
+    answers: dict[int | str, dict[str, Any]] = {200: {"model": ItemAnswer}}
+
     @router.put("/items/{item:path}", responses=answers, openapi_extra=described(ItemBody))
     async def change(item: str, request: Request) -> Response:
         """Upsert an item with raw features; or hide it from all answers, or show it again."""
         body = await body_of(request, ItemBody, limits.body_bytes)
         service.check("id", len(item), 1_000)
-        return await changed({service.fleet.id_of(Role.ITEM, item): body})
+        return await changes.apply({service.fleet.id_of(Role.ITEM, item): body})
 
     @router.post("/items", responses=answers, openapi_extra=described(ItemsBody))
     async def change_many(request: Request) -> Response:
         """Upsert, hide or show several items; one invalid item fails all."""
         body = await body_of(request, ItemsBody, limits.body_bytes)
         service.check("items", len(body.items), limits.batch)
-        return await changed({service.fleet.id_of(Role.ITEM, one.item): one for one in body.items})
+        return await changes.apply({service.fleet.id_of(Role.ITEM, one.item): one for one in body.items})
 
     @router.delete("/items/{item:path}", responses=answers)
     async def restore(item: str) -> Response:
@@ -81,7 +90,7 @@ def item_routes(service: Service) -> APIRouter:
         service.check("id", len(item), 1_000)
         known = item if item in desk.state.upserts else service.fleet.id_of(Role.ITEM, item)
         events = [desk.event("upsert", item=known)] if str(known) in desk.state.upserts else []
-        return await written(events, 1, [known])
+        return await changes.write(events, 1, [known])
 
     return router
 

@@ -91,6 +91,14 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
             "  embedding_dim: wide",
             "x.yaml:14: model.embedding_dim: has to be a whole number or a mapping (keys with values), not 'wide'",
         ),
+        *(
+            (
+                "name: mlp\n  hidden_dims: [128, 128]",
+                f"{{name: {name}, {key}: []}}",
+                f"x.yaml:13: model.{key}: needs at least 1, and has 0",
+            )
+            for name, key in (("din", "attention_dims"), ("mmoe", "hidden_dims"), ("ple", "hidden_dims"))
+        ),
         ("name: mlp", "name: mlpp", "x.yaml:13: model.name: unknown model 'mlpp' (did you mean mlp?); known: "),
         ("  user: userId\n", "", "x.yaml:4: features.user: is missing"),
         (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recsys_cli.data import FetchRequest, Source, open_source
+from recsys_cli.data import FetchRequest, Source, open_given, open_source
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.events import ignore
 
@@ -190,3 +190,18 @@ def test_wrong_options_of_a_table_are_named(options: object, message: str) -> No
     with pytest.raises(ConfigError, match=re.escape(message)) as found:
         opened(interactions=options)
     assert "of a table given as a mapping: files, format, separator" in str(found.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("own", "path", "expected"),
+    [
+        ({"files": "songs.tsv", "separator": ";"}, "new.jsonl.gz", ("jsonl", ",")),
+        ({"files": "songs.tsv", "separator": ";"}, "new.csv.gz", ("csv", ";")),
+        ({"files": "songs.tsv", "format": "jsonl"}, "new.tsv", ("csv", "\t")),
+        ({"files": "songs.tsv", "format": "jsonl"}, "new.log", ("jsonl", ",")),
+    ],
+)
+def test_given_rows_have_their_own_format(here: Path, own: object, path: str, expected: tuple[str, str]) -> None:
+    (here / path).touch()
+    (table,) = open_given("files", {"interactions": own}, path).tables(here)
+    assert (table.format, table.separator) == expected

@@ -316,16 +316,28 @@ def test_tar_members_stay_in_the_folder(tmp_path: Path) -> None:
         ("movielens1m-m1", "train_data.json", "{"),
         ("ml1m-ncf", "ml-1m.test.negative", "(0;1)\t2\n(1;1)\t2\n"),
         ("ml1m-ncf", "ml-1m.test.rating", "0,31,4,978300019\n1,2,3,4\n"),
+        ("ml20m-liang", "ratings.csv", "user,item,rating\n1,2,3\n"),
+        ("ml20m-liang", "ratings.csv", "userId,movieId,rating,timestamp\n1,2,3,4\n,2,3,4\n"),
     ],
 )
 def test_another_file_than_the_publishers_is_refused(
     name: str, file: str, text: str, given: Path, tmp_path: Path
 ) -> None:
     OF_PROTOCOLS[name](given)
+    (given / "ml-20m.zip").unlink(missing_ok=True)
     (given / file).write_text(text)
     with pytest.raises(DataError, match=re.escape(file)) as caught:
         fetched(name, given, tmp_path / "raw")
     assert "pass the" in str(caught.value.hint)
+
+
+def test_packed_lists_are_read(given: Path, tmp_path: Path) -> None:
+    OF_PROTOCOLS["movielens1m-m1"](given)
+    plain = fetched("movielens1m-m1", given, tmp_path / "plain")
+    for split in ("train_data", "test_data"):
+        (given / f"{split}.json.gz").write_bytes(gzip.compress((given / f"{split}.json").read_bytes()))
+        (given / f"{split}.json").unlink()
+    assert fetched("movielens1m-m1", given, tmp_path / "packed") == plain
 
 
 def test_digests_of_a_repository_are_blob_ids(given: Path) -> None:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.detect import understand
@@ -84,6 +86,39 @@ def test_parts_with_other_columns_are_refused(tmp_path: Path) -> None:
     (tmp_path / "plays/b.csv").write_text((tmp_path / "plays/a.csv").read_text().replace("account", "acct"))
     with pytest.raises(ConfigError, match="not by all: account, acct"):
         understand([str(tmp_path / "plays")], {})
+
+
+def test_parts_of_other_formats_are_refused(tmp_path: Path) -> None:
+    understood(tmp_path, "account,track,ts", lambda u, i, t: f"{u},{i},{t}", "plays/a.csv")
+    pq.write_table(pyarrow.csv.read_csv(tmp_path / "plays/a.csv"), tmp_path / "plays/b.parquet")
+    with pytest.raises(ConfigError, match="by their columns, but not by their format"):
+        understand([str(tmp_path / "plays")], {})
+
+
+def test_parts_with_columns_in_another_order_are_one_table(tmp_path: Path) -> None:
+    understood(tmp_path, "account,track,ts", lambda u, i, t: f"{u},{i},{t}", "plays/a.csv")
+    understood(tmp_path, "ts,track,account", lambda u, i, t: f"{t},{i},{u}", "plays/b.csv")
+    sample = understand([str(tmp_path / "plays")], {}).interactions.sample
+    halves = [sample.rows.slice(first, ROWS).to_pydict() for first in (0, ROWS)]
+    assert halves[0] == halves[1]
+
+
+@pytest.mark.parametrize("character", ["\x85", "\u2028", "\x0b"])
+def test_only_line_ends_end_a_line(tmp_path: Path, character: str) -> None:
+    """In Windows-1252, byte 85 is an ellipsis; Python's `splitlines` divides the line there."""
+    lines = [f"{k % 17},{k * 7 % 13},Wait{character} what,{SECONDS + k}" for k in range(ROWS)]
+    (tmp_path / "t.csv").write_bytes(
+        "\n".join(["user,item,title,ts", *lines]).encode("utf-8" if character == "\u2028" else "latin-1")
+    )
+    found = understand([str(tmp_path / "t.csv")], {})
+    assert found.interactions.sample.rows.num_rows == ROWS
+    assert found.task is not None
+
+
+def test_the_folder_itself_names_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    understood(tmp_path, "user,item,ts", lambda u, i, t: f"{u},{i},{t}", "month=2025-01/part.csv")
+    monkeypatch.chdir(tmp_path)
+    assert understand(["."], {}).config_name == f"{tmp_path.name}.yaml"
 
 
 def test_tags_are_no_part_of_the_ratings(tmp_path: Path) -> None:

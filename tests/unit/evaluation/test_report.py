@@ -251,6 +251,14 @@ def test_page_shows_beyond_accuracy_metrics_with_their_direction(evaluation: Eva
     assert "0.2500" in page
 
 
+def test_page_shows_debiased_ndcg_below_ndcg(evaluation: Evaluation, tmp_path: Path) -> None:
+    page = _page(evaluation, tmp_path)
+    titles = re.findall(r"<tr><th title=[^>]*>([^<]*)</th>", page)
+    assert titles[titles.index("NDCG@10 ↑") + 1] == "PSNDCG@10 ↑"
+    assert titles.count("PSNDCG@10 ↑") == 1
+    assert "PSNDCG@5 ↑" not in titles  # the evaluation has none
+
+
 def test_page_marks_hits_and_shows_users_by_title(evaluation: Evaluation, tmp_path: Path) -> None:
     page = _page(evaluation, tmp_path)
 

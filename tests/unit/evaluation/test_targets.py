@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import polars as pl
 import pytest
 
+import recsys_cli as recsys
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.errors import ConfigError
+from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.targets import choose_targets
 from recsys_cli.interactions import Interactions
 
@@ -55,3 +62,13 @@ def test_random_targets_follow_the_seed_and_the_raw_user() -> None:
     assert once == again != other
     places = [triples(choose_targets(given, given.positive, how, users=HASHES, seed=1)[1]) for how in ("first", "last")]
     assert once not in places
+
+
+def test_data_without_times_has_no_targets(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"user": [number % 9 for number in range(90)], "item": [number // 9 for number in range(90)]})
+    workspace = recsys.Workspace(str(tmp_path))
+    config = recsys.config_from_frame(frame, workspace, user="user", item="item", model="ease")
+    data = recsys.etl(config, workspace, progress=False)
+    SplitByUser.read(data, "test", EvaluateConfig())
+    with pytest.raises(ConfigError, match=r"evaluate\.targets=last needs times"):
+        SplitByUser.read(data, "test", EvaluateConfig(targets="last"))

@@ -218,6 +218,8 @@ def test_parts_of_a_batch_and_batches_without_rows_and_histories(name: str, monk
     monkeypatch.setattr("recsys_cli.models.history.events._ROWS", 7)
     with torch.no_grad():
         torch.testing.assert_close(model.score(batch), scores)
+        alone = [model.score(batch.span(row, row + 1)) for row in range(60)]
+    torch.testing.assert_close(torch.cat(alone), scores)
     assert model.score(batch.span(0, 0)).shape == (0,)
     nobody = Interactions(*(np.empty(0, np.int32),) * 2, np.empty(0, np.float32), times=np.empty(0, np.int64))
     model.set_context(TrainingContext(lambda: nobody, join))

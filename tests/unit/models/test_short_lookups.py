@@ -8,14 +8,14 @@ import torch
 
 from recsys_cli.loader.ragged import pick_lists
 from recsys_cli.models.embedding.lookup import Lookup
-from recsys_cli.models.embedding.tables import _distinct
+from recsys_cli.models.embedding.tables import distinct
 
 
 @pytest.mark.parametrize("ids", [[], [7], [9, 3, 9, 0], list(range(8, 0, -1)), list(range(20, 0, -1))])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_distinct_ids_are_those_of_numpy(ids: list[int], dtype: torch.dtype) -> None:
     with torch.inference_mode():
-        used, inverse = _distinct(torch.tensor(ids, dtype=dtype))
+        used, inverse = distinct(torch.tensor(ids, dtype=dtype))
 
     expected, places = np.unique(np.array(ids, np.int64), return_inverse=True)
     assert (used.dtype, inverse.dtype) == (torch.int64, torch.int64)

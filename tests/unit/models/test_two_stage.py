@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from recsys_cli.config import from_values
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
+from recsys_cli.models.history.store import Window
 from recsys_cli.models.model import TrainingContext
 from recsys_cli.models.two_stage import model as two_stage
 from recsys_cli.models.two_stage.config import Generator, HoldOut
 from recsys_cli.models.two_stage.holdout import Fold, folds_of
-from recsys_cli.models.two_stage.rankers import LabeledCandidates
+from recsys_cli.models.two_stage.labeled import LabeledCandidates
+from recsys_cli.training.parts import train_part
 
 USERS, ITEMS, GENRES = 40, 30, 5
 SCHEMA = Schema(
@@ -82,8 +87,32 @@ def test_holdouts_are_disjoint_and_targets_are_not_earlier(method: str, rounds: 
                 assert (fold.fit.times[fold.fit.user_idx == user] < target).all()
 
 
-def features_depend_on_targets(monkeypatch: pytest.MonkeyPatch, *, leak: bool) -> bool:
-    """Whether other items as targets change the features of the ranker's rows, with or without a planted leak."""
+@pytest.mark.parametrize(
+    ("split", "expected"),
+    [("random", "random"), ("temporal", "latest"), ("leave-last-out", "last"), ("session", "latest"), ("user", "auto")],
+)
+def test_the_default_holdout_resembles_the_split(split: str, expected: str) -> None:
+    values = {
+        "dataset": {"name": "movielens-latest-small"}, "split": {"method": split}, "model": {"name": "two-stage"},
+        "features": {"user": "userId", "item": "movieId", "label": "rating", "timestamp": "timestamp",
+            "ops": [{"op": "Categorify", "columns": ["userId", "movieId"]}]},
+    }  # fmt: skip
+    config = from_values(values)
+    assert config.model.options["holdout"]["method"] == expected
+    assert from_values(config.model_dump(mode="json")) == config
+    chosen = from_values(values, ["model.holdout.method=random"])
+    assert chosen.model.options["holdout"]["method"] == "random"
+
+
+def exchanged(rows: Interactions) -> Interactions:
+    """The same rows with other items in the last 80."""
+    items = rows.item_idx.copy()
+    items[-80:] = 3 + (items[-80:] - 3 + 7) % ITEMS
+    return replace(rows, item_idx=items)
+
+
+def hold_out_last(monkeypatch: pytest.MonkeyPatch, *, leak: bool) -> None:
+    """Hold out the last 80 rows, with or without a planted leak, and keep all candidates of a list."""
 
     def fold_of(interactions, options, *, seed):
         del options, seed
@@ -93,26 +122,57 @@ def features_depend_on_targets(monkeypatch: pytest.MonkeyPatch, *, leak: bool) -
 
     monkeypatch.setattr(two_stage, "folds_of", fold_of)
     monkeypatch.setattr(two_stage.Model, "_kept", lambda _, row, *others: torch.ones_like(row, dtype=torch.bool))
-    one = rows()
-    swapped = one.item_idx.copy()
-    swapped[-80:] = 3 + (swapped[-80:] - 3 + 7) % ITEMS
-    other = Interactions(one.user_idx, swapped, one.labels, times=one.times)
-    tables = [a_model().training_rows(context_of(part)) for part in (one, other)]
-    first, second = tables
+
+
+@pytest.mark.parametrize("leak", [False, True])
+def test_features_of_the_ranker_depend_on_its_targets_only_with_a_leak(
+    monkeypatch: pytest.MonkeyPatch, *, leak: bool
+) -> None:
+    hold_out_last(monkeypatch, leak=leak)
+    first, second = (a_model().training_rows(context_of(part)) for part in (rows(), exchanged(rows())))
     assert first is not None
     assert second is not None
-    if len(first.items) != len(second.items) or not torch.equal(first.items, second.items):
-        return True
-    assert not torch.equal(first.labels, second.labels)
-    return not torch.equal(first.features, second.features)
+    equal = torch.equal(first.items, second.items) and torch.equal(first.features, second.features)
+    assert equal != leak
+    if equal:
+        assert not torch.equal(first.labels, second.labels)
 
 
-def test_features_of_the_ranker_do_not_depend_on_its_targets(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not features_depend_on_targets(monkeypatch, leak=False)
+@pytest.mark.parametrize("leak", [False, True])
+@pytest.mark.parametrize("ranker", [{"name": "din"}, {"name": "bst"}, {"name": "fm", "history": {}}])
+def test_histories_of_the_ranker_depend_on_its_targets_only_with_a_leak(
+    monkeypatch: pytest.MonkeyPatch, ranker: dict[str, object], *, leak: bool
+) -> None:
+    """The windows of the rows that the trainer gets."""
+    hold_out_last(monkeypatch, leak=leak)
+    windows: list[Window] = []
+
+    def train(model, config, context, schema):
+        del config, schema
+        model.set_context(context)
+        (batch,) = context.batches()
+        windows.append(model.history.window(batch, training=True))
+
+    for part in (rows(), exchanged(rows())):
+        a_model(ranker=ranker).fit(replace(context_of(part), train=train))
+    first, second = windows
+    assert torch.equal(first.items, second.items) != leak
+    assert first.mask.any(1).all()
 
 
-def test_a_planted_leak_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert features_depend_on_targets(monkeypatch, leak=True)
+def test_each_round_has_the_histories_of_its_own_hold_out() -> None:
+    model, everything = a_model(holdout={"method": "last", "rounds": 3}), rows()
+    table = model.training_rows(context_of(everything))
+    assert table is not None
+    assert len(table.group.unique()) > USERS
+    for number, fold in enumerate(folds_of(everything, model.config.holdout, seed=0)):
+        for user in np.unique(fold.targets.user_idx):
+            own = fold.fit.item_idx[fold.fit.user_idx == user]
+            target = fold.targets.item_idx[fold.targets.user_idx == user]
+            group = 3 + number * (USERS + 3) + int(np.searchsorted(np.unique(fold.targets.user_idx), user))
+            history = table.histories.item_idx[table.histories.user_idx == group]
+            assert history.tolist() == own.tolist()
+            assert not set(history.tolist()) & set(target.tolist())
 
 
 def test_rows_of_the_ranker_are_candidates_with_targets_as_positives() -> None:
@@ -193,6 +253,63 @@ def test_mmr_without_diversity_keeps_the_order(by: str | None) -> None:
     assert not torch.equal(plain, diverse)
 
 
+PAIRS, EARLY, LATE = 10, 50, 200
+
+
+def world_of_pairs() -> tuple[Interactions, np.ndarray]:
+    """Histories of a key and three other items, then the key's partner; the last users have none yet. Return also the partners.
+
+    Items: keys 3 to 12, partners 13 to 22, others 23 to 32. Users come in order of time: 50 buy early, 200 in the hold-out.
+    """
+    draw = np.random.default_rng(0)
+    keys = np.tile(np.arange(PAIRS), 30)
+    others = np.stack([draw.permutation(PAIRS)[:3] for _ in keys]) + 2 * PAIRS
+    histories = np.take_along_axis(np.column_stack([keys, others]), draw.random((len(keys), 4)).argsort(1), axis=1)
+    buyers = np.arange(EARLY + LATE)
+    users = np.concatenate([np.repeat(np.arange(len(keys)), 4), buyers])
+    items = np.concatenate([histories.ravel(), keys[buyers] + PAIRS])
+    rows = Interactions(
+        (users + 3).astype(np.int32), (items + 3).astype(np.int32), np.ones(len(users), np.float32),
+        times=np.arange(len(users)),
+    )  # fmt: skip
+    return rows, keys + PAIRS + 3
+
+
+def share_of_partners_first(ranker: dict[str, object]) -> float:
+    """Train on the buyers of the world, and rank for the others."""
+    world, partners = world_of_pairs()
+    users = np.arange(EARLY + LATE, len(partners))
+    schema = Schema(
+        columns=tuple(
+            column.model_copy(update={"cardinality": len(partners) + 3}) if column.name == "user" else column
+            for column in SCHEMA.columns
+            if column.name != "genre"
+        )
+    )
+    torch.manual_seed(0)
+    options = {
+        "candidates": [{"name": "popularity", "k": 3 * PAIRS}], "holdout": {"share": LATE / len(world)},
+        "ranker": {**ranker, "train": {"epochs": 15, "batch_size": 256, "learning_rate": 0.005}},
+    }  # fmt: skip
+    model = build("two-stage", options, schema)
+    context = TrainingContext(lambda: world, dict, train=train_part)
+    model.fit(context)
+    model.eval().set_context(context)
+    items = torch.arange(3, 3 * PAIRS + 3)
+    with torch.inference_mode():
+        best = items[model.scores(torch.from_numpy(users + 3), items).argmax(1)]
+    return float((best.numpy() == partners[users]).mean())
+
+
+@pytest.mark.parametrize(("ranker", "least", "most"), [("din", 0.8, 1.0), ("dcn-v2", 0.0, 0.4)])
+def test_attention_to_the_history_finds_an_item_that_depends_on_one_of_it(
+    ranker: str, least: float, most: float
+) -> None:
+    """Without the history, each of the ten partners is as likely."""
+    small = {"hidden_dims": [32], "dropout": 0.0, "embedding_dropout": 0.0, "embedding_dim": 8}
+    assert least <= share_of_partners_first({"name": ranker, **small}) <= most
+
+
 def test_rank_fusion_needs_no_training() -> None:
     model = fitted(ranker=None)
     assert model.ranker is None
@@ -211,6 +328,8 @@ def test_parts_train_for_few_epochs_unless_the_config_has_more() -> None:
         ({"candidates": [{"name": "eas"}]}, "did you mean ease"),
         ({"candidates": [{"name": "ease", "regularisation": 3}]}, "regularisation"),
         ({"ranker": {"name": "ease"}}, "no ranking model"),
+        ({"ranker": {"name": "din", "history": {"column": "items"}}}, "a candidate has no interaction"),
+        ({"ranker": {"name": "fm", "collaborative": {}}}, "needs rows of interactions"),
         ({"rerank": [{"name": "mmr", "by": "sasrec"}]}, "no generator"),
     ],
 )

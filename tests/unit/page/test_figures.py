@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from recsys_cli.page import Axis, BarGroup, Histogram, LineSeries, bars, chart
+from recsys_cli.page import Axis, BarGroup, Histogram, LabeledPoint, LineSeries, bars, chart, points
 
 X, Y = Axis("x", low=0, high=10), Axis("y", low=0, high=1)
 
@@ -37,6 +37,32 @@ def test_band_is_a_closed_polygon_within_the_axis() -> None:
     assert (lower[1] - middle) == pytest.approx((middle - upper[1]) / 2, abs=0.1)
     assert right[1] == middle
     assert [part.tag for part in drawn if part.tag in {"polygon", "polyline"}] == ["polygon", "polyline"]
+
+
+def test_labeled_points_have_their_place_interval_and_color() -> None:
+    marks = [LabeledPoint("a", 0.2, 0.5, (0.4, 0.6)), LabeledPoint("b", 0.6, 0.3, color=2), LabeledPoint("c", 1.0, 0.1)]
+    drawn = svg(points("A", marks, x=Axis("x", "share"), y=Axis("y"), names=[(1, "one")]))
+    dots = [(float(dot.get("cx", "")), float(dot.get("cy", ""))) for dot in drawn.findall("circle")]
+    assert dots[1][0] == pytest.approx((dots[0][0] + dots[2][0]) / 2, abs=0.1)
+    assert dots[1][1] == pytest.approx((dots[0][1] + dots[2][1]) / 2, abs=0.1)
+    assert dots[0][1] < dots[2][1]
+    assert [dot.get("class") for dot in drawn.findall("circle")] == ["dot s1", "dot s2", "dot s1"]
+    (whisker,) = [line for line in drawn.findall("line") if (line.get("class") or "").startswith("whisker")]
+    assert float(whisker.get("x1", "")) == dots[0][0]
+    ends = (float(whisker.get("y1", "")) + float(whisker.get("y2", ""))) / 2
+    assert ends == pytest.approx(dots[0][1], abs=0.1)
+    assert not points("A", [], x=Axis("x"), y=Axis("y"))
+
+
+def test_labels_of_close_points_do_not_overlap() -> None:
+    marks = [LabeledPoint(f"model {n}", 0.9 + n / 1e4, 0.5 + n / 1e3, (0.45, 0.55)) for n in range(6)]
+    drawn = svg(points("A", [*marks, LabeledPoint("far", 0.1, 0.1)], x=Axis("x"), y=Axis("y")))
+    labels = [text for text in drawn.findall("text") if (text.text or "").startswith("model")]
+    at = [(float(text.get("x", "")), float(text.get("y", ""))) for text in labels]
+    assert len(at) == 6
+    for number, (left, top) in enumerate(at):
+        for other_left, other_top in at[:number]:
+            assert abs(top - other_top) > 8 or abs(left - other_left) > 40
 
 
 def test_single_point_is_marked() -> None:

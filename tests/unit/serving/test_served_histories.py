@@ -12,6 +12,11 @@ from served_runs import config_of, ratings
 import recsys_cli as recsys
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.interactions import Interactions
+from recsys_cli.models.history.store import UserHistories
+from recsys_cli.models.model import TrainingContext
+from recsys_cli.serving.item_upserts import ItemUpserts, ItemValues
+from recsys_cli.serving.query import Query, RecentInteraction
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.stages.export import served_run
 from recsys_cli.stages.score import score
@@ -71,6 +76,60 @@ def test_recommendations_see_the_whole_history(run: recsys.TrainedRun, served_wo
     recommender = Recommender(served_run(run, served_workspace))
     assert recommender.scorer.why_not is None
     assert recommender.optional_inputs == ("timestamp",)
+
+
+def test_histories_of_requests_are_scored(run: recsys.TrainedRun, served_workspace: recsys.Workspace) -> None:
+    """As if the context had them, for known and for anonymous users."""
+    recommender = Recommender(served_run(run, served_workspace))
+    served, everything = recommender.served, {"k": 100, "exclude_seen": False}
+
+    def scores(**query: object) -> dict[object, float]:
+        (answer,) = recommender.recommend([Query(**query, **everything)])
+        assert answer.source == ("fold-in" if query.get("history") or query.get("recent") else "model")
+        return {one.item.id: one.score for one in answer.items}
+
+    recent = [RecentInteraction(7), RecentInteraction(8, label=0.0)]
+    found = {"recent": scores(user=5, recent=recent), "history": scores(user=5, history=[3, 9, 11, 404])}
+    stored, user = scores(user=5), int(served.users.encode([5])[0])
+    assert scores(user=5, history=[]) == stored
+
+    def expected(items: list[int], labels: list[float], *, keep: bool) -> dict[object, float]:
+        encoded = served.items.encode(items)
+        rows = served.interactions()
+        kept = rows.chosen((rows.user_idx != user) | (keep & ~np.isin(rows.item_idx, encoded)))
+        new = Interactions(
+            np.full(len(items), user, np.int32), encoded.astype(np.int32), np.array(labels, np.float32),
+            times=np.arange(len(items)) + 10**12,
+        )  # fmt: skip
+        served.model.set_context(TrainingContext(lambda: kept + new, served.tables.join))
+        values = recommender.scorer.trained(np.array([user]))[0].tolist()
+        return {recommender.catalog.item(place).id: value for place, value in enumerate(values)}
+
+    for name, twin in (
+        ("recent", expected([7, 8], [1.0, 0.0], keep=True)),
+        ("history", expected([3, 9, 11], [1.0] * 3, keep=False)),
+    ):
+        assert found[name] == pytest.approx(twin, abs=1e-5)
+        assert found[name] != pytest.approx(stored, abs=1e-4)
+    one, other = (scores(history=items) for items in ([1, 3, 5], [2, 4, 6]))
+    assert one != pytest.approx(other, abs=1e-4)
+    (answer,) = recommender.recommend([Query(history=[404])])
+    assert answer.source == "popularity"
+
+
+def test_upserts_sort_no_histories(
+    run: recsys.TrainedRun, served_workspace: recsys.Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recommender = Recommender(served_run(run, served_workspace))
+    upserts = ItemUpserts(recommender)
+    assert upserts.why_not is None
+    (before,) = recommender.recommend([Query(user=5, k=100)])
+    monkeypatch.setattr(UserHistories, "of", lambda *_, **__: pytest.fail("the histories are sorted again"))
+    values = {"100": ItemValues(100, {"genres": ["War"], "year": 1984}, at=1)}
+    (after,) = upserts.recommender(values).recommend([Query(user=5, k=100)])
+    scores = {one.item.id: one.score for one in after.items}
+    assert scores.pop(100) is not None
+    assert scores == pytest.approx({one.item.id: one.score for one in before.items}, abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["onnx", "torch"])

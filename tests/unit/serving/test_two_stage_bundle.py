@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from served_runs import config_of
 
 import recsys_cli as recsys
+from recsys_cli.cli.results.evaluate import draw, result
 from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation
@@ -35,6 +39,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "ranker": {"name": "dcn-v2", "embedding_dim": 4, "hidden_dims": [8], "train": TRAIN},
         "negatives": 10,
     },
+    "by histories": {
+        "candidates": [{"name": "ease", "k": 10}, {"name": "popularity", "k": 10}],
+        "ranker": {"name": "din", "embedding_dim": 4, "hidden_dims": [8], "train": TRAIN},
+    },
 }
 
 
@@ -48,7 +56,9 @@ def test_run_evaluation_and_bundle_have_one_ranking(
     recsys.etl(config, served_workspace, progress=False)
     run = recsys.train(config, served_workspace, progress=False)
     recsys.evaluate(run, progress=False)
-    check_stages(Evaluation.read(run.evaluation), [part["name"] for part in OPTIONS[kind]["candidates"]])
+    evaluation = Evaluation.read(run.evaluation)
+    check_stages(evaluation, [part["name"] for part in OPTIONS[kind]["candidates"]])
+    check_pages(evaluation, run.report.read_text(encoding="utf-8"), result(run, up_to_date=False))
 
     bundle = load_bundle(recsys.export(run, tmp_path / "bundle", progress=False))
     loaded = Recommender(served_run(run, served_workspace))
@@ -78,3 +88,19 @@ def check_stages(evaluation: Evaluation, generators: list[str]) -> None:
         assert one.recall.value <= union.value
         assert one.gain == pytest.approx(whole.ndcg.value - one.ndcg.value)
         assert one.gain_low <= one.gain <= one.gain_high
+
+
+def check_pages(evaluation: Evaluation, report: str, shown: dict[str, Any]) -> None:
+    """The report and the terminal show recall, gain, interval and verdict of each stage."""
+    drawn = StringIO()
+    draw(Console(file=drawn, width=200), shown)
+    section = report.partition("<h2>Stages")[2].partition("</section>")[0]
+    for stage in evaluation.stages[:-1]:
+        cells = [] if stage.recall is None else [f"{stage.recall.value:.4f}"]
+        if stage.gain is not None:
+            cells += [f"{stage.gain:+.4f}", f"{stage.gain_low:+.4f}", f"{stage.gain_high:+.4f}", stage.significance]
+        (row,) = re.findall(f">{stage.name}</th>(.*?)</tr>", section, re.DOTALL)
+        lines = [line for line in drawn.getvalue().splitlines() if line.startswith(f"{stage.name} ")]
+        for cell in cells:
+            assert cell in row
+            assert any(cell in line for line in lines)

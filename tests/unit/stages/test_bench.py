@@ -88,8 +88,28 @@ def test_models_are_ranked_over_their_seeds(data: PreparedData, workspace: Works
     assert [bar.left is None for bar in bars] == [True, False, False, False, False]
     assert bars[-1].left == 0
     seen = see((tmp_path / "x.html").read_text(), tmp_path, width=360)
-    assert (seen["loaded"], seen["charts"], seen["headings"]) == ([], 1, ["Models", "Method"])
+    assert (seen["loaded"], seen["charts"], seen["headings"]) == ([], 2, ["Models", "Method"])
     assert seen["overflow"] <= 0
+
+
+def test_accuracy_and_coverage_are_a_figure_of_the_page(data: PreparedData, workspace: Workspace) -> None:
+    found = bench_on(data, a_config(data, GOOD, {**STEPS, "train": {"epochs": 1}}, seeds=(1, 2)), workspace)
+    for row in found.standings:
+        runs = [Evaluation.read(workspace.run(name).evaluation) for name in row.runs]
+        known = [one.beyond["model"]["coverage@5"].value for one in runs]
+        if known:
+            assert row.coverage == pytest.approx(sum(known) / len(known))
+    popularity = next(row for row in found.standings if row.label == "popularity")
+    assert popularity.is_baseline
+    assert 0 < popularity.coverage < next(row for row in found.standings if row.label == "ease").coverage
+
+    page = show(found)
+    assert "catalog coverage of the top 5" in page
+    figure = page[page.index("NDCG@5 over catalog coverage") :].partition("</svg>")[0]
+    assert all(f">{label}</text>" in figure for label in ("ease", "mlp", "popularity"))
+    without = found.model_copy(update={"metrics": ("auc",), "metric": "auc"})
+    assert without.accuracy is None
+    assert "over catalog coverage" not in show(without)
 
 
 def test_a_deterministic_model_is_fitted_once_for_all_seeds(data: PreparedData, workspace: Workspace) -> None:

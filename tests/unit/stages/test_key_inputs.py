@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
-from recsys_cli.config import RunConfig
+from recsys_cli.config import ModelConfig, RunConfig
+from recsys_cli.config.section import Section
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Event, Message
 from recsys_cli.features.ops import Categorify
+from recsys_cli.models.din.config import Config as Din
+from recsys_cli.models.ease.config import Config as Ease
+from recsys_cli.models.mlp.config import Config as Mlp
 from recsys_cli.models.popularity.config import Config as Popularity
 from recsys_cli.stages.etl import data_key, etl, prepared_data
 from recsys_cli.stages.keys import code_of
@@ -62,6 +66,22 @@ def test_another_format_of_an_op_or_a_model_makes_other_artifacts(
     monkeypatch.setattr(Categorify, "format", 2)
     assert data_key(config, workspace) != key
     assert not etl(config, workspace).up_to_date
+
+
+@pytest.mark.parametrize("part", [Popularity, Ease, Din])
+def test_another_format_of_a_part_makes_another_stack(
+    config: RunConfig, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, part: type[Section]
+) -> None:
+    """Ease is a part of a part."""
+    inner = {"name": "two-stage", "candidates": [{"name": "ease"}], "ranker": None}
+    options = {"candidates": [{"name": "popularity"}, inner], "ranker": {"name": "din"}}
+    stack = config.model_copy(update={"model": ModelConfig(name="two-stage", **options)})
+    data = etl(config, workspace).artifact
+    run = run_key(stack, data)
+    monkeypatch.setattr(Mlp, "format", 2, raising=False)
+    assert run_key(stack, data) == run
+    monkeypatch.setattr(part, "format", 2, raising=False)
+    assert run_key(stack, data) != run
 
 
 def test_the_memory_of_training_is_in_the_key(config: RunConfig, workspace: Workspace) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.config import RunConfig
+from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.bootstrap import ranking_estimates
 from recsys_cli.evaluation.loaded_run import model_of
@@ -108,6 +109,33 @@ def test_each_next_item_is_ranked_by_the_items_before_it(clicks: None, workspace
     )
     assert high - low != pytest.approx(naive_high - naive_low, rel=1e-3)
     assert "each row but a user's first is a ranking" in measured.protocol.users
+
+
+def test_intervals_of_stages_are_over_sessions(clicks: None, workspace: Workspace) -> None:
+    options = {**CONFIG["evaluate"], "k": [SIZE - 1], "fold_in_targets": "each", "max_ranking_users": None}
+    model = {
+        "name": "two-stage",
+        "candidates": [{"name": "ease", "k": 30}, {"name": "item-knn", "k": 30}],
+        "negatives": 5,
+    }
+    config = RunConfig.model_validate({**CONFIG, "model": model, "evaluate": options})
+    etl(config, workspace)
+    run = train(config, workspace).artifact
+    evaluate(run, workspace)
+
+    evaluation, name = Evaluation.read(run.evaluation), f"ndcg@{SIZE - 1}"
+    whole, expected = evaluation.stages[-1].ndcg, evaluation.ranking["model"][name]
+    assert whole is not None
+    assert (whole.value, whole.low, whole.high) == pytest.approx((expected.value, expected.low, expected.high))
+    assert evaluation.counts.users_ranked == 0.2 * SESSIONS * (LENGTH - 1)
+
+
+def test_targets_of_a_split_by_time_are_refused(clicks: None, workspace: Workspace) -> None:
+    config = RunConfig.model_validate({**CONFIG, "model": {"name": "item-knn"}})
+    etl(config, workspace)
+    run = train(config, workspace).artifact
+    with pytest.raises(ConfigError, match="all users of test are cold-start users"):
+        evaluate(run, workspace, config=config.evaluate.model_copy(update={"targets": "last"}))
 
 
 def _slow_twin(data: PreparedData, k: int) -> dict[str, float]:

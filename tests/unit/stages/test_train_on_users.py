@@ -21,6 +21,7 @@ from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]
+SEQUENCES = ("sasrec", "gru4rec", "hstu", "bert4rec")
 
 
 def a_config(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
@@ -55,11 +56,20 @@ def test_a_model_of_users_is_trained_and_measured(make_prepared: MakePrepared, w
     assert "users/s" in bars[-1].fields
 
 
-@pytest.mark.parametrize("options", [{}, {"sparse_embeddings": True}], ids=["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("options", "model"),
+    [
+        ({}, {}),
+        ({"sparse_embeddings": True}, {}),
+        *(({"sparse_embeddings": True}, {"name": name, "item_features": ["genres"]}) for name in SEQUENCES),
+    ],
+    ids=["dense", "sparse", *(f"{name} with features" for name in SEQUENCES)],
+)
 def test_a_run_broken_off_within_an_epoch_ends_in_the_same_bits(
-    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, options: dict[str, Any]
+    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, options: dict[str, Any], model: dict[str, Any]
 ) -> None:
-    data, config = make_prepared(), a_config(model={"dropout": 0.2, "max_seq_len": 10}, checkpoint_steps=4, **options)
+    data = make_prepared()
+    config = a_config(model={"dropout": 0.2, "max_seq_len": 10, **model}, checkpoint_steps=4, **options)
     whole = train_on(data, config, workspace).artifact
     broken, steps = Workspace(tmp_path / "broken"), 0
 

@@ -115,3 +115,34 @@ def test_bad_json_names_the_file(tmp_path: Path) -> None:
     path.write_text('{"user": 1}\nnothing\n')
     with pytest.raises(DataError, match="not JSON lines"):
         read(str(path))
+
+
+@pytest.mark.parametrize("name", ["t.log", "t.log.gz", "t.parquet"])
+def test_the_format_decides_and_not_the_suffix(tmp_path: Path, name: str) -> None:
+    text = b'{"user": 1, "item": "a"}\n{"user": 2, "item": "b"}\n'
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    table = read({"files": str(tmp_path / name), "format": "jsonl"}, times={"user": "detect"})
+    assert table.column("item").to_pylist() == ["a", "b"]
+
+
+def test_a_json_suffix_with_another_format(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"user": [1, 2]}), tmp_path / "t.json")
+    assert read({"files": str(tmp_path / "t.json"), "format": "parquet"}).to_pydict() == {"user": [1, 2]}
+
+
+def test_a_format_keeps_the_separator_of_the_suffix(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("user\titem\n1\t2\n")
+    assert read({"files": str(tmp_path / "t.tsv"), "format": "csv"}).to_pydict() == {"user": [1], "item": [2]}
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n\r\n"])
+def test_many_short_json_lines(tmp_path: Path, end: str) -> None:
+    rows = 220_000
+    (tmp_path / "t.jsonl").write_text("\n".join(f'{{"u":{row}}}' for row in range(rows)) + end)
+    assert read(str(tmp_path / "t.jsonl")).column("u").to_pylist() == list(range(rows))
+
+
+def test_a_long_json_array_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text("[" + '{"user": 1}, ' * 400_000 + '{"user": 1}]')
+    with pytest.raises(DataError, match="changed from object to array"):
+        read(str(tmp_path / "t.json"))

@@ -401,3 +401,91 @@ def test_planted_faults_of_a_given_split(report: Report) -> None:
     assert "2 of 5 (40.0 %) rows of train repeat" not in notes
     assert "1 of 5 (20.0 %) rows of train repeat the (user, item) pair of another train row" in notes
     assert "1 of 6 (16.7 %) rows of test have an item without an id" in notes
+
+
+def clean_rows() -> dict[str, list[tuple[Any, ...]]]:
+    """Rows without a fault: each pair and time once, splits one after another, targets spread over three items."""
+    train = [(user, item, 1.0, 100 * user + item) for user in range(12) for item in range(6)]
+    train += [(12, item, 1.0, 5_000 + item) for item in (6, 7, 8)]  # every item has a train row
+    valid = [(user, 6 + user // 2 % 3, 1.0, 10_000 + user) for user in range(0, 12, 2)]
+    test = [(user, 6 + (user // 2 + 1) % 3, 1.0, 20_000 + user) for user in range(12)]
+    return {"train": train, "valid": valid, "test": test}
+
+
+IMPLICIT = "every label is 1"
+
+
+def test_a_clean_split_has_no_finding(report: Report) -> None:
+    facts = report(clean_rows())
+    assert [finding.text for finding in facts.findings if not finding.text.startswith(IMPLICIT)] == []
+    assert facts.copies is not None
+    assert set(facts.copies.repeated.values()) == {0}
+    assert {split.items.cold for split in facts.splits.values() if split.items} == {0}
+
+
+def test_copies_of_rows_in_another_split_are_a_warning(report: Report) -> None:
+    """A repeated pair at another time is no copy."""
+    rows = clean_rows()
+    again = [(user, item, label, time + 30_000) for user, item, label, time in rows["train"][:4]]
+    rows["test"] += [*rows["train"][:3], *again, rows["valid"][0]]
+    facts = report(rows)
+
+    assert facts.copies is not None
+    assert facts.pairs is not None
+    assert facts.copies.seen == {"valid": {"train": 0}, "test": {"train": 3, "valid": 1}}
+    assert facts.pairs.seen["test"] == {"train": 7, "valid": 1}
+    of = len(rows["test"])
+    assert f"3 of {of} ({300 / of:.1f} %) rows of test have user, item and time of a row of train" in texts(
+        facts, "warning"
+    )
+    assert "rows of test have user, item and time of a row of valid" in texts(facts, "warning")
+
+
+def test_copies_within_a_split_are_a_note(report: Report) -> None:
+    rows = clean_rows()
+    rows["train"] += rows["train"][:2]
+    rows["test"].append(rows["test"][0])
+    facts = report(rows)
+
+    notes = texts(facts, "note")
+    assert f"2 of {len(rows['train'])} (2.6 %) rows of train have user, item and time of another row of train" in notes
+    assert "rows of test have user, item and time of another row of test" in notes
+    assert "copies" not in texts(facts, "warning")
+
+
+def test_data_without_times_has_no_copies(report: Report) -> None:
+    rows = clean_rows()
+    rows["test"] += rows["train"][:3]
+    facts = report(rows, timestamp=None)
+    assert facts.copies is None
+    assert facts.pairs is not None
+    assert facts.pairs.seen["test"]["train"] == 3
+
+
+def test_one_target_of_most_users_is_a_warning(report: Report) -> None:
+    rows = clean_rows()
+    rows["test"] = [(user, 6 if user < 7 else 7, 1.0, 20_000 + user) for user in range(12)]
+    rows["test"] += [(11, 8, 1.0, 30_000 + n) for n in range(3)]
+    facts = report(rows)
+
+    target = facts.targets["test"]
+    assert (target.item, target.users, target.with_item) == ("6", 12, 7)
+    assert "7 of 12 (58.3 %) users of test have a row of the item 6: a ranking equal for all" in texts(facts, "warning")
+    assert "users of valid" not in texts(facts, "warning")
+
+    rows["test"][0] = (0, 8, 1.0, 20_000)
+    half = report(rows)
+    assert half.targets["test"].with_item == 6  # of 12: not most
+    assert "users of test" not in texts(half, "warning")
+
+
+def test_the_most_frequent_target_equals_a_naive_count(prepare: Callable[..., PreparedData]) -> None:
+    data = prepare(some_rows(5), *STAR, split=METHODS["random"])
+    facts = Facts.read(data.facts)
+    for split, target in facts.targets.items():
+        rows = prepared_rows(data, split)
+        items = Counter(row["item"] for row in rows if row["user"] >= FIRST and row["item"] >= FIRST)
+        most = min(item for item, times in items.items() if times == max(items.values()))
+        assert target.users == len({row["user"] for row in rows if row["user"] >= FIRST})
+        assert target.with_item == len({row["user"] for row in rows if row["item"] == most and row["user"] >= FIRST})
+    assert set(facts.targets) == {"valid", "test"}

@@ -13,7 +13,7 @@ PROTOCOL = ProtocolConfig.model_validate({
     "rows": {"test": 10},
     "published": [
         {"model": "A", "source": "x", "figures": {"ndcg@10": 0.31, "hr@10": 0.5}},
-        {"model": "B", "source": "x", "figures": {"ndcg@10": 0.25}},
+        {"model": "B", "source": "x", "figures": {"ndcg@10": 0.25}, "ours": "sasrec"},
         {"model": "C", "source": "y", "figures": {"ndcg@10": 0.19}, "ours": "ease"},
         {"model": "D", "source": "y", "figures": {"ndcg@10": 0.1}, "ours": "absent"},
     ],
@@ -27,33 +27,79 @@ def row(label: str, value: float) -> LeaderboardRow:
     )
 
 
-STANDINGS = (row("sasrec", 0.24), row("ease", 0.3))
+def baseline(label: str, value: float) -> LeaderboardRow:
+    return row(label, value).model_copy(update={"is_baseline": True})
 
 
-def compared(*, rows: int = 10, digests: dict[str, bool | None] | None = None) -> PublishedComparison:
+STANDINGS = (row("ease", 0.3), row("sasrec", 0.24), baseline("popularity", 0.1), baseline("constant", 0.0))
+
+
+def compared(
+    *,
+    rows: int = 10,
+    digests: dict[str, bool | None] | None = None,
+    standings: tuple[LeaderboardRow, ...] = STANDINGS,
+    names: dict[str, str] | None = None,
+) -> PublishedComparison:
     return compare_published(
         PROTOCOL,
-        STANDINGS,
-        first="sasrec",
+        standings,
+        names=names or {"ease": "ease", "sasrec": "sasrec"},
         label="",
         rows={"train": 1, "valid": 0, "test": rows},
         digests=digests or {},
     )
 
 
+def verdicts(found: PublishedComparison) -> dict[tuple[str, str, str], str]:
+    return {(one.model, one.ours, figure.metric): figure.verdict for one in found.models for figure in one.figures}
+
+
 def test_a_figure_in_our_interval_is_level() -> None:
     found = compared()
-    verdicts = {(one.model, one.ours, figure.metric): figure.verdict for one in found.models for figure in one.figures}
-    assert verdicts == {
-        ("A", "sasrec", "ndcg@10"): "below",
-        ("A", "sasrec", "hr@10"): "not comparable",
+    assert verdicts(found) == {
+        ("A", "ease", "ndcg@10"): "level",
+        ("A", "ease", "hr@10"): "not comparable",
         ("B", "sasrec", "ndcg@10"): "level",
         ("C", "ease", "ndcg@10"): "above",
         ("D", "absent", "ndcg@10"): "not run",
     }
-    assert found.sentences[0] == "sasrec, NDCG@10: level with B; below A."
+    assert found.sentences[0] == "ease, NDCG@10: above C; level with A."
     assert found.sentences[-1] == "absent, NDCG@10: not run; to compare with D."
     assert found.sources == ["A; B: x", "C; D: y"]
+
+
+def test_ease_and_popularity_are_next_to_each_published_figure() -> None:
+    beside = {one.model: one.figures[0].baselines for one in compared().models}
+    assert beside == {
+        "A": {"ease": "level", "popularity": "below"},
+        "B": {"ease": "level", "popularity": "below"},
+        "C": {"ease": "above", "popularity": "below"},
+        "D": {"ease": "above", "popularity": "level"},
+    }
+    without = compared(standings=(row("sasrec", 0.24),))
+    assert {verdict for one in without.models for verdict in one.figures[0].baselines.values()} == {"not run"}
+
+
+def test_a_partial_bench_compares_with_the_best_of_ours() -> None:
+    """Whatever comes first in `bench.models`; a baseline is no model of the bench."""
+    standings = (baseline("ease", 0.3), row("sasrec wide", 0.24), row("sasrec-tuned", 0.2), row("popularity", 0.1))
+    names = {"popularity": "popularity", "sasrec-tuned": "sasrec", "sasrec wide": "sasrec"}
+    found = verdicts(compared(standings=standings, names=names))
+    assert found["A", "sasrec wide", "ndcg@10"] == "below"
+    assert found["B", "sasrec wide", "ndcg@10"] == "level"  # the best of its kind
+    assert found["C", "ease", "ndcg@10"] == "above"  # the baseline, as EASE is no model of this bench
+    assert found["D", "absent", "ndcg@10"] == "not run"
+
+    alone = verdicts(compared(standings=(row("popularity", 0.1),), names={"popularity": "popularity"}))
+    assert alone["A", "popularity", "ndcg@10"] == "below"
+    assert alone["B", "sasrec", "ndcg@10"] == "not run"
+
+
+def test_a_label_comes_before_a_name() -> None:
+    standings = (row("tuned", 0.3), row("sasrec", 0.24))
+    found = verdicts(compared(standings=standings, names={"tuned": "sasrec", "sasrec": "sasrec"}))
+    assert found["B", "sasrec", "ndcg@10"] == "level"
 
 
 @pytest.mark.parametrize("found", [compared(rows=9), compared(digests={"a.txt": True, "b.txt": False})])
@@ -67,13 +113,13 @@ def test_published_models_and_ours_are_in_one_table() -> None:
     heads, cells = one_table(STANDINGS, compared(), ["ndcg@10", "hr@10"])
     assert [line[:2] for line in cells] == [
         ["A", "published"], ["ease", "ours"], ["B", "published"], ["sasrec", "ours"], ["C", "published"], ["D", "published"],
+        ["popularity", "baseline"],
     ]  # fmt: skip
-    assert [line[-1] for line in cells] == [
-        "sasrec below",
-        "",
-        "sasrec level",
-        "",
-        "ease above",
-        "absent not run",
+    assert heads[-3:] == ["ours is", "ease is", "popularity is"]
+    assert [line[-3:] for line in cells if line[1] == "published"] == [
+        ["ease level", "level", "below"],
+        ["sasrec level", "level", "below"],
+        ["ease above", "above", "below"],
+        ["–", "above", "level"],
     ]
     assert {len(line) for line in cells} == {len(heads)}
