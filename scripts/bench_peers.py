@@ -104,7 +104,7 @@ def main() -> None:
     os.environ.update(dict.fromkeys(THREADS, str(given.threads)), LK_NUM_PROCS="1", CUDA_VISIBLE_DEVICES="")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        python = given.python.absolute() if given.python else _venv(folder / "venv")
+        python = given.python.absolute() if given.python else make_venv(folder / "venv")
         bench = Bench(python, folder, _splits(given.zip, given.splits, folder), given.threads, given.quick)
         kept = RESULTS / f"{NAME}.json"
         found = json.loads(kept.read_text(encoding="utf-8"))["models"] if kept.is_file() and not given.quick else {}
@@ -143,7 +143,8 @@ def _versions() -> dict[str, str]:
     return {name: pinned[name] for name in (*PEERS, "torch", "numpy", "pm-implicit")}
 
 
-def _venv(folder: Path) -> Path:
+def make_venv(folder: Path) -> Path:
+    """Return the Python of a new venv with what the peers need."""
     run([sys.executable, "-m", "venv", str(folder)])
     python = folder / "bin" / "python"
     run([str(python), "-m", "pip", "install", "--quiet", "-r", str(REQUIREMENTS)])

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from curve import Curve
 
 K = 10
 
@@ -36,7 +37,9 @@ class Job:
         seed: Of all that is drawn.
         threads: How many it may use.
         out: Where the lists go, and the seconds beside them.
+        training: How often a sequence model is trained: `epochs`, `patience` and `limit` of its curve.
         seconds: By part.
+        curve: Of a sequence model.
     """
 
     model: str
@@ -48,7 +51,9 @@ class Job:
     seed: int
     threads: int
     out: Path
+    training: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    curve: Curve | None = None
 
     @classmethod
     def from_arguments(cls) -> Job:
@@ -58,7 +63,7 @@ class Job:
         given = json.loads(parser.parse_args().job.read_text(encoding="utf-8"))
         rows = {name: pd.read_parquet(given[name]) for name in ("train", "valid", "test")}
         items = pd.read_csv(given["items"])[["movieId", "genres"]]
-        how = {name: given[name] for name in ("model", "options", "seed", "threads")}
+        how = {name: given[name] for name in ("model", "options", "seed", "threads", "training") if name in given}
         return cls(**how, **rows, items=items, out=Path(given["out"]))
 
     @property
@@ -71,6 +76,17 @@ class Job:
     def users(self) -> np.ndarray:
         """Who is asked for, ascending."""
         return np.sort(self.test["userId"].unique())
+
+    @property
+    def wanted(self) -> dict[int, int]:
+        """The valid item of each user."""
+        return dict(zip(self.valid["userId"].tolist(), self.valid["movieId"].tolist(), strict=True))
+
+    def start_curve(self, *, stops_by_itself: bool = False) -> Curve:
+        """Begin to count the processor seconds of a sequence model's epochs."""
+        patience = None if stops_by_itself else self.training["patience"]
+        self.curve = Curve(self.wanted, patience, self.training.get("limit"))
+        return self.curve
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
@@ -94,4 +110,5 @@ class Job:
 
     def _write(self, **arrays: np.ndarray) -> None:
         np.savez(self.out, **arrays)
-        self.out.with_suffix(".json").write_text(json.dumps(self.seconds), encoding="utf-8")
+        curve = {"curve": self.curve.facts} if self.curve else {}
+        self.out.with_suffix(".json").write_text(json.dumps({**self.seconds, **curve}), encoding="utf-8")

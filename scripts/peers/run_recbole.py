@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 import tempfile
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,33 +41,33 @@ INTERACTIONS = {USER: "token", ITEM: "token"}
 
 def main() -> None:
     """Fit and ask."""
-    _as_it_was()
+    as_it_was()
     job = Job.from_arguments()
     torch.set_num_threads(job.threads)
     ranking = job.model in RANKING
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with job.timed("prepare"):
-            own = _ranking_data(job, Path(folder)) if ranking else _top_k_data(job, Path(folder))
-            config, train, valid, test = _prepared(job, own, folder)
+            own = _ranking_data(job, Path(folder)) if ranking else top_k_data(job, Path(folder))
+            config, train, valid, test = prepared(job, own, folder)
         with job.timed("fit"):
-            model = _fitted(config, train, valid)
+            model = _fitted(config, train, valid, _noted(job, valid) if job.training else None)
         with job.timed("rank"):
-            found = _probabilities(model, test) if ranking else _lists(job, model, test)
+            found = _probabilities(model, test) if ranking else _lists(job, model, test, job.users, job.history)
     if ranking:
         job.write_probabilities(found)
     else:
         job.write_lists(found)
 
 
-def _as_it_was() -> None:
+def as_it_was() -> None:
     """Give RecBole 1.2.1 the names that it still asks numpy and scipy for."""
     np.float, np.long = float, np.int64
     sparse.dok_matrix._update = lambda self, entries: self._dict.update(entries)
     logging.disable(logging.CRITICAL)
 
 
-def _top_k_data(job: Job, folder: Path) -> dict[str, Any]:
+def top_k_data(job: Job, folder: Path) -> dict[str, Any]:
     """Write all rows, with their place as their time; return the options that split them as they were."""
     rows = pd.concat([job.train, job.valid, job.test], ignore_index=True)
     _write(folder / "rows" / "rows.inter", rows.assign(place=np.arange(len(rows))), {**INTERACTIONS, "place": "float"})
@@ -101,7 +103,8 @@ def _write(path: Path, rows: pd.DataFrame, kinds: dict[str, str]) -> None:
     named.to_csv(path, sep="\t", index=False)
 
 
-def _prepared(job: Job, own: dict[str, Any], folder: str) -> tuple[Any, ...]:
+def prepared(job: Job, own: dict[str, Any], folder: str) -> tuple[Any, ...]:
+    """Return its config, and its loaders of train, valid and test."""
     options = {
         "data_path": folder, "checkpoint_dir": folder, "use_gpu": False, "show_progress": False, "seed": job.seed + 1,
         "normalize_all": False, **own, **job.options,
@@ -111,12 +114,34 @@ def _prepared(job: Job, own: dict[str, Any], folder: str) -> tuple[Any, ...]:
     return config, *data_preparation(config, create_dataset(config))
 
 
-def _fitted(config: Any, train: Any, valid: Any) -> Any:
+class _LimitError(Exception):
+    """The processor seconds of a sequence model are used up."""
+
+
+def _noted(job: Job, valid: Any) -> Callable[[Any], None]:
+    """Return what adds an epoch to the curve, off its clock: RecBole has its own validation and end."""
+    curve, users = job.start_curve(stops_by_itself=True), np.sort(job.valid["userId"].unique())
+
+    def note(model: Any) -> None:
+        started = curve.seconds
+        curve.add(_lists(job, model, valid, users, job.train), seconds=started)
+        curve.pause(started)
+        if curve.over():
+            raise _LimitError
+
+    return note
+
+
+def _fitted(config: Any, train: Any, valid: Any, note: Callable[[Any], None] | None = None) -> Any:
     """Train, and go back to the epoch that was best on valid; a model that learns all at once has none to choose."""
     model = get_model(config["model"])(config, train.dataset)
     trainer = get_trainer(config["MODEL_TYPE"], config["model"])(config, model)
     at_once = isinstance(trainer, TraditionalTrainer)
-    trainer.fit(train, None if at_once else valid, verbose=False, saved=not at_once, show_progress=False)
+    with suppress(_LimitError):
+        trainer.fit(
+            train, None if at_once else valid, verbose=False, saved=not at_once, show_progress=False,
+            callback_fn=(lambda *_: note(model)) if note else None,
+        )  # fmt: skip
     if not at_once:
         kept = torch.load(trainer.saved_model_file, weights_only=False)
         model.load_state_dict(kept["state_dict"])
@@ -124,11 +149,12 @@ def _fitted(config: Any, train: Any, valid: Any) -> Any:
     return model.eval()
 
 
-def _lists(job: Job, model: Any, test: Any) -> dict[int, np.ndarray]:
+def _lists(job: Job, model: Any, test: Any, asked: Any, history: pd.DataFrame) -> dict[int, np.ndarray]:
     """Rank the items with a train row that a user has not met."""
+    model.eval()
     dataset = test.dataset
-    users, items = (dataset.token2id(USER, job.users.astype(str)), _ids(dataset, ITEM, job.train["movieId"].unique()))
-    met = _ids(dataset, USER, job.history["userId"]), _ids(dataset, ITEM, job.history["movieId"])
+    users, items = (dataset.token2id(USER, asked.astype(str)), _ids(dataset, ITEM, job.train["movieId"].unique()))
+    met = _ids(dataset, USER, history["userId"]), _ids(dataset, ITEM, history["movieId"])
     if job.model in BY_WEIGHTS:
         _longer_history(model, job.model, met)
     with torch.no_grad():
@@ -138,7 +164,7 @@ def _lists(job: Job, model: Any, test: Any) -> dict[int, np.ndarray]:
     candidates = torch.from_numpy(items)
     best = candidates[scores[:, candidates].topk(K).indices]
     names = dataset.id2token(ITEM, best.numpy())
-    return dict(zip(job.users.tolist(), np.asarray(names).astype(np.int64), strict=True))
+    return dict(zip(asked.tolist(), np.asarray(names).astype(np.int64), strict=True))
 
 
 def _ids(dataset: Any, field: str, values: Any) -> np.ndarray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from implicit.als import AlternatingLeastSquares
@@ -34,19 +35,39 @@ def main() -> None:
     job = Job.from_arguments()
     torch.set_num_threads(job.threads)
     seed_everything(job.seed)
-    model = _model(job)
+    model = make_model(job)
     with job.timed("prepare"):
-        data, asked = Dataset.construct(_named(job.train)), Dataset.construct(_named(job.history))
+        data, asked = Dataset.construct(named(job.train)), Dataset.construct(named(job.history))
     assert (data.item_id_map.external_ids == asked.item_id_map.external_ids).all()
     with job.timed("fit"):
-        model.fit(data)
+        if job.training:
+            _fit_by_epochs(model, data, job)
+        else:
+            model.fit(data)
     with job.timed("rank"):
-        found = model.recommend(users=job.users, dataset=asked, k=K, filter_viewed=True)
-        lists = {user: rows[Columns.Item].to_numpy() for user, rows in found.groupby(Columns.User, sort=False)}
+        lists = _lists(model, job.users, asked)
     job.write_lists(lists)
 
 
-def _model(job: Job) -> Any:
+def _lists(model: Any, users: Any, data: Dataset) -> dict[int, Any]:
+    found = model.recommend(users=users, dataset=data, k=K, filter_viewed=True)
+    return {user: rows[Columns.Item].to_numpy() for user, rows in found.groupby(Columns.User, sort=False)}
+
+
+def _fit_by_epochs(model: Any, data: Dataset, job: Job) -> None:
+    """Train until the NDCG@10 of valid gets no better, as its training guide does; go back to the best epoch."""
+    curve, users, best = job.start_curve(), np.sort(job.valid["userId"].unique()), {}
+    for _ in range(job.training["epochs"]):
+        model.fit_partial(data, min_epochs=1, max_epochs=1)
+        if curve.add(_lists(model, users, data)):
+            best = {name: value.clone() for name, value in model.lightning_model.state_dict().items()}
+        if curve.over():
+            break
+    model.lightning_model.load_state_dict(best)
+
+
+def make_model(job: Job) -> Any:
+    """Return its model, not fitted."""
     options, drawn = job.options, {"num_threads": job.threads, "random_state": job.seed}
     match job.model:
         case "popularity":
@@ -66,7 +87,7 @@ def _model(job: Job) -> Any:
     raise SystemExit(f"RecTools has no {job.model}")
 
 
-def _named(rows: pd.DataFrame) -> pd.DataFrame:
+def named(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows as it wants them; every rating weighs the same."""
     return pd.DataFrame(
         {

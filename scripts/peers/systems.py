@@ -7,7 +7,7 @@ from typing import Any
 
 RANKING = ("fm", "deepfm", "dcn-v2", "wide-deep")
 """Models that are measured on the fixed random split, by the AUC of its test rows; the others by lists of ten items."""
-TOP_K = ("popularity", "item-knn", "ease", "slim", "ials", "mf", "lightgcn", "sasrec", "gru4rec", "bert4rec")
+TOP_K = ("popularity", "item-knn", "ease", "slim", "ials", "mf", "lightgcn")
 MODELS = (*TOP_K, *RANKING)
 
 
@@ -19,24 +19,24 @@ class Setting:
         options: What differs from its defaults.
         note: What the table says of it.
         epochs: The option that counts its epochs; None for a model without any.
+        training: Of a sequence model: `epochs` and `patience` of its curve; what the library does itself is left out.
     """
 
     options: dict[str, Any] = field(default_factory=dict)
     note: str = "its defaults"
     epochs: str | None = None
+    training: dict[str, Any] = field(default_factory=dict)
 
 
 _STOPPED = Setting(
     note="its defaults: the best of up to 300 epochs by valid, stopped after 10 worse ones", epochs="epochs"
 )
-_CUT = Setting({"epochs": 30}, "its defaults, but up to 30 epochs (300)", "epochs")
 _NO_EPOCHS = Setting()
 
 PEERS: dict[str, dict[str, Setting]] = {
     "recbole": {
         **dict.fromkeys(("popularity", "item-knn", "ease", "slim"), _NO_EPOCHS),
         **dict.fromkeys(("mf", "lightgcn", *RANKING), _STOPPED),
-        **dict.fromkeys(("sasrec", "gru4rec", "bert4rec"), _CUT),
     },
     "lenskit": {
         **dict.fromkeys(("popularity", "ease", "slim"), _NO_EPOCHS),
@@ -49,8 +49,21 @@ PEERS: dict[str, dict[str, Setting]] = {
         **dict.fromkeys(("popularity", "item-knn", "ease"), _NO_EPOCHS),
         "ials": Setting(epochs="iterations"),
         "mf": Setting(note="its defaults (implicit's BPR)", epochs="iterations"),
-        "sasrec": Setting({"epochs": 50}, "its defaults, but 50 epochs (3)", "epochs"),
-        "bert4rec": Setting({"epochs": 50}, "its defaults, but 50 epochs (3)", "epochs"),
     },
 }
 """Peer → model → setting."""
+
+_PATIENT = Setting(
+    note="its defaults; the best of up to 200 epochs by NDCG@10 on valid, stopped after 50 worse ones (its authors' benchmark)",
+    training={"epochs": 200, "patience": 50},
+)
+_GUIDE = Setting(
+    note="its defaults; the best of up to 100 epochs by NDCG@10 on valid, stopped after 5 worse ones (its training guide)",
+    training={"epochs": 100, "patience": 5},
+)
+SEQUENCES: dict[str, dict[str, Setting]] = {
+    "rectools": {"sasrec": _PATIENT, "sasrec-guide": _GUIDE, "bert4rec": _PATIENT},
+    "recbole": dict.fromkeys(("sasrec", "gru4rec", "bert4rec"), Setting(note=_STOPPED.note, training={"epochs": 300})),
+}
+"""Peer → sequence model, and what follows a dash → setting, for bench_sequence_peers.py."""
+SEQUENCE_MODELS = ("sasrec", "gru4rec", "bert4rec", "hstu")
