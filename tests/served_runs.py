@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,8 +16,14 @@ from recsys_cli.stages.export import served_run
 USERS, ITEMS = 60, 45
 GENRES = (["Comedy"], ["Drama", "War"], ["Comedy", "Romance"], ["Drama"])
 COLUMNS = {"user": "userId", "item": "movieId", "rating": "rating", "timestamp": "timestamp"}
-MODELS = ("mf", "two-tower", "ease", "ials", "sasrec", "fm", "popularity", "lightgcn", "item-knn")
-OPTIONS = {"mf": {"embedding_dim": 8}, "ials": {"embedding_dim": 8}, "lightgcn": {"embedding_dim": 8}}
+COLLABORATIVE = "fm with collaborative features"
+MODELS = ("mf", "two-tower", "ease", "ials", "sasrec", "fm", "popularity", "lightgcn", "item-knn", COLLABORATIVE)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "mf": {"embedding_dim": 8},
+    "ials": {"embedding_dim": 8},
+    "lightgcn": {"embedding_dim": 8},
+    COLLABORATIVE: {"collaborative": {"embedding_dim": 4, "positions": 4}},
+}
 
 MakeRun = Callable[[str], recsys.TrainedRun]
 
@@ -81,7 +88,7 @@ def contextual_run(workspace: recsys.Workspace) -> recsys.TrainedRun:
 def config_of(model: str, workspace: recsys.Workspace) -> recsys.RunConfig:
     """Return the config of a model on the ratings, with the movies joined."""
     train = {"epochs": 2, "batch_size": 64 if model == "sasrec" else 256, "device": "cpu"}
-    config = recsys.config_from_frame(ratings(), workspace, **COLUMNS, model=model, train=train)
+    config = recsys.config_from_frame(ratings(), workspace, **COLUMNS, model=model.partition(" ")[0], train=train)
     values = config.model_dump()
     values["model"] |= OPTIONS.get(model, {})
     values["dataset"] = recsys.dataset_from_frames(workspace, ratings(), movies=movies())

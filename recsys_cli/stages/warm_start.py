@@ -15,6 +15,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Message
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.schema import FIRST, Column
+from recsys_cli.models.collaborative.columns import CollaborativeColumns
 from recsys_cli.models.embedding import Embeddings, key_of
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import read_weights
@@ -61,13 +62,22 @@ def carry_over(model: Model, name: str, start: Start, data: PreparedData, *, emi
 
     Rows of tables are matched by value: values in both vocabularies keep their rows, as do padding, null, unseen, and
     an equal number of hash buckets. New values keep random rows. All other weights are copied. Optimizers start anew.
+    Collaborative features are not copied but fitted to the new train rows.
 
     Raises:
         ConfigError: Model or data do not match; the message lists all differences.
         MissingArtifactError: The checkpoint is gone.
         DataError: The checkpoint is unreadable.
     """
-    weights = read_weights(start.run.checkpoint("best"))
+    fitted = tuple(f"{path}." for path, module in model.named_modules() if isinstance(module, CollaborativeColumns))
+    weights = {
+        **{
+            key: tensor
+            for key, tensor in read_weights(start.run.checkpoint("best")).items()
+            if not key.startswith(fitted)
+        },
+        **{key: tensor for key, tensor in model.state_dict().items() if key.startswith(fitted)},
+    }
     tables = _tables(model)
     problems = _problems(start, name, data) or _misfits(model, weights, tables)
     if problems:

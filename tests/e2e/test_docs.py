@@ -50,6 +50,7 @@ NOT_RUN = {
         "docs/guide.md",
         "recsys train configs/ml-latest-small.yaml model.name=fm",
     ): "MovieLens, and a table with histories",
+    ("docs/guide.md", "recsys train configs/ml-latest-small.yaml model.name=dcn-v2"): "MovieLens",
     ("docs/howto/cluster.md", "dask scheduler"): _MACHINES,
     ("docs/howto/cluster.md", "torchrun"): _MACHINES,
     ("docs/howto/gpus.md", "recsys train configs/ml25m.yaml"): _GPU,

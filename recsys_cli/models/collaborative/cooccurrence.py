@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix
 from torch import Tensor
 
 _OVERSAMPLING = 8
@@ -28,6 +27,8 @@ def positions(pairs: tuple[Tensor, Tensor], sizes: tuple[int, int], *, dim: int,
     Returns:
         Shapes (U, D) and (I, D), float64; zeros for ids without rows.
     """
+    from scipy.sparse import csr_matrix  # a slow import, needed only to fit
+
     users, items = (side.numpy() for side in pairs)
     matrix = csr_matrix((np.ones(len(users)), (users, items)), shape=sizes)
     matrix.data[:] = 1.0  # repeated interactions count once

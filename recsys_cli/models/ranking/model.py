@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,14 +14,12 @@ from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Schema
 from recsys_cli.interactions import Interactions
+from recsys_cli.models.collaborative.columns import CollaborativeColumns, with_collaborative_columns
 from recsys_cli.models.embedding import Lookup
 from recsys_cli.models.history.reader import HistoryReader, pooled_columns, without_list
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.ranking.numbers import numeric_columns
 from recsys_cli.models.ranking.options import RankingOptions
-
-if TYPE_CHECKING:
-    from recsys_cli.models.collaborative.columns import CollaborativeColumns
 
 
 class RankingModel(Model):
@@ -67,8 +65,6 @@ class RankingModel(Model):
         self.numeric = numeric_columns(schema.features)
         self.collaborative: CollaborativeColumns | None = None
         if options.collaborative is not None:
-            from recsys_cli.models.collaborative.columns import CollaborativeColumns  # imports scipy
-
             pooled = () if options.history is None else pooled_columns(schema, options.history)
             own = schema.select(lambda column: column not in pooled)
             self.collaborative = CollaborativeColumns(options.collaborative, Schema(columns=own))
@@ -83,8 +79,6 @@ class RankingModel(Model):
             schema = without_list(schema, config.history)
             pooled = pooled_columns(schema, config.history) if cls.pools_history else ()
         if config.collaborative is not None:
-            from recsys_cli.models.collaborative.columns import with_collaborative_columns  # imports scipy
-
             schema = with_collaborative_columns(schema, config.collaborative)
         return Schema(columns=(*schema.columns, *pooled))
 

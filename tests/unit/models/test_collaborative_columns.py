@@ -27,7 +27,7 @@ SHOP = Column(name="shop", role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int3
 LABEL = Column(name="label", role=Role.LABEL, kind=Kind.NUMERIC, dtype="float32")
 SCHEMA = Schema(columns=(USER, ITEM, SHOP, LABEL))
 OPTIONS = {"embedding_dim": 4, "positions": 4}
-RANKING_MODELS = ["dcn-v2", "deepfm", "dlrm", "fm", "logistic", "mlp", "neumf", "wide-deep"]
+RANKING_MODELS = ["dcn-v2", "deepfm", "dlrm", "fm", "logistic", "mlp", "mmoe", "neumf", "ple", "wide-deep"]
 
 
 def a_batch(num_rows: int = 600, *, seed: int = 0) -> Batch:
@@ -67,6 +67,21 @@ def test_a_train_row_never_sees_its_own_label(row: int) -> None:
     before, after = (added(columns, batch) / columns.inverse_scale + columns.center for columns in (first, second))
     torch.testing.assert_close(before[pair], after[pair])
     assert not torch.allclose(before, after)
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_exchanged_labels_of_a_fold_change_the_features_of_all_other_folds_only(number: int) -> None:
+    batch = a_batch()
+    rows = Rows.of(batch, SCHEMA, fitted(batch).categories)
+    own = folds_of_pairs(rows, 5, seed=17) == number
+    label = batch.labels["label"]
+    exchanged = Batch(batch.features, {"label": torch.where(own, 1 - label, label)})
+    columns = [fitted(some) for some in (batch, exchanged)]
+    before, after = (added(one, batch) / one.inverse_scale + one.center for one in columns)
+    torch.testing.assert_close(before[own], after[own])
+    changed = ~torch.isclose(before, after, atol=1e-6).all(1)
+    assert 0 < own.sum() < len(own)
+    assert changed[~own].all()
 
 
 def test_columns_are_standardized_over_train_and_independent_of_the_batch() -> None:
@@ -155,10 +170,11 @@ def test_unseen_ids_have_finite_columns() -> None:
     assert torch.isfinite(added(fitted(a_batch()).eval(), Batch(unseen, {}))).all()
 
 
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("name", RANKING_MODELS)
-def test_every_ranking_model_learns_from_them(name: str) -> None:
+def test_every_ranking_model_learns_from_them(name: str, sparse: bool) -> None:
     torch.manual_seed(0)
-    model = build(name, {"collaborative": OPTIONS}, SCHEMA)
+    model = build(name, {"collaborative": OPTIONS}, SCHEMA, sparse=sparse)
     assert isinstance(model, RankingModel)
     batch = a_batch()
     model.set_context(context(batch))

@@ -226,7 +226,7 @@ def test_parts_of_a_batch_and_batches_without_rows_and_histories(name: str, monk
     assert torch.isfinite(model.score(batch)).all()
 
 
-@pytest.mark.parametrize("name", ["din", "fm"])
+@pytest.mark.parametrize("name", ["bst", "din", "fm"])
 def test_histories_and_collaborative_features_go_together(name: str, world: World) -> None:
     rows = world.batch(world.train)
     plain = Batch({n: feature for n, feature in rows.features.items() if n != "time"}, rows.labels)

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 from safetensors.torch import save_file
-from served_runs import MakeRun, ratings
+from served_runs import COLLABORATIVE, MakeRun, ratings
 
 import recsys_cli as recsys
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
@@ -41,7 +41,7 @@ print(json.dumps({"rows": rows, "scores": scores, "loaded": loaded}))
 """
 
 
-@pytest.fixture(scope="module", params=["mf", "ease", "fm"])
+@pytest.fixture(scope="module", params=["mf", "ease", "fm", COLLABORATIVE])
 def bundle(request: pytest.FixtureRequest, make_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recsys.export(make_run(request.param), tmp_path_factory.mktemp("bundles") / request.param, progress=False)
 
@@ -182,7 +182,7 @@ def test_verification_finds_other_weights(make_run: MakeRun, tmp_path: Path, mon
 def test_the_card_and_the_signature_describe_the_model(bundle: Path) -> None:
     signature = json.loads((bundle / "signature.json").read_text())
     assert {one["name"] for one in signature["inputs"]} == {"userId", "movieId"}
-    assert (bundle / "model_card.md").read_text().startswith(f"# {bundle.name}: ")
+    assert (bundle / "model_card.md").read_text().startswith(f"# {bundle.name.partition(' ')[0]}: ")
     manifest = json.loads((bundle / "manifest.json").read_text())
     assert manifest["kind"] == "Bundle"
     assert manifest["run"]["name"].endswith(manifest["run"]["key"][:8])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 import pytest
+from served_runs import OPTIONS
 
 import recsys_cli as recsys
 from recsys_cli.serving.served import ServedModel
@@ -75,8 +76,9 @@ def config_of(model: str, workspace: recsys.Workspace) -> recsys.RunConfig:
     """Return the config of a model on these rows."""
     columns = {"user": "userId", "item": "movieId", "rating": "rating", "timestamp": "timestamp"}
     train = {"epochs": 1, "batch_size": 64, "device": "cpu", "learning_rate": 0.03}
-    config = recsys.config_from_frame(rows(), workspace, **columns, model=model, train=train)
+    config = recsys.config_from_frame(rows(), workspace, **columns, model=model.partition(" ")[0], train=train)
     values = config.model_dump()
+    values["model"] |= OPTIONS.get(model, {})
     values["dataset"] = recsys.dataset_from_frames(workspace, rows(), movies=movies())
     values["features"]["ops"] = [*OPS, *values["features"]["ops"][1:]]
     values["features"]["list_weights"] = {"tags": "strengths"}

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from served_runs import COLLABORATIVE
 
 import recsys_cli as recsys
 from recsys_cli.batch import Batch
@@ -27,7 +28,10 @@ MakeServed = Callable[[str], ServedModel]
 RANKING = ("mlp", "fm", "deepfm", "dcn-v2", "dlrm", "mmoe", "ple", "wide-deep", "neumf", "logistic")
 BY_IDS = ("mf", "lightgcn")
 MODELS = (*RANKING, *BY_IDS, "two-tower")
-REFUSED = {"ease": "history", "sasrec": "history", "popularity": "history", "lightgbm": "neural network"}
+REFUSED = {
+    "ease": "history", "sasrec": "history", "popularity": "history", "lightgbm": "neural network",
+    COLLABORATIVE: "collaborative features",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("model", MODELS)
