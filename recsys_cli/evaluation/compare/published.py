@@ -179,10 +179,10 @@ def compare_published(
 
 
 def _find(name: str | None, standings: Sequence[LeaderboardRow], names: Mapping[str, str]) -> LeaderboardRow | None:
-    """Return the row with a label, or else the best one of a model; without a name the best of our models."""
-    labeled = (row for row in standings if row.label == name)
+    """Return the best row of a model, or else the row with a label; without a name the best of our models."""
     of_model = (row for row in standings if not row.is_baseline and name in {None, names.get(row.label)})
-    return next(labeled, None) or next(of_model, None)
+    labeled = (row for row in standings if row.label == name)
+    return next(of_model, None) or next(labeled, None)
 
 
 def _figure(
