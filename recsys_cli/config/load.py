@@ -19,6 +19,7 @@ from recsys_cli.config.document import OF_OVERRIDE, Document, Key, override, rea
 from recsys_cli.config.grid import SEARCHES, bench_problems, cell
 from recsys_cli.config.limits import limit_problems
 from recsys_cli.config.problems import describe
+from recsys_cli.config.protocol import protocol_checks
 from recsys_cli.config.section import Section
 from recsys_cli.config.sections import ModelConfig, RunConfig
 from recsys_cli.config.space import space_problems
@@ -226,7 +227,7 @@ def _line_number(problem: str) -> float:
 
 
 def _component_problems(document: Document) -> list[str]:
-    """Validate dataset and model options, and the names of engine and metrics."""
+    """Validate dataset and model options, the names of engine and metrics, and the figures of a protocol."""
     problems: list[str] = []
     dataset, model, etl, train = (document.values.get(name) for name in ("dataset", "model", "etl", "train"))
     if isinstance(dataset, dict) and isinstance(dataset.get("name"), str):
@@ -237,6 +238,8 @@ def _component_problems(document: Document) -> list[str]:
         problems += _problems_of(lambda: lookup(ENGINES, etl["engine"], what="engine"), document, ("etl", "engine"))
     if isinstance(train, dict) and isinstance(train.get("monitor"), str):
         problems += _problems_of(lambda: find_metric(train["monitor"]), document, ("train", "monitor"))
+    for key, check in protocol_checks(document.values):
+        problems += _problems_of(check, document, key)
     return [*problems, *_metric_problems(document)]
 
 

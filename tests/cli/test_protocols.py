@@ -219,7 +219,7 @@ def test_a_protocol_in_a_config_of_ones_own(recsys: Recsys, tmp_path: Path) -> N
     text = path_of("s3-beauty").read_text().partition("protocol:")[0]
     rows = "\n".join(
         f"    - {{model: {model}, source: here, figures: {{ndcg@10: {value}}}}}"
-        for model, value in (("worse", -0.1), ("better", 1.1))
+        for model, value in (("equal", 0.0), ("better", 1.0))
     )
     own.write_text(f"{text}protocol:\n  paper: here\n  rows: {{test: 12}}\n  published:\n{rows}\n")
     line = (own, "bench.models=[popularity]", "evaluate.bootstrap=20")
@@ -228,9 +228,9 @@ def test_a_protocol_in_a_config_of_ones_own(recsys: Recsys, tmp_path: Path) -> N
     assert recsys("etl", own).code == 0
     shown = recsys("bench", *line, "--html", "page.html").out
 
-    assert "popularity, NDCG@10: above worse; below better." in shown
+    assert "popularity, NDCG@10: level with equal; below better." in shown
     assert "The data equals the published data" in shown
-    assert "popularity, NDCG@10: above worse; below better." in (tmp_path / "page.html").read_text()
+    assert "popularity, NDCG@10: level with equal; below better." in (tmp_path / "page.html").read_text()
 
 
 def test_every_protocol_is_listed_with_its_figures(recsys: Recsys) -> None:

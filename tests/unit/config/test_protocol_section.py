@@ -1,0 +1,58 @@
+"""Published figures: values in the range of their metric, and names of models that exist."""
+
+from __future__ import annotations
+
+import pytest
+
+from recsys_cli.config import load
+
+HEAD = """\
+dataset: {name: movielens-25m}
+features:
+  user: userId
+  item: movieId
+  label: label
+  ops:
+    - {op: Categorify, columns: [userId, movieId]}
+    - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
+bench:
+  models: [ease, {name: sasrec, label: sasrec-tuned}]
+protocol:
+  paper: here
+"""
+ROW = "published:\n    - {model: A, source: here, %s}\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ("figures: {ndcg@10: .nan}", "figures.ndcg@10: has to be a finite number, not nan"),
+        ("figures: {rmse: .inf}", "figures.rmse: has to be a finite number, not inf"),
+        ("figures: {ndcg@10: -0.1}", "figures.ndcg@10: has to be at least 0, not -0.1"),
+        ("figures: {ndcg@10: 5}", "figures.ndcg@10: has to be at most 1, not 5; write 31 % as 0.31"),
+        ("figures: {psndcg@10: 1.5}", "figures.psndcg@10: has to be at most 1, not 1.5"),
+        ("figures: {capped_recall@20: 39.5}", "figures.capped_recall@20: has to be at most 1, not 39.5"),
+        ("figures: {impression_ndcg@5: 31}", "figures.impression_ndcg@5: has to be at most 1, not 31"),
+        ("figures: {nope@10: 0.1}", "figures.nope@10: unknown metric 'nope@10'"),
+        ("figures: {ndgc@10: 0.1}", "unknown metric 'ndgc@10' (did you mean ndcg@10?)"),
+        ("figures: {ndcg@10: 0.1}, ours: sasrek", "ours: 'sasrek' is no label of bench.models and no model (did you mean sasrec?)"),
+        ("figures: {ndcg@10: 0.1}, ours: sasrec-tunde", "(did you mean sasrec-tuned?); labels of the bench: ease, sasrec-tuned"),
+    ],
+)  # fmt: skip
+def test_problems_of_figures_have_their_line(problems, write, row: str, expected: str) -> None:
+    (found,) = problems(write("  " + ROW % row))
+    assert found.startswith("x.yaml:14: protocol.published.0.")
+    assert expected in found
+
+
+def test_a_split_has_rows(problems, write) -> None:
+    (found,) = problems(write("  rows: {test: -3}\n  " + ROW % "figures: {ndcg@10: 0.1}"))
+    assert found == "x.yaml:13: protocol.rows.test: has to be more than 0, not -3"
+
+
+@pytest.mark.parametrize("ours", ["ease", "sasrec", "sasrec-tuned", "hstu", "popularity"])
+def test_ours_is_a_label_or_a_model(write, ours: str) -> None:
+    """Models outside `bench.models` are allowed: a partial bench reports them as not run."""
+    config = load(write("  " + ROW % f"figures: {{ndcg@10: 1, rmse: 3, novelty@10: 12.5, hr@10: 0}}, ours: {ours}"))
+    assert config.protocol is not None
+    assert config.protocol.published[0].ours == ours
