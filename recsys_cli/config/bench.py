@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from recsys_cli.config import yaml12
-from recsys_cli.config.section import MAX_SEED, Section
+from recsys_cli.config.section import MAX_SEED, Section, distinct
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics import IMPRESSION, OPTIONAL
 from recsys_cli.metrics.foreign import foreign_path
@@ -73,20 +73,12 @@ class BenchConfig(Section):
     """Metrics of the leaderboard (`recsys ls metrics`, or `evaluate.metrics`), sorted by the first one. Default for a numeric
     label: rmse, mae and ndcg@10."""
 
-    @field_validator("seeds", "metrics")
-    @classmethod
-    def _are_different(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        twice = [str(value) for value, times in Counter(values).items() if times > 1]
-        if twice:
-            raise ValueError(f"has {', '.join(twice)} twice")
-        return values
+    _are_distinct = field_validator("seeds", "metrics")(distinct)
 
     @field_validator("models")
     @classmethod
     def _have_different_labels(cls, models: tuple[BenchModel, ...]) -> tuple[BenchModel, ...]:
-        twice = [label for label, times in Counter(_labels(models)).items() if times > 1]
-        if twice:
-            raise ValueError(f"has {', '.join(twice)} twice")
+        distinct(_labels(models))
         return models
 
     @property

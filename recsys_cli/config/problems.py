@@ -59,7 +59,10 @@ def describe(
     for part in prefix:
         values = values[part]
     details = error.errors(include_url=False)
+    lists = {detail["loc"][:-2] for detail in details if detail["loc"] and isinstance(detail["loc"][-1], int)}
     for detail in details[:_MOST]:
+        if detail["type"] == "literal_error" and isinstance(detail["input"], list) and detail["loc"][:-1] in lists:
+            continue  # a union of words and a list: the list is right, and its elements are reported themselves
         if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
             continue  # long enough in the document: pydantic counts only valid elements, and reports the others itself
         path = _clean(detail, document.values, prefix)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import TypeVar
+
 from pydantic import BaseModel, ConfigDict
 
 MAX_COUNT = 1_000_000_000
 """Upper bound of counts: far above any useful value, and far below the limits of 64-bit arithmetic."""
 MAX_SEED = 2**63 - 1
+_T = TypeVar("_T")
 
 
 class Section(BaseModel):
     """Base of all sections: frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def distinct(values: _T) -> _T:
+    """Validate that no value of a tuple is repeated; other values pass."""
+    counts = Counter(values) if isinstance(values, tuple) else {}
+    twice = [str(value) for value, times in counts.items() if times > 1]
+    if twice:
+        raise ValueError(f"has {', '.join(twice)} twice")
+    return values

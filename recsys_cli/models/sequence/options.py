@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveInt, field_validator, model_validator
 
+from recsys_cli.config.section import distinct
 from recsys_cli.models.options import HistoryOptions
 
 TimeFeature = Literal["hour_of_day", "day_of_week"]
@@ -58,6 +59,8 @@ class SequenceOptions(HistoryOptions):
     """Negatives are sampled in proportion to (item frequency in train) ^ this power: 0 is uniform, 1 by popularity. The softmax is
     corrected for it, so that the power changes the variance of the estimate and not its target. None: 0.5 for softmax, and for
     gbce 0, as its calibration assumes."""
+
+    _are_distinct = field_validator("item_features", "time_features")(distinct)
 
     def negatives_of(self, num_items: int) -> int:
         """Return the number of negatives in a catalog."""

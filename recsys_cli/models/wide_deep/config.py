@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, field_validator
 
+from recsys_cli.config.section import distinct
 from recsys_cli.models.ranking.options import TowerOptions
 
 
@@ -19,3 +20,5 @@ class Config(TowerOptions):
     """Columns of the linear model, such as the output of HashedCross. None for all."""
     deep: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Columns of the MLP. None for all."""
+
+    _are_distinct = field_validator("wide", "deep")(distinct)
