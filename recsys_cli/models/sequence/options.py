@@ -35,7 +35,7 @@ class SequenceOptions(HistoryOptions):
 
     embedding_dim: PositiveInt = 64
     """Width of the item embeddings."""
-    max_seq_len: int | None = Field(50, ge=3)
+    max_seq_len: int | None = Field(50, ge=3, le=100_000)
     """Maximum sequence length: the latest items in scoring, a random window of a longer history in each training epoch. None: the
     length that holds 99 % of the histories of train whole, from 10 to 200."""
     dropout: float = Field(0.3, ge=0, lt=1)

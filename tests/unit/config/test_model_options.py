@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from recsys_cli.config import load
+
 HEAD = """\
 dataset: {name: movielens-25m}
 features:
@@ -31,3 +33,19 @@ features:
 def test_problems_of_lists(problems, write, model: str, expected: str) -> None:
     (found,) = problems(write(f"model: {{{model}}}\n"))
     assert found == f"x.yaml:10: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("name: sasrec, max_seq_len: 1000000000", "model.max_seq_len: has to be at most 100,000, not 1000000000"),
+        ("name: din, history: {max_seq_len: 10001}", "model.history.max_seq_len: has to be at most 10,000, not 10001"),
+    ],
+)
+def test_lengths_have_a_bound(problems, write, model: str, expected: str) -> None:
+    (found,) = problems(write(f"model: {{{model}}}\n"))
+    assert found == f"x.yaml:10: {expected}"
+
+
+def test_a_length_at_the_bound_is_allowed(write) -> None:
+    assert load(write("model: {name: hstu, max_seq_len: 100000}\n")).model.options["max_seq_len"] == 100_000
