@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -17,7 +18,9 @@ from pydantic import (
     model_validator,
 )
 
+from recsys_cli.config.document import Document
 from recsys_cli.config.load import model_config, model_config_type, train_defaults
+from recsys_cli.config.problems import describe
 from recsys_cli.config.section import Section
 from recsys_cli.config.train import TrainConfig
 from recsys_cli.errors import ConfigError
@@ -55,16 +58,26 @@ class Part(BaseModel):
     @model_validator(mode="after")
     def _fits_its_model(self) -> Self:
         try:
-            options = model_config(self.name, self.options)
-            _ = self.training
+            kind = model_config_type(self.name)
+            with self._described(kind, self.options):
+                options = model_config(self.name, self.options)
+            with self._described(TrainConfig, self.train, section="train"):
+                _ = self.training
         except ConfigError as error:
             raise ValueError(f"{error.message}; {error.hint}" if error.hint else error.message) from error
-        except ValidationError as error:
-            problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-            raise ValueError(f"{self.name}: {'; '.join(problems)}") from error
         assert self.model_extra is not None
         self.model_extra.update(options.model_dump(mode="json"))  # defaults included, for the key of a run
         return self
+
+    @contextmanager
+    def _described(self, kind: type[BaseModel], values: dict[str, Any], *, section: str = "") -> Iterator[None]:
+        """Describe validation errors as those of all other sections."""
+        document = Document({section: values} if section else values)
+        try:
+            yield
+        except ValidationError as error:
+            problems = describe(error, kind, document, prefix=(section,) if section else ())
+            raise ValueError(f"{self.name}: {'; '.join(problems)}") from error
 
 
 class Generator(Part):

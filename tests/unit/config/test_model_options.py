@@ -49,3 +49,33 @@ def test_lengths_have_a_bound(problems, write, model: str, expected: str) -> Non
 
 def test_a_length_at_the_bound_is_allowed(write) -> None:
     assert load(write("model: {name: hstu, max_seq_len: 100000}\n")).model.options["max_seq_len"] == 100_000
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ("candidates: [{name: sasrec, num_layers: 0}]", "candidates.0: sasrec: num_layers: has to be more than 0, not 0"),
+        ("candidates: [{name: ease, regularisation: 3}]", "ease: regularisation: unknown key (did you mean regularization?)"),
+        (
+            "candidates: [{name: gru4rec, item_features: [a, a], train: {epochs: 0, batch: 3}}]",
+            "candidates.0: gru4rec: item_features: has a twice",
+        ),
+        (
+            "candidates: [{name: sasrec, train: {epochs: 0, batchsize: 3}}]",
+            "candidates.0: sasrec: train.epochs: has to be at least 1, not 0; train.batchsize: unknown key (did you mean",
+        ),
+        (
+            "ranker: {name: dcn-v2, embedding_dim: wide}",
+            "ranker: dcn-v2: embedding_dim: has to be a whole number or a mapping (keys with values), not 'wide'",
+        ),
+        (
+            "candidates: [{name: two-stage, candidates: [{name: ease, k: 0}]}]",
+            "candidates.0: two-stage: candidates.0.k: has to be more than 0, not 0",
+        ),
+    ],
+)  # fmt: skip
+def test_problems_of_a_part_are_described_as_those_of_a_model(problems, write, part: str, expected: str) -> None:
+    (found,) = problems(write(f"model: {{name: two-stage, {part}}}\n"))
+    assert found.startswith("x.yaml:10: model.")
+    assert expected in found
+    assert "nput" not in found
