@@ -49,9 +49,9 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """End the limit."""
+        super().on_headers_complete()  # raises for a path above 64 KiB: there is no request then
         self._is_in_body = True
         self._unfinished = self._without(self._unfinished)
-        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """Expect the next request."""
@@ -106,8 +106,14 @@ class Connection(HttpToolsProtocol):
         self._refuse(RequestError(408, f"the request was not complete after {self._seconds:g} s", _HINT))
 
     def _refuse(self, problem: RequestError) -> None:
-        """Close the connection; with an answer, unless that of an earlier request is under way."""
-        if not self._is_in_body and (self._running is None or self._running.response_complete):
+        """Close the connection; with an answer, unless that of this or an earlier request is under way."""
+        running = self._running
+        if running is not None and self._is_in_body and running is self.cycle and not running.response_started:
+            running.disconnected = is_next = True  # the app's answer is left out
+            running.message_event.set()
+        else:
+            is_next = not self._is_in_body and (running is None or running.response_complete)
+        if is_next:
             response = problem.response()
             head = b"".join(name + b": " + value + b"\r\n" for name, value in response.raw_headers)
             content = (STATUS_LINE[problem.status], head, b"connection: close\r\n\r\n", bytes(response.body))

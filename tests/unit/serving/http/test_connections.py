@@ -103,7 +103,21 @@ def test_an_idle_connection_stays_and_pipelined_requests_are_answered(hasty: Run
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
 
 
-@pytest.mark.parametrize("content", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nHost localhost\r\n\r\n"])
+_CHUNKED = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost localhost\r\n\r\n",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        _CHUNKED + b"zz\r\n{}\r\n0\r\n\r\n",
+        _CHUNKED + b"5\r\n{}\r\n0\r\n\r\n",
+        _CHUNKED + b"2\r\n{}\r\nzz\r\n",
+    ],
+    ids=["request line", "header", "long request line", "chunk size", "chunk end", "second chunk"],
+)
 def test_malformed_http_is_refused_as_json(content: bytes, hasty: Running) -> None:
     with _connected(hasty) as connection:
         connection.sendall(content)
@@ -111,6 +125,24 @@ def test_malformed_http_is_refused_as_json(content: bytes, hasty: Running) -> No
     assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert b"content-type: application/json" in head
     assert set(json.loads(body)) == {"error", "hint"}
+
+
+def test_a_malformed_rest_of_a_body_is_refused(hasty: Running) -> None:
+    with _connected(hasty) as connection:
+        connection.sendall(_CHUNKED + b"2\r\n{}\r\n")
+        time.sleep(0.3)  # the app waits for the rest
+        connection.sendall(b"zz\r\n")
+        received = _received(connection)
+    assert received.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert received.count(b"HTTP/1.1 ") == 1
+
+
+def test_answers_of_a_pipeline_are_not_mixed_with_that_of_a_malformed_request(hasty: Running) -> None:
+    """Whether the first request is answered before the close is a matter of time."""
+    with _connected(hasty) as connection:
+        connection.sendall(_REQUEST + _CHUNKED + b"zz\r\n")
+        received = _received(connection)
+    assert not received or received.startswith(b"HTTP/1.1 200 OK")
 
 
 def test_vanished_clients_leave_no_traceback(hasty: Running, folder: Path) -> None:
