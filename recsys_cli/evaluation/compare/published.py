@@ -90,7 +90,8 @@ def one_table(
 ) -> tuple[list[str], list[list[str]]]:
     """Return headings and cells of a table with published models and ours, best first by the first metric.
 
-    A published row has the verdicts on ours, EASE and popularity by the first metric with a published figure.
+    A published row has the verdicts on ours, EASE and popularity by the first metric; without a figure of it, by the first metric
+    with one, named in the cells.
     """
     rows: list[tuple[float, list[str]]] = []
     for one in published.models:
@@ -98,7 +99,8 @@ def one_table(
         cells = [f"{figures[name].published:.4f}" if name in figures else "–" for name in metrics]
         first = next((figures[name] for name in metrics if name in figures), one.figures[0])
         best = figures[metrics[0]].published if metrics[0] in figures else -math.inf
-        verdicts = [_words(first.verdict, one.ours), *(_words(first.baselines[name]) for name in BASELINES)]
+        by = "" if first.metric == metrics[0] else f"({title_of(first.metric)})"
+        verdicts = [_words(first.verdict, one.ours, by), *(_words(first.baselines[name], by=by) for name in BASELINES)]
         rows.append((best, [one.model, "published", *cells, *verdicts]))
     for row in standings:
         if not row.is_baseline or row.label in BASELINES:
@@ -108,13 +110,18 @@ def one_table(
             empty = [""] * (1 + len(BASELINES))
             rows.append((best, [row.label, "baseline" if row.is_baseline else "ours", *cells, *empty]))
     rows.sort(key=lambda row: -row[0])
-    heads = ["model", "", *map(title_of, metrics), "ours is", *(f"{name} is" for name in BASELINES)]
+    heads = [
+        "model",
+        "",
+        *map(title_of, metrics),
+        *(f"{name} is ({title_of(metrics[0])})" for name in ("ours", *BASELINES)),
+    ]
     return heads, [cells for _, cells in rows]
 
 
-def _words(verdict: Verdict, of: str = "") -> str:
-    """Return a verdict for tables: a dash if there is none."""
-    return f"{of} {verdict}".strip() if verdict in {"above", "level", "below"} else "–"
+def _words(verdict: Verdict, of: str = "", by: str = "") -> str:
+    """Return a verdict for tables, of a model and by a metric: a dash if there is none."""
+    return f"{of} {verdict} {by}".strip() if verdict in {"above", "level", "below"} else "–"
 
 
 def _sentence(ours: str, metric: str, verdicts: Sequence[tuple[str, Verdict]]) -> str:

@@ -115,7 +115,7 @@ def test_published_models_and_ours_are_in_one_table() -> None:
         ["A", "published"], ["ease", "ours"], ["B", "published"], ["sasrec", "ours"], ["C", "published"], ["D", "published"],
         ["popularity", "baseline"],
     ]  # fmt: skip
-    assert heads[-3:] == ["ours is", "ease is", "popularity is"]
+    assert heads[-3:] == ["ours is (NDCG@10)", "ease is (NDCG@10)", "popularity is (NDCG@10)"]
     assert [line[-3:] for line in cells if line[1] == "published"] == [
         ["ease level", "level", "below"],
         ["sasrec level", "level", "below"],
@@ -123,3 +123,17 @@ def test_published_models_and_ours_are_in_one_table() -> None:
         ["–", "above", "level"],
     ]
     assert {len(line) for line in cells} == {len(heads)}
+
+
+def test_a_verdict_by_another_metric_names_it() -> None:
+    """A has figures of both metrics, and all others of NDCG alone: their verdicts are not by the HR of the headings."""
+    hr = {"hr@10": SeededScore(value=0.4, low=0.35, high=0.45)}
+    standings = tuple(one.model_copy(update={"scores": one.scores | hr}) for one in STANDINGS)
+    heads, cells = one_table(standings, compared(standings=standings), ["hr@10", "ndcg@10"])
+    assert heads[-3:] == ["ours is (HR@10)", "ease is (HR@10)", "popularity is (HR@10)"]
+    assert {line[0]: line[-3:] for line in cells if line[1] == "published"} == {
+        "A": ["ease below", "below", "below"],
+        "B": ["sasrec level (NDCG@10)", "level (NDCG@10)", "below (NDCG@10)"],
+        "C": ["ease above (NDCG@10)", "above (NDCG@10)", "below (NDCG@10)"],
+        "D": ["–", "above (NDCG@10)", "level (NDCG@10)"],
+    }
