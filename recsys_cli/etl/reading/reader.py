@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,6 +19,7 @@ from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.columns import resolve
 from recsys_cli.etl.reading.csv_chunks import Chunk, chunks, empty_chunk, parse_in_order, read_ahead
 from recsys_cli.etl.reading.csv_parse import Parsed, parse
+from recsys_cli.etl.reading.exact_ids import check_ids
 from recsys_cli.etl.reading.npy import NpyTable
 from recsys_cli.etl.reading.parquet import estimated_parquet_rows, parquet_rows, table_schema, with_time_formats
 from recsys_cli.etl.reading.plain_types import refuse_nested
@@ -50,6 +51,7 @@ class Reader:
         chunk_bytes: Bytes of text per chunk, and approximate size of the batches.
         times: Formats of time columns without a format in the dataset; see `RawColumn`.
         limit: Number of rows to read from the start; None for all.
+        ids: Columns of ids; see `check_ids`.
         rejected: The skipped rows so far.
     """
 
@@ -61,6 +63,7 @@ class Reader:
     chunk_bytes: int = _MAX_CHUNK
     times: Mapping[str, str] = field(default_factory=dict)
     limit: int | None = None
+    ids: Collection[str] = ()
     rejected: list[BadRow] = field(default_factory=list)
 
     def schema(self) -> pa.Schema:
@@ -81,12 +84,13 @@ class Reader:
         """Yield the rows in order; small files and row groups are combined.
 
         Raises:
-            DataError: A row is bad and `skip_bad` is false, or a file is unreadable.
+            DataError: A row is bad and `skip_bad` is false, a file is unreadable, or an id is too large for its type.
         """
         stored = self._stored_batches()
         left = sys.maxsize if self.limit is None else self.limit
         with closing(stored):
             for rows in reshaped(stored, self.table, self.columns):
+                check_ids(rows, self.ids, self.table)
                 yield rows if rows.num_rows <= left else rows.slice(0, left)
                 left -= rows.num_rows
                 if left <= 0:
