@@ -10,7 +10,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from recsys_cli.data.partitions import constants
+from recsys_cli.data.partitions import check_names, check_values, constants
 from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import compression, fill, opened, size_of
@@ -103,7 +103,7 @@ class Reader:
             refuse_nested(self._selected(self._full_schema), where=f"table {self.table.name!r}")
             tables = read_ahead(self._parquet())
         else:
-            cut = chunks(self._resolved[0], chunk_bytes=self.chunk_bytes, check=self._require)
+            cut = chunks(self._resolved[0], chunk_bytes=self.chunk_bytes, check=self._check)
             tables = self._kept(parse_in_order(cut, self._parse, threads=self.threads))
         with closing(tables):
             rows = recent(tables, self._limits, self.table) if self.table.since else tables
@@ -158,6 +158,11 @@ class Reader:
         return [name for name in dict.fromkeys((*self._selection, *self.table.since)) if name in stored] or stored[:1]
 
     @cached_property
+    def _twice(self) -> list[str]:
+        """The columns to read both from the names of folders and, for a comparison, from the files."""
+        return [name for name in self._selection if name in self.table.partitions and name in self._file_schema.names]
+
+    @cached_property
     def _limits(self) -> dict[str, pa.Scalar]:
         return limits(self)
 
@@ -167,7 +172,9 @@ class Reader:
 
     @cached_property
     def _resolved(self) -> tuple[RawTable, bool]:
-        return resolve(self.table, self.times)
+        table, has_rows = resolve(self.table, self.times)
+        columns = (replace(c, dtype="string", time=None) if c.name in table.partitions else c for c in table.columns)
+        return replace(table, columns=tuple(columns)), has_rows
 
     @cached_property
     def _stored(self) -> RawTable:
@@ -184,13 +191,16 @@ class Reader:
         return {column.name: column.time for column in table.columns if column.time is not None}
 
     @cached_property
-    def _full_schema(self) -> pa.Schema:
+    def _file_schema(self) -> pa.Schema:
         if self._arrays is not None:
-            stored = self._arrays.schema()
-        elif self.table.format != "csv":
-            stored = table_schema(self._stored)
-        else:
-            stored = parse(empty_chunk(self._resolved[0]), None).rows.schema
+            return self._arrays.schema()
+        if self.table.format != "csv":
+            return table_schema(self._stored)
+        return parse(empty_chunk(self._resolved[0]), None).rows.schema
+
+    @cached_property
+    def _full_schema(self) -> pa.Schema:
+        stored = self._file_schema
         partitions = self.table.partitions
         if not partitions:
             return stored
@@ -210,22 +220,30 @@ class Reader:
                 hint="all files of a table need the columns that the config reads",
             )
 
+    def _check(self, file: RawFile, names: Sequence[str]) -> None:
+        self._require(file, names)
+        check_names(names, self._twice, [name for name in self._selection if name in self.table.partitions], file)
+
     def _parse(self, chunk: Chunk) -> Parsed:
-        parsed = parse(chunk, self._in_files, skip_bad=self.skip_bad, every_row=self.every_row, times=self.times)
+        names = [*self._in_files, *self._twice]
+        parsed = parse(chunk, names, skip_bad=self.skip_bad, every_row=self.every_row, times=self.times)
         return replace(parsed, rows=self._with_constants(parsed.rows, chunk.file))
 
     def _parquet(self) -> Iterator[pa.Table]:
         if self._arrays is not None:
             yield from self._arrays.batches(self._in_files, chunk_bytes=self.chunk_bytes)
             return
-        schema = pa.schema([self._full_schema.field(name) for name in self._in_files])
+        schema = pa.schema([self._file_schema.field(name) for name in (*self._in_files, *self._twice)])
         for file in self.table.files:
             stored = replace(self._stored, files=(file,))
-            for rows in parquet_rows(stored, schema, chunk_bytes=self.chunk_bytes, check=self._require):
+            for rows in parquet_rows(stored, schema, chunk_bytes=self.chunk_bytes, check=self._check):
                 yield self._with_constants(rows, file)
 
     def _with_constants(self, rows: pa.Table, file: RawFile) -> pa.Table:
         for name, value in self._constants[file].items():
+            if name in self._twice:
+                check_values(rows.column(name), value, name, file)
+                rows = rows.drop_columns(name)
             rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
         return rows
 
