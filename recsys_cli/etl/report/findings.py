@@ -185,9 +185,10 @@ def _cold(facts: Facts) -> Iterator[Finding]:
             if values is not None and values.cold > _MANY_COLD * values.distinct:
                 text = f"{_of(values.cold, values.distinct)} {role} of {name} are cold-start: absent from train"
                 yield Finding(level="note", text=text)
-        unseen = facts.missing.get(facts.item or "", {}).get(name)
-        if name != _TRAIN and unseen is not None and unseen.unseen > _MANY_UNSEEN * unseen.values:
-            text = f"{_of(unseen.unseen, unseen.values)} rows of {name} have an item without an id, which most models cannot rank"
+        missing = facts.missing.get(facts.item or "", {}).get(name)
+        without = missing.unseen + missing.null if missing is not None else 0
+        if name != _TRAIN and missing is not None and without > _MANY_UNSEEN * missing.values:
+            text = f"{_of(without, missing.values)} rows of {name} have an item without an id, which most models cannot rank"
             yield Finding(level="note", text=text)
 
 

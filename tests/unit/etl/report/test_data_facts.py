@@ -403,6 +403,17 @@ def test_planted_faults_of_a_given_split(report: Report) -> None:
     assert "1 of 6 (16.7 %) rows of test have an item without an id" in notes
 
 
+@pytest.mark.parametrize("item", [None, 99])
+def test_rows_with_an_empty_or_a_cold_item_have_the_same_finding(report: Report, item: int | None) -> None:
+    rows = clean_rows()
+    rows["test"] += [(user, item, 1.0, 30_000 + user) for user in range(2)]
+    rows["valid"] += [(0, item, 1.0, 15_000), (1, 99, 1.0, 15_001), (2, None, 1.0, 15_002)]
+
+    notes = texts(report(rows), "note")
+    assert "2 of 14 (14.3 %) rows of test have an item without an id" in notes
+    assert "3 of 9 (33.3 %) rows of valid have an item without an id" in notes
+
+
 def clean_rows() -> dict[str, list[tuple[Any, ...]]]:
     """Rows without a fault: each pair and time once, splits one after another, targets spread over three items."""
     train = [(user, item, 1.0, 100 * user + item) for user in range(12) for item in range(6)]
