@@ -52,13 +52,23 @@ class Query:
             return int(reader.read_all().column(0)[0].as_py())
 
     def batches(self, since: Mapping[str, SinceValue]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:  # noqa: ARG002
-        """Return the schema and the rows, in the order of the query."""
+        """Return the schema and the rows, in the order of the query.
+
+        Raises:
+            DataError: The query fails, or two columns have the same name.
+        """
         rows = self._read(self._address())
         return next(rows), rows
 
     def _read(self, address: str | None) -> Iterator[Any]:
         """Yield the schema, then the batches."""
         with table_errors(self.name, secret=address), rows_of(self.query, address, self.name) as reader:
+            names = reader.schema.names
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise DataError(
+                    f"table {self.name!r}: the query has the column {', '.join(twice)} twice",
+                    hint=f"name the columns: SELECT …, plays.{twice[0]} AS other_name",
+                )
             schema = pa.schema([_plain(field) for field in reader.schema])
             yield schema
             for batch in reader:

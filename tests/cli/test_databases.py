@@ -54,6 +54,18 @@ def test_mistakes_of_sqlite_are_named(recsys: Recsys, config: Path, lite: object
     assert Path("plays.db").read_bytes() == before
 
 
+def test_two_columns_of_one_name_are_refused_before_the_copy_is_kept(
+    recsys: Recsys,
+    config: Path,  # noqa: F811
+    lite: object,
+) -> None:
+    query = "SELECT a.*, b.item_id FROM plays a JOIN plays b ON a.rowid = b.rowid"
+    for command in ("download", "validate"):
+        answer = recsys(command, reading(config, {"query": query, "database": "PLAYS"}))
+        fails(answer, 4, "table 'interactions': the query has the column item_id twice")
+    assert not list(Path("workspace/raw").rglob("interactions.parquet"))
+
+
 def test_a_misspelled_column_of_since_fails_before_the_copy_is_kept(
     recsys: Recsys,
     config: Path,  # noqa: F811
