@@ -87,4 +87,6 @@ def _protocol_config(name: str, line: Sequence[str]) -> Path:
         raise ConfigError(
             f"--protocol {name} has a config of its own", hint=f"leave out {line[0]}, or bench it without --protocol"
         )
+    if Path(name).suffix in {".yaml", ".yml"}:
+        raise ConfigError(f"--protocol names a published protocol, and {name} is a config", hint=f"recsys bench {name}")
     return path_of(name)

@@ -16,7 +16,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column
 from recsys_cli.loader import Loader
 from recsys_cli.loader.footprint import footprint, tables_footprint
-from recsys_cli.models import build, require_gradient_trained
+from recsys_cli.models import build, kind_of
 from recsys_cli.models.embedding import key_of
 from recsys_cli.models.model import Model
 from recsys_cli.stages.etl import prepared_data
@@ -69,6 +69,11 @@ def plan_on(data: PreparedData, config: RunConfig, *, free: Mapping[Kind, int] |
         without enough memory.
     """
     data.verify()
+    if kind_of(config.model.name).rows == "all":
+        raise ConfigError(
+            f"{config.model.name} is fitted at once, without training steps",
+            hint="`recsys validate` estimates its time and memory",
+        )
     model = _on_meta(data, config.model, sparse=False)
     reads_rows = model.rows != "users" and not model.dense_gradients
     memory = _memory_plan(data, config, free) if reads_rows else {"tables": [], "needs": [], "places": [], "ways": []}
@@ -107,7 +112,7 @@ def _pace(data: PreparedData, config: RunConfig) -> dict[str, Any]:
 
 def _on_meta(data: PreparedData, config: ModelConfig, *, sparse: bool) -> Model:
     with torch.device("meta"):
-        return require_gradient_trained(build(config.name, config.options, data.schema, sparse=sparse))
+        return build(config.name, config.options, data.schema, sparse=sparse)
 
 
 class _Planner:

@@ -78,13 +78,13 @@ class TreeRanker(Section):
     """LightGBM on the features of candidates."""
 
     name: Literal["lightgbm"] = "lightgbm"
-    objective: Literal["lambdarank", "binary"] = "lambdarank"
-    """`lambdarank`: pairs of a user's candidates, weighted by their change of NDCG (Burges, 2010). `binary`: cross-entropy."""
+    objective: Literal["binary", "lambdarank"] = "binary"
+    """`binary`: cross-entropy. `lambdarank`: pairs of a user's candidates, weighted by their change of NDCG (Burges, 2010)."""
     num_trees: PositiveInt = 150
     """Number of trees, one per boosting round."""
     learning_rate: PositiveFloat = 0.05
     """Shrinkage of each tree's output."""
-    num_leaves: int = Field(15, ge=2)
+    num_leaves: int = Field(7, ge=2)
     """Maximum leaves per tree."""
     min_data_in_leaf: PositiveInt = 50
     """Minimum candidates per leaf."""
@@ -121,8 +121,9 @@ class HoldOut(Section):
     `random` after a random split; otherwise `latest` for data with timestamps, else `random`."""
     share: float = Field(0.1, gt=0, lt=0.5)
     """Share of the rows in a hold-out of `latest` and `random`."""
-    rounds: PositiveInt = 1
-    """Number of hold-outs, one after another; the generators are fitted anew for each. More give the ranker more rows."""
+    rounds: int | None = Field(None, ge=1, le=100)
+    """Number of hold-outs, one after another; the generators are fitted anew for each. More give the ranker more rows. None:
+    4, or 1 with a generator trained by gradients."""
 
 
 class Mmr(Section):

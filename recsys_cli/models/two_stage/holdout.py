@@ -25,7 +25,7 @@ class Fold:
     targets: Interactions
 
 
-def folds_of(rows: Interactions, options: HoldOut, *, seed: int) -> Iterator[Fold]:
+def folds_of(rows: Interactions, options: HoldOut, *, rounds: int, seed: int) -> Iterator[Fold]:
     """Yield the hold-outs of train rows; none with targets but without rows to fit.
 
     Raises:
@@ -39,7 +39,7 @@ def folds_of(rows: Interactions, options: HoldOut, *, seed: int) -> Iterator[Fol
             f"model.holdout.method is {method}, which needs timestamps, and the prepared data has none",
             hint="set features.timestamp and run `recsys etl`, or set model.holdout.method=random",
         )
-    for number in range(options.rounds):
+    for number in range(rounds):
         if method == "random":
             fit, targets = _random(rows, number, share=options.share, seed=seed)
         elif method == "last":

@@ -24,6 +24,9 @@ from recsys_cli.models.two_stage.labeled import LabeledCandidates, histories_of
 from recsys_cli.models.two_stage.rankers import ranker_of
 from recsys_cli.models.two_stage.rerank import Order, check_features, order_of, reordered
 
+_ROUNDS = 4
+"""Hold-outs for generators without gradient training."""
+
 
 class Model(ClosedFormModel):
     """Ranks the union of the generators' candidates by a ranker, and all other items behind them by the first generator.
@@ -74,9 +77,15 @@ class Model(ClosedFormModel):
         numbers = [generator.k for generator in self.config.generators.values()]
         return CandidateSource(generators, numbers, statistics, self._content, self.user, self.item, self.device)
 
+    @property
+    def num_rounds(self) -> int:
+        """Number of hold-outs: more where the generators are fitted fast."""
+        closed_form = all(generator.rows == "all" for generator in self._models.values())
+        return self.config.holdout.rounds or (_ROUNDS if closed_form else 1)
+
     def fit(self, context: TrainingContext, *, progress: Progress = no_progress) -> None:
         """Fit the ranker to candidates of hold-outs, and the generators to all of train."""
-        rounds = 0 if self.ranker is None else self.config.holdout.rounds
+        rounds = 0 if self.ranker is None else self.num_rounds
         total, done = (rounds + 1) * len(self.generators), 0
 
         def step() -> None:
@@ -99,7 +108,9 @@ class Model(ClosedFormModel):
             step: Called after each fitted generator.
         """
         parts: list[LabeledCandidates] = []
-        for number, fold in enumerate(folds_of(context.interactions(), self.config.holdout, seed=self._seed)):
+        for number, fold in enumerate(
+            folds_of(context.interactions(), self.config.holdout, rounds=self.num_rounds, seed=self._seed)
+        ):
             with torch.random.fork_rng():
                 torch.manual_seed(self._seed)
                 generators = {name: self._build(name).to(self.device) for name in self.config.generators}

@@ -57,7 +57,8 @@ def context_of(interactions: Interactions) -> TrainingContext:
 
 def a_model(**options: object) -> two_stage.Model:
     torch.manual_seed(0)
-    model = build("two-stage", {"candidates": GENERATORS, "ranker": TREES, **options}, SCHEMA)
+    options = {"candidates": GENERATORS, "ranker": TREES, "holdout": {"rounds": 1}, **options}
+    model = build("two-stage", options, SCHEMA)
     assert isinstance(model, two_stage.Model)
     return model
 
@@ -73,7 +74,7 @@ def fitted(**options: object) -> two_stage.Model:
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_holdouts_are_disjoint_and_targets_are_not_earlier(method: str, rounds: int) -> None:
     everything = rows()
-    folds = list(folds_of(everything, HoldOut(method=method, rounds=rounds), seed=1))
+    folds = list(folds_of(everything, HoldOut(method=method), rounds=rounds, seed=1))
     assert len(folds) == rounds
     for fold in folds:
         fit, targets = (set(zip(part.user_idx, part.item_idx, strict=True)) for part in (fold.fit, fold.targets))
@@ -114,8 +115,8 @@ def exchanged(rows: Interactions) -> Interactions:
 def hold_out_last(monkeypatch: pytest.MonkeyPatch, *, leak: bool) -> None:
     """Hold out the last 80 rows, with or without a planted leak, and keep all candidates of a list."""
 
-    def fold_of(interactions, options, *, seed):
-        del options, seed
+    def fold_of(interactions, options, *, rounds, seed):
+        del options, rounds, seed
         last = np.arange(len(interactions)) >= len(interactions) - 80
         fit = interactions if leak else interactions.chosen(~last)
         yield Fold(fit, interactions.chosen(last))
@@ -160,12 +161,18 @@ def test_histories_of_the_ranker_depend_on_its_targets_only_with_a_leak(
     assert first.mask.any(1).all()
 
 
+def test_more_hold_outs_without_gradient_training() -> None:
+    assert a_model(holdout={}).num_rounds == 4
+    assert a_model(holdout={"rounds": 2}).num_rounds == 2
+    assert a_model(candidates=[{"name": "ease"}, {"name": "mf"}], holdout={}).num_rounds == 1
+
+
 def test_each_round_has_the_histories_of_its_own_hold_out() -> None:
     model, everything = a_model(holdout={"method": "last", "rounds": 3}), rows()
     table = model.training_rows(context_of(everything))
     assert table is not None
     assert len(table.group.unique()) > USERS
-    for number, fold in enumerate(folds_of(everything, model.config.holdout, seed=0)):
+    for number, fold in enumerate(folds_of(everything, model.config.holdout, rounds=model.num_rounds, seed=0)):
         for user in np.unique(fold.targets.user_idx):
             own = fold.fit.item_idx[fold.fit.user_idx == user]
             target = fold.targets.item_idx[fold.targets.user_idx == user]
@@ -183,7 +190,7 @@ def test_rows_of_the_ranker_are_candidates_with_targets_as_positives() -> None:
     sizes = torch.bincount(table.group)
     assert (positives[table.group] >= 1).all()
     assert (sizes - positives <= 3).all()
-    (fold,) = folds_of(everything, model.config.holdout, seed=model._seed)
+    (fold,) = folds_of(everything, model.config.holdout, rounds=model.num_rounds, seed=model._seed)
     taken = set(fold.targets.item_idx.tolist())
     assert {item for item, label in zip(table.items.tolist(), table.labels.tolist(), strict=True) if label} <= taken
 
