@@ -19,7 +19,7 @@ def check_ids(rows: pa.Table, ids: Collection[str], table: RawTable) -> None:
     Raises:
         DataError: A column of `ids` has such a value.
     """
-    for name in set(ids) & set(rows.column_names):
+    for name in (column for column in rows.column_names if column in ids):
         values = rows.column(name)
         if is_list(values.type):
             values = pc.list_flatten(values)
