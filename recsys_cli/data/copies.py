@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["delta", "iceberg", "query"]
 _ROW_GROUP_BYTES, _MAX_MESSAGE = 64 << 20, 300
+_ACCESS = "check its address, its files and your access rights; credentials come from the environment alone"
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -146,8 +147,8 @@ def copy_head(name: str, table: CopiedTable, path: Path, rows: int, *, since: Ma
 
 
 @contextmanager
-def table_errors(name: str, *, secret: str | None = None) -> Iterator[None]:
-    """Convert errors of other packages into errors with the table's name, without the secret.
+def table_errors(name: str, *, secret: str | None = None, hint: str = _ACCESS) -> Iterator[None]:
+    """Convert errors of other packages into errors with the table's name and a hint, without the secret.
 
     Raises:
         DataError: The table is not readable.
@@ -164,7 +165,7 @@ def table_errors(name: str, *, secret: str | None = None) -> Iterator[None]:
             text = "the message of its package holds a secret"
         raise DataError(
             f"table {name!r} cannot be read: {text[:_MAX_MESSAGE]}",
-            hint="check its address, its files and your access rights; credentials come from the environment alone",
+            hint=hint,
         ) from (error if secret is None else None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -62,33 +62,44 @@ def rows_of(query: str, address: str | None, table: str) -> AbstractContextManag
         ConfigError: The file does not exist, or the address has an unknown scheme.
     """
     if address is None:
-        return _by_duckdb(query, ":memory:", {})
+        return _by_duckdb(query, ":memory:", {}, table)
     scheme, _, rest = address.partition("://")
     if rest and scheme in {"postgres", "postgresql"}:
-        return _by_adbc("postgresql", query, address, table, first="SET default_transaction_read_only = on")
+        return _by_adbc(
+            "postgresql", query, address, table, secret=address, first="SET default_transaction_read_only = on"
+        )
     if rest and scheme == "mysql":
         # The first time, DuckDB fetches its extension.
         quoted = address.replace("'", "''")
         attach = f"INSTALL mysql; LOAD mysql; ATTACH '{quoted}' AS database (TYPE mysql, READ_ONLY); USE database;"
-        return _by_duckdb(query, ":memory:", {}, first=attach)
+        return _by_duckdb(query, ":memory:", {}, table, first=attach, secret=address)
     if rest or not Path(address).is_file():
         what = f"scheme {scheme}" if rest else "file"
         raise ConfigError(f"the database's {what} is unknown", hint="use the path of a file, postgres:// or mysql://")
     if _is_sqlite(Path(address)):
         types_from = {"adbc.sqlite.query.batch_rows": _BATCH_ROWS}
-        return _by_adbc("sqlite", query, f"{Path(address).absolute().as_uri()}?mode=ro", table, options=types_from)
-    return _by_duckdb(query, address, {"read_only": True})
+        uri = f"{Path(address).absolute().as_uri()}?mode=ro"
+        return _by_adbc("sqlite", query, uri, table, secret=address, options=types_from)
+    return _by_duckdb(query, address, {"read_only": True}, table, secret=address)
 
 
 @contextmanager
 def _by_duckdb(
-    query: str, database: str, options: Mapping[str, Any], *, first: str | None = None
+    query: str,
+    database: str,
+    options: Mapping[str, Any],
+    table: str,
+    *,
+    first: str | None = None,
+    secret: str | None = None,
 ) -> Iterator[pa.RecordBatchReader]:
     import duckdb
 
-    with duckdb.connect(database, **options) as connection:
-        if first is not None:
-            connection.execute(first)
+    with ExitStack() as stack:
+        with table_errors(table, secret=secret):
+            connection = stack.enter_context(duckdb.connect(database, **options))
+            if first is not None:
+                connection.execute(first)
         yield connection.sql(query).to_arrow_reader(_BATCH_ROWS)
 
 
@@ -99,6 +110,7 @@ def _by_adbc(
     address: str,
     table: str,
     *,
+    secret: str,
     first: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Iterator[pa.RecordBatchReader]:
@@ -106,10 +118,13 @@ def _by_adbc(
         dbapi = import_module(f"adbc_driver_{driver}.dbapi")
     except ImportError as error:
         raise MissingExtraError.for_extra("lake", what=f"table {table!r}: a query of {driver}") from error
-    with dbapi.connect(address) as connection, connection.cursor(adbc_stmt_kwargs=options) as cursor:
-        if first is not None:
-            cursor.execute(first)
-            connection.commit()
+    with ExitStack() as stack:
+        with table_errors(table, secret=secret):
+            connection = stack.enter_context(dbapi.connect(address))
+            cursor = stack.enter_context(connection.cursor(adbc_stmt_kwargs=options))
+            if first is not None:
+                cursor.execute(first)
+                connection.commit()
         cursor.execute(query)
         yield cursor.fetch_record_batch()
 

@@ -19,6 +19,7 @@ from recsys_cli.data.since import SinceValue
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 
 _EXTENSION = b"ARROW:extension:name"
+_CHECK = "check the query: its syntax, the names of its tables, columns and files, and your rights to read them"
 _ADDRESSES = "export {}=FILE, or an address: postgres://USER:PASSWORD@HOST/NAME"
 
 
@@ -35,7 +36,7 @@ class Query:
         except ImportError as error:
             raise MissingExtraError.for_extra("lake", what=f"table {name!r}: a query") from error
         self.name, self.query, self.database = name, query, database
-        with table_errors(name):
+        with table_errors(name, hint=_CHECK):
             statements = duckdb.extract_statements(query)
         if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
             raise ConfigError(f"table {name!r}: the query has to be one SELECT statement", hint="queries read only")
@@ -48,17 +49,27 @@ class Query:
         """Return the number of rows, by a count in the database."""
         address = self._address()
         count = f"SELECT count(*) FROM (\n{self.query.rstrip().rstrip(';')}\n) AS counted"  # noqa: S608 (the user's SELECT)
-        with table_errors(self.name, secret=address), rows_of(count, address, self.name) as reader:
+        with table_errors(self.name, secret=address, hint=_CHECK), rows_of(count, address, self.name) as reader:
             return int(reader.read_all().column(0)[0].as_py())
 
     def batches(self, since: Mapping[str, SinceValue]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:  # noqa: ARG002
-        """Return the schema and the rows, in the order of the query."""
+        """Return the schema and the rows, in the order of the query.
+
+        Raises:
+            DataError: The query fails, or two columns have the same name.
+        """
         rows = self._read(self._address())
         return next(rows), rows
 
     def _read(self, address: str | None) -> Iterator[Any]:
         """Yield the schema, then the batches."""
-        with table_errors(self.name, secret=address), rows_of(self.query, address, self.name) as reader:
+        with table_errors(self.name, secret=address, hint=_CHECK), rows_of(self.query, address, self.name) as reader:
+            names = reader.schema.names
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise DataError(
+                    f"table {self.name!r}: the query has the column {', '.join(twice)} twice",
+                    hint=f"name the columns: SELECT …, plays.{twice[0]} AS other_name",
+                )
             schema = pa.schema([_plain(field) for field in reader.schema])
             yield schema
             for batch in reader:

@@ -67,12 +67,14 @@ class Inputs:
         program = config.features.compile(
             {name: reader.schema() for name, reader in readers.items()} | {INTERACTIONS: schema}
         )
+        ids = config.features.raw_ids
         for reader in interactions.values():
-            reader.columns, reader.limit = program.reads, limit
+            reader.columns, reader.limit, reader.ids = program.reads, limit, ids
         joined = {op.table: readers[op.table] for _, op in program.joins}
         for name, reader in joined.items():
             of_table = [op for _, op in program.joins if op.table == name]
             reader.columns = tuple(dict.fromkeys(column for op in of_table for column in (op.on, *op.columns)))
+            reader.ids = tuple(op.on for op in of_table)
         return cls(program, interactions, joined, pa.schema([schema.field(name) for name in program.reads]))
 
     @property

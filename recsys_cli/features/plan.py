@@ -125,6 +125,14 @@ class FeaturePlan(BaseModel):
         raw = (self._raw_before(name, position) for name, position in named)
         return tuple(dict.fromkeys(name for name in raw if name is not None))
 
+    @property
+    def raw_ids(self) -> tuple[str, ...]:
+        """Raw columns of users, items and keys of joined tables, unless an op computes them."""
+        keys = ((op.joined_by, position) for position, op in enumerate(self.ops) if op.joined_by)
+        named = ((self.user, len(self.ops)), (self.item, len(self.ops)), *keys)
+        raw = (self._raw_before(name, position) for name, position in named)
+        return tuple(dict.fromkeys(name for name in raw if name is not None))
+
     def raw_source(self, column: str) -> str | None:
         """Return the raw name of a column of the prepared data; None for a computed column."""
         return self._raw_before(column, len(self.ops))

@@ -48,10 +48,30 @@ def test_mistakes_of_sqlite_are_named(recsys: Recsys, config: Path, lite: object
     def download(query: str) -> Answer:
         return recsys("download", reading(config, {"query": query, "database": "PLAYS"}))
 
-    fails(download("SELECT * FROM gone"), 4, "no such table: gone")
+    for query, message in (
+        ("SELECT * FROM gone", "no such table: gone"),
+        ("SELECT gone FROM plays", "no such column: gone"),
+        ("SELECT * FORM plays", "syntax error"),
+    ):
+        answer = download(query)
+        fails(answer, 4, message)
+        assert "check the query: its syntax, the names of its tables" in " ".join(answer.err.split())
+        assert "check its address" not in answer.err
     before = Path("plays.db").read_bytes()
     fails(download("DELETE FROM plays"), 2, "has to be one SELECT statement")
     assert Path("plays.db").read_bytes() == before
+
+
+def test_two_columns_of_one_name_are_refused_before_the_copy_is_kept(
+    recsys: Recsys,
+    config: Path,  # noqa: F811
+    lite: object,
+) -> None:
+    query = "SELECT a.*, b.item_id FROM plays a JOIN plays b ON a.rowid = b.rowid"
+    for command in ("download", "validate"):
+        answer = recsys(command, reading(config, {"query": query, "database": "PLAYS"}))
+        fails(answer, 4, "table 'interactions': the query has the column item_id twice")
+    assert not list(Path("workspace/raw").rglob("interactions.parquet"))
 
 
 def test_a_misspelled_column_of_since_fails_before_the_copy_is_kept(
@@ -132,3 +152,15 @@ def test_postgres_gives_the_bytes_of_the_csv_and_nothing_holds_the_password(
     fails(refused, 4, "Connection refused")
     assert "hunter2" not in done.out + done.err + refused.out + refused.err
     assert [file for file in Path("workspace").rglob("*") if file.is_file() and b"hunter2" in file.read_bytes()] == []
+
+
+def test_a_damaged_database_has_a_hint_on_its_address(
+    recsys: Recsys,
+    config: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("half.db").write_bytes(bytes(8) + b"DUCK" + bytes(5_000))
+    monkeypatch.setenv("PLAYS", "half.db")
+    answer = recsys("download", reading(config, {"query": QUERY, "database": "PLAYS"}))
+    fails(answer, 4, "table 'interactions' cannot be read")
+    assert "check its address" in answer.err

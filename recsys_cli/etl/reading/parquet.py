@@ -180,13 +180,24 @@ def parquet_batches(
 
     A batch has about a quarter of `chunk_bytes`, because row sizes vary, and spans row groups; memory holds one batch
     and one buffer per column.
+
+    Raises:
+        DataError: The file is unreadable, or the number of its rows differs from its metadata.
     """
     buffer = min(_MAX_BUFFER, max(_MIN_BUFFER, chunk_bytes // (4 * max(1, len(columns)))))
     with open_parquet(file, kind, buffer_bytes=buffer) as opened:
         check(file, opened.schema_arrow.names)
         rows = _rows_at_a_time(opened, columns, chunk_bytes // 4)
+        found = 0
         for batch in opened.iter_batches(rows, columns=list(columns)):
+            found += batch.num_rows
             yield pa.Table.from_batches([batch]).select(list(columns))
+        stated = opened.metadata.num_rows
+        if kind == "parquet" and found != stated:  # of JSON lines it is an estimate
+            raise DataError(
+                f"{file}: damaged: its metadata states {stated:,} rows, but it has {found:,}",
+                hint="write it again, or fetch it again with recsys download --force",
+            )
 
 
 def _rows_at_a_time(file: pq.ParquetFile, columns: Sequence[str], num_bytes: int) -> int:
@@ -196,7 +207,9 @@ def _rows_at_a_time(file: pq.ParquetFile, columns: Sequence[str], num_bytes: int
     few = max(1, min(_PROBED, num_bytes * rows // max(1, stored)))
     if rows <= few:
         return few
-    probe = next(file.iter_batches(few, columns=list(columns)))
+    probe = next(file.iter_batches(few, columns=list(columns)), None)
+    if probe is None:  # a damaged file, or JSON lines without objects
+        return few
     return max(1, min(_MAX_ROWS, num_bytes * probe.num_rows // max(1, probe.nbytes)))
 
 

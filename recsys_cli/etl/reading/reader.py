@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
 
-from recsys_cli.data.partitions import constants
+from recsys_cli.data.partitions import check_names, check_values, constants
 from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import compression, fill, opened, size_of
@@ -19,6 +19,7 @@ from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.columns import resolve
 from recsys_cli.etl.reading.csv_chunks import Chunk, chunks, empty_chunk, parse_in_order, read_ahead
 from recsys_cli.etl.reading.csv_parse import Parsed, parse
+from recsys_cli.etl.reading.exact_ids import check_ids
 from recsys_cli.etl.reading.npy import NpyTable
 from recsys_cli.etl.reading.parquet import estimated_parquet_rows, parquet_rows, table_schema, with_time_formats
 from recsys_cli.etl.reading.plain_types import refuse_nested
@@ -50,6 +51,7 @@ class Reader:
         chunk_bytes: Bytes of text per chunk, and approximate size of the batches.
         times: Formats of time columns without a format in the dataset; see `RawColumn`.
         limit: Number of rows to read from the start; None for all.
+        ids: Columns of ids; see `check_ids`.
         rejected: The skipped rows so far.
     """
 
@@ -61,6 +63,7 @@ class Reader:
     chunk_bytes: int = _MAX_CHUNK
     times: Mapping[str, str] = field(default_factory=dict)
     limit: int | None = None
+    ids: Collection[str] = ()
     rejected: list[BadRow] = field(default_factory=list)
 
     def schema(self) -> pa.Schema:
@@ -81,12 +84,13 @@ class Reader:
         """Yield the rows in order; small files and row groups are combined.
 
         Raises:
-            DataError: A row is bad and `skip_bad` is false, or a file is unreadable.
+            DataError: A row is bad and `skip_bad` is false, a file is unreadable, or an id is too large for its type.
         """
         stored = self._stored_batches()
         left = sys.maxsize if self.limit is None else self.limit
         with closing(stored):
             for rows in reshaped(stored, self.table, self.columns):
+                check_ids(rows, self.ids, self.table)
                 yield rows if rows.num_rows <= left else rows.slice(0, left)
                 left -= rows.num_rows
                 if left <= 0:
@@ -99,7 +103,7 @@ class Reader:
             refuse_nested(self._selected(self._full_schema), where=f"table {self.table.name!r}")
             tables = read_ahead(self._parquet())
         else:
-            cut = chunks(self._resolved[0], chunk_bytes=self.chunk_bytes, check=self._require)
+            cut = chunks(self._resolved[0], chunk_bytes=self.chunk_bytes, check=self._check)
             tables = self._kept(parse_in_order(cut, self._parse, threads=self.threads))
         with closing(tables):
             rows = recent(tables, self._limits, self.table) if self.table.since else tables
@@ -154,6 +158,11 @@ class Reader:
         return [name for name in dict.fromkeys((*self._selection, *self.table.since)) if name in stored] or stored[:1]
 
     @cached_property
+    def _twice(self) -> list[str]:
+        """The columns to read both from the names of folders and, for a comparison, from the files."""
+        return [name for name in self._selection if name in self.table.partitions and name in self._file_schema.names]
+
+    @cached_property
     def _limits(self) -> dict[str, pa.Scalar]:
         return limits(self)
 
@@ -163,7 +172,9 @@ class Reader:
 
     @cached_property
     def _resolved(self) -> tuple[RawTable, bool]:
-        return resolve(self.table, self.times)
+        table, has_rows = resolve(self.table, self.times)
+        columns = (replace(c, dtype="string", time=None) if c.name in table.partitions else c for c in table.columns)
+        return replace(table, columns=tuple(columns)), has_rows
 
     @cached_property
     def _stored(self) -> RawTable:
@@ -180,13 +191,16 @@ class Reader:
         return {column.name: column.time for column in table.columns if column.time is not None}
 
     @cached_property
-    def _full_schema(self) -> pa.Schema:
+    def _file_schema(self) -> pa.Schema:
         if self._arrays is not None:
-            stored = self._arrays.schema()
-        elif self.table.format != "csv":
-            stored = table_schema(self._stored)
-        else:
-            stored = parse(empty_chunk(self._resolved[0]), None).rows.schema
+            return self._arrays.schema()
+        if self.table.format != "csv":
+            return table_schema(self._stored)
+        return parse(empty_chunk(self._resolved[0]), None).rows.schema
+
+    @cached_property
+    def _full_schema(self) -> pa.Schema:
+        stored = self._file_schema
         partitions = self.table.partitions
         if not partitions:
             return stored
@@ -206,22 +220,30 @@ class Reader:
                 hint="all files of a table need the columns that the config reads",
             )
 
+    def _check(self, file: RawFile, names: Sequence[str]) -> None:
+        self._require(file, names)
+        check_names(names, self._twice, [name for name in self._selection if name in self.table.partitions], file)
+
     def _parse(self, chunk: Chunk) -> Parsed:
-        parsed = parse(chunk, self._in_files, skip_bad=self.skip_bad, every_row=self.every_row, times=self.times)
+        names = [*self._in_files, *self._twice]
+        parsed = parse(chunk, names, skip_bad=self.skip_bad, every_row=self.every_row, times=self.times)
         return replace(parsed, rows=self._with_constants(parsed.rows, chunk.file))
 
     def _parquet(self) -> Iterator[pa.Table]:
         if self._arrays is not None:
             yield from self._arrays.batches(self._in_files, chunk_bytes=self.chunk_bytes)
             return
-        schema = pa.schema([self._full_schema.field(name) for name in self._in_files])
+        schema = pa.schema([self._file_schema.field(name) for name in (*self._in_files, *self._twice)])
         for file in self.table.files:
             stored = replace(self._stored, files=(file,))
-            for rows in parquet_rows(stored, schema, chunk_bytes=self.chunk_bytes, check=self._require):
+            for rows in parquet_rows(stored, schema, chunk_bytes=self.chunk_bytes, check=self._check):
                 yield self._with_constants(rows, file)
 
     def _with_constants(self, rows: pa.Table, file: RawFile) -> pa.Table:
         for name, value in self._constants[file].items():
+            if name in self._twice:
+                check_values(rows.column(name), value, name, file)
+                rows = rows.drop_columns(name)
             rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
         return rows
 

@@ -9,12 +9,12 @@ from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.page import is_date, moment, share
 
 _TRAIN = SPLITS[TRAIN]
-_MANY_COLD, _MANY_UNSEEN, _MANY_TARGETS = 0.5, 0.05, 0.5
+_MANY_COLD, _MANY_UNSEEN, _MANY_TARGETS, _MANY_LEFT_OUT = 0.5, 0.05, 0.5, 0.5
 
 
 def conclude(facts: Facts) -> tuple[Finding, ...]:
     """Return the findings, warnings first."""
-    checks = (_fitted, _repeated, _copied, _targets, _times, _future, _labels, _not_finite, _cold)
+    checks = (_fitted, _repeated, _copied, _targets, _times, _future, _labels, _not_finite, _cold, _not_compared)
     findings = [finding for check in checks for finding in check(facts)]
     return tuple(sorted(findings, key=lambda finding: finding.level == "note"))
 
@@ -185,10 +185,23 @@ def _cold(facts: Facts) -> Iterator[Finding]:
             if values is not None and values.cold > _MANY_COLD * values.distinct:
                 text = f"{_of(values.cold, values.distinct)} {role} of {name} are cold-start: absent from train"
                 yield Finding(level="note", text=text)
-        unseen = facts.missing.get(facts.item or "", {}).get(name)
-        if name != _TRAIN and unseen is not None and unseen.unseen > _MANY_UNSEEN * unseen.values:
-            text = f"{_of(unseen.unseen, unseen.values)} rows of {name} have an item without an id, which most models cannot rank"
+        missing = facts.missing.get(facts.item or "", {}).get(name)
+        without = missing.unseen + missing.null if missing is not None else 0
+        if name != _TRAIN and missing is not None and without > _MANY_UNSEEN * missing.values:
+            text = f"{_of(without, missing.values)} rows of {name} have an item without an id, which most models cannot rank"
             yield Finding(level="note", text=text)
+
+
+def _not_compared(facts: Facts) -> Iterator[Finding]:
+    """Yield notes about held-out splits with mostly cold users or items: no finding there does not mean no fault."""
+    if facts.pairs is None or facts.pairs.share < 1:
+        return
+    for name, split in facts.splits.items():
+        rows = split.rows - split.drawn
+        left_out = rows - facts.pairs.rows[name]
+        if name != _TRAIN and left_out > _MANY_LEFT_OUT * rows:
+            text = f"{_of(left_out, rows)} rows of {name} have a user or an item without an id: copies, repeated pairs and "
+            yield Finding(level="note", text=f"{text}common targets of these rows are not compared")
 
 
 def _of(part: int, whole: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import zipfile
 from collections.abc import Iterator
@@ -216,6 +217,57 @@ def test_ids_with_leading_zeros_are_kept(workspace: Workspace) -> None:
 
     data = etl(config("zeros.csv", tables=items), workspace).artifact
     assert "0017" in pq.read_table(data.vocabulary("item"))["value"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "shown"),
+    [
+        ("big.csv", "item", r"1e\+18, a double: above 2\^53"),
+        ("big.jsonl", "item", r"1e\+25, a double: above 2\^53"),
+        ("big.parquet", "item", r"1e\+18, a double: above 2\^53"),
+        ("short.parquet", "user", r"167772\d\d\.0, a float: above 2\^24"),
+    ],
+)
+def test_float_ids_that_would_merge_are_refused(workspace: Workspace, name: str, column: str, shown: str) -> None:
+    rows = INTERACTIONS.to_pylist()
+    for row in rows:
+        row["item"] = int(row["item"][1:]) + (10**25 if name == "big.jsonl" else 10**18)
+    if name == "big.csv":
+        lines = [f"{row['user']},{row['item']}.0,{row['rating']},{row['time']}\n" for row in rows]
+        Path(name).write_text("user,item,rating,time\n" + "".join(lines))
+    elif name == "big.jsonl":
+        Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif name == "big.parquet":
+        items = pa.array([float(row["item"]) for row in rows])
+        pq.write_table(INTERACTIONS.set_column(1, "item", items), name)
+    else:
+        users = pa.array([2.0**24 + row["user"] for row in rows], pa.float32())
+        pq.write_table(INTERACTIONS.set_column(0, "user", users), name)
+    ops = [{"op": "Categorify", "columns": ["user", "item"]}, FEATURES["ops"][2]]
+
+    with pytest.raises(DataError, match=rf"column {column} has the id {shown}") as raised:
+        etl(config(name, features={**FEATURES, "ops": ops}), workspace)
+    assert "write ids as text or whole numbers" in str(raised.value.hint)
+    if name == "big.csv":  # the remedy of the hint
+        assert "types: {item: string}" in str(raised.value.hint)
+        as_text = config({"files": name, "types": {"item": "string"}}, features={**FEATURES, "ops": ops})
+        items = pq.read_table(etl(as_text, workspace).artifact.vocabulary("item"))["value"]
+        assert set(items.to_pylist()) <= {f"{10**18 + item}.0" for item in range(40)}
+        assert len(items) == 40
+
+
+@pytest.mark.parametrize("key", [2.0**53, None, float("nan")])
+def test_keys_of_a_table_are_as_exact_as_ids(workspace: Workspace, key: float | None) -> None:
+    numbers = pa.array([float(item[1:]) for item in INTERACTIONS["item"].to_pylist()])
+    pq.write_table(INTERACTIONS.set_column(1, "item", numbers), "numbers.parquet")
+    for last, is_exact in ((key, True), (2.0**53 + 2, False)):
+        keys = pa.array([*map(float, range(40)), last], from_pandas=False)
+        pq.write_table(pa.table({"item": keys, "tags": [["a"]] * 41}), "keys.parquet")
+        if is_exact:
+            etl(config("numbers.parquet", tables="keys.parquet"), workspace)
+            continue
+        with pytest.raises(DataError, match=r"table 'items': column item has the id 9007199254740994\.0"):
+            etl(config("numbers.parquet", tables="keys.parquet"), workspace)
 
 
 def test_truncated_archive_prepares_nothing(workspace: Workspace) -> None:

@@ -208,6 +208,23 @@ def test_truncated_and_doubled_files_are_named() -> None:
             reader(file, **options).schema()
 
 
+@pytest.mark.parametrize(("of_footer", "stated", "found"), [(False, "3,000", "0"), (True, "7,096", "3,000")])
+def test_one_damaged_byte_is_named(of_footer: bool, stated: str, found: str) -> None:
+    file = written(pa.table({"user": range(3_000), "item": [f"i{row % 50}" for row in range(3_000)]}))
+    text = bytearray(file.read_bytes())
+    if of_footer:  # its number of rows, 3,000 as a zigzag varint, is the first one
+        at = text.index(b"\xf0\x2e", len(text) - 8 - int.from_bytes(text[-8:-4], "little"))
+        text[at + 1] ^= 0x40
+    else:
+        text[5] ^= 2  # the type of the first page, which readers then skip
+    file.write_bytes(text)
+
+    with pytest.raises(
+        DataError, match=rf"r\.parquet: damaged: its metadata states {stated} rows, but it has {found}$"
+    ):
+        reader(file).read()
+
+
 def test_rows_of_very_many_files_are_estimated_by_their_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     files = [written(MANY[:100], f"{number}.parquet") for number in range(5)]
 

@@ -403,6 +403,41 @@ def test_planted_faults_of_a_given_split(report: Report) -> None:
     assert "1 of 6 (16.7 %) rows of test have an item without an id" in notes
 
 
+@pytest.mark.parametrize("item", [None, 99])
+def test_rows_with_an_empty_or_a_cold_item_have_the_same_finding(report: Report, item: int | None) -> None:
+    rows = clean_rows()
+    rows["test"] += [(user, item, 1.0, 30_000 + user) for user in range(2)]
+    rows["valid"] += [(0, item, 1.0, 15_000), (1, 99, 1.0, 15_001), (2, None, 1.0, 15_002)]
+
+    notes = texts(report(rows), "note")
+    assert "2 of 14 (14.3 %) rows of test have an item without an id" in notes
+    assert "3 of 9 (33.3 %) rows of valid have an item without an id" in notes
+
+
+NOT_COMPARED = "have a user or an item without an id: copies, repeated pairs and common targets of these rows are not"
+
+
+def test_a_split_of_cold_users_is_not_said_to_be_clean(report: Report) -> None:
+    rows = [(user, item, 1.0, 100 * user + item) for user in range(20) for item in range(6)]
+    facts = report(rows + rows, split=METHODS["user"])  # each row twice
+
+    notes = texts(facts, "note")
+    assert facts.copies is not None
+    for split in ("valid", "test"):
+        assert facts.splits[split].rows > 0
+        assert facts.copies.repeated[split] == 0  # looks clean
+        assert f"(100.0 %) rows of {split} {NOT_COMPARED}" in notes
+    assert "rows of train have a user or an item" not in notes
+
+
+def test_the_note_on_rows_without_an_id_is_for_a_majority(report: Report) -> None:
+    rows = clean_rows()
+    rows["test"] = [(0, 6, 1.0, 20_000), (1, 7, 1.0, 20_001), (50, 6, 1.0, 20_002), (51, None, 1.0, 20_003)]
+    assert NOT_COMPARED not in texts(report(rows), "note")
+    rows["test"].append((1, 99, 1.0, 20_004))
+    assert f"3 of 5 (60.0 %) rows of test {NOT_COMPARED}" in texts(report(rows), "note")
+
+
 def clean_rows() -> dict[str, list[tuple[Any, ...]]]:
     """Rows without a fault: each pair and time once, splits one after another, targets spread over three items."""
     train = [(user, item, 1.0, 100 * user + item) for user in range(12) for item in range(6)]
