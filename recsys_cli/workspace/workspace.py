@@ -70,7 +70,10 @@ class Workspace:
         models = {run.folder.name.partition("-")[2].rpartition("-")[0] for run in self.runs()}
         unknown = f"no run {name!r} in {self.root}{suggest(name, sorted(models))}"
         what = f"{len(matches)} runs match {name!r}" if matches else unknown
-        raise MissingArtifactError(f"{what}; there are: {_listed(matches or self.runs())}", hint="recsys status")
+        raise MissingArtifactError(
+            f"{what}; there are: {_listed(matches or self.runs())}",
+            hint="name one of them in full" if matches else "recsys status",
+        )
 
     def data_of(self, run: TrainedRun) -> PreparedData:
         """Return the verified prepared data of a run.
