@@ -115,6 +115,8 @@ class Model(nn.Module, ABC):
         dense_gradients: Each step changes every row of the embedding tables; sparse gradients are impossible.
         row_dropout: Dropout of a row on a CPU follows from (seed, step, row), identical for any number of ranks.
         bf16_on_cpu: bf16 trains faster than fp32 on a CPU with native support, so that `train.precision=auto` takes it there.
+        uncompiled: Methods that torch.compile leaves out, such as those with data-dependent shapes. The decorator of torch
+            imports the compiler, two seconds for each process.
         deterministic: Training has no randomness; one run stands for all seeds.
         scoring: Fastest way to score the catalog: `pairs` has `score` only, `catalog` implements `scores`, and
             `dot_product` implements `user_vectors` and `item_vectors`.
@@ -133,6 +135,7 @@ class Model(nn.Module, ABC):
     dense_gradients: ClassVar[bool] = False
     row_dropout: ClassVar[bool] = False
     bf16_on_cpu: ClassVar[bool] = True
+    uncompiled: ClassVar[tuple[str, ...]] = ()
     deterministic: ClassVar[bool] = False
     scoring: ClassVar[Scoring] = "pairs"
     probabilistic: ClassVar[bool] = False

@@ -25,6 +25,8 @@ class CompiledLoss:
 
     def __init__(self, model: Model) -> None:
         torch.compiler.reset()  # torch limits the compiled variants per code object; earlier models count
+        for name in model.uncompiled:
+            setattr(model, name, torch.compiler.disable(getattr(model, name)))
         for module in model.modules():
             if isinstance(module, Embeddings):
                 module.lookups = torch.compiler.disable(module.lookups)  # type: ignore[method-assign]

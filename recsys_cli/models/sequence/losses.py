@@ -138,7 +138,6 @@ Mask = Callable[[slice, Tensor], Tensor]
 """Returns the mask of false negatives for a slice of users and the mask of some targets in their windows, shape (T, N)."""
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
 def catalog_loss(targets: Targets, candidates: Tensor, loss: Loss, masked: Mask) -> Tensor:
     """Return the weighted sum of a loss of P targets against N candidates, shape (N, D); a scalar.
 

@@ -42,6 +42,7 @@ class SequenceModel(Model):
     rows = "users"
     scoring = "dot_product"
     folds_in = True
+    uncompiled = ("_catalog_loss", "_vectors_by_content")
     bf16_on_cpu = False  # small matrices: backward passes of bf16 take three times as long
     reads_times: ClassVar[bool] = False
     """Whether `states` takes the times of the items."""
@@ -170,13 +171,15 @@ class SequenceModel(Model):
         vectors, candidates = self._lookup(windows, negatives)
         places, predictions = self.predict(windows, self._with_times(windows, vectors))
         weights = None if batch.weight is None else batch.weight.unsqueeze(1).expand_as(places)[places]
-        total = catalog_loss(
+        total = self._catalog_loss(
             Targets(places, predictions, vectors[places], weights),
             candidates,
             self._loss(log_expected),
             lambda rows, targets: self.false_negatives(windows.rows(rows), targets, negatives),
         )
         return total / (self._targets * batch.num_rows)
+
+    _catalog_loss = staticmethod(catalog_loss)
 
     def _loss(self, log_expected: Tensor) -> Loss:
         if self.config.loss == "softmax":
@@ -222,7 +225,6 @@ class SequenceModel(Model):
             return self._vectors({self.item.name: items})
         return self._vectors_by_content(items)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
     def _vectors_by_content(self, items: Tensor) -> Tensor:
         """Return item vectors with features, shape (I, D), each distinct item computed once."""
         used, index = distinct(items)
