@@ -250,5 +250,6 @@ def test_every_protocol_is_listed_with_its_figures(recsys: Recsys) -> None:
 
 def test_mistakes_name_the_next_command(recsys: Recsys) -> None:
     assert "did you mean s3-toys" in recsys("bench", "--protocol", "s3-toy").err
+    assert "recsys bench own.yaml" in recsys("bench", "--protocol", "own.yaml").err
     assert "--from-file needs --protocol" in recsys("bench", "--from-file", "x").err
     assert "has a config of its own" in recsys("bench", "other.yaml", "--protocol", "s3-toys").err

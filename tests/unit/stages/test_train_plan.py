@@ -14,6 +14,7 @@ from rated import FEATURES
 from sealing import reseal
 
 from recsys_cli.config import RunConfig
+from recsys_cli.errors import ConfigError
 from recsys_cli.loader import Loader
 from recsys_cli.loader.footprint import footprint, tables_footprint
 from recsys_cli.stages.plan import plan_on
@@ -257,6 +258,14 @@ def test_a_model_of_the_whole_matrix_has_a_pace_only(make_prepared: MakePrepared
     found = plan_on(make_prepared(), config)
     assert not found["tables"]
     assert found["pace"]["step_seconds"] > 0
+
+
+@pytest.mark.parametrize("name", ["ease", "two-stage"])
+def test_a_closed_form_model_has_no_plan(make_prepared: MakePrepared, name: str) -> None:
+    config = RunConfig.model_validate({**a_config().model_dump(), "model": {"name": name}})
+    with pytest.raises(ConfigError, match=f"{name} is fitted at once") as caught:
+        plan_on(make_prepared(), config)
+    assert "recsys validate" in str(caught.value.hint)
 
 
 def test_several_processes_have_no_pace(make_prepared: MakePrepared) -> None:
