@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from recsys_cli.config import yaml12
-from recsys_cli.config.section import MAX_SEED, Section, distinct
+from recsys_cli.config.section import MAX_SEED, Section, require_distinct
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics import IMPRESSION, OPTIONAL
 from recsys_cli.metrics.foreign import foreign_path
@@ -73,12 +73,12 @@ class BenchConfig(Section):
     """Metrics of the leaderboard (`recsys ls metrics`, or `evaluate.metrics`), sorted by the first one. Default for a numeric
     label: rmse, mae and ndcg@10."""
 
-    _are_distinct = field_validator("seeds", "metrics")(distinct)
+    _are_distinct = field_validator("seeds", "metrics")(require_distinct)
 
     @field_validator("models")
     @classmethod
     def _have_different_labels(cls, models: tuple[BenchModel, ...]) -> tuple[BenchModel, ...]:
-        distinct(_labels(models))
+        require_distinct(_labels(models))
         return models
 
     @property

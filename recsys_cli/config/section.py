@@ -19,7 +19,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def distinct(values: _T) -> _T:
+def require_distinct(values: _T) -> _T:
     """Validate that no value of a tuple is repeated; other values pass."""
     counts = Counter(values) if isinstance(values, tuple) else {}
     twice = [str(value) for value, times in counts.items() if times > 1]

@@ -78,8 +78,7 @@ class FoldInScorer:
     def _by_content(self, table_rows: Ints) -> Tensor:
         """Return content-based scores from rows of the joined table; users without a row (-1) score all items equal."""
         scores = torch.zeros(len(table_rows), len(self.candidates), device=self.candidates.device)
-        by_features = self.model.by_content and not self.model.folds_in
-        with_features = np.flatnonzero(table_rows >= 0) if by_features else table_rows[:0]
+        with_features = np.flatnonzero(table_rows >= 0) if self.model.scores_users_by_features else table_rows[:0]
         if len(with_features):
             scores[torch.from_numpy(with_features).to(scores.device)] = self._score(table_rows[with_features])
         return scores

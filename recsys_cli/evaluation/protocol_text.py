@@ -52,7 +52,7 @@ def cold_start_notes(task: EvaluationTask, model: Model) -> list[str]:
     """Return notes on the model's rankings for cold-start users."""
     num_new, num_ranked = len(task.new_users), len(task.held_out.user_idx)
     num_described = int(np.count_nonzero(task.by_user.new.rows_of(task.new_users) >= 0))
-    if num_described and model.by_content and not model.folds_in:
+    if num_described and model.scores_users_by_features:
         return [
             f"{num_new:,} of the {num_ranked:,} ranked users are cold-start users. The model scores {num_described:,} of "
             "them by features of the user table, and ranks by popularity for the others."

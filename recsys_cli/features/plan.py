@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, cast
 
 import pyarrow as pa
@@ -122,14 +122,16 @@ class FeaturePlan(BaseModel):
         """Raw columns of times: the timestamp and the inputs of TimeWindow, unless an op computes them."""
         named = [(self.timestamp, len(self.ops))] if self.timestamp else []
         named += [(name, position) for position, op in enumerate(self.ops) for name in op.times]
-        raw = (self._raw_before(name, position) for name, position in named)
-        return tuple(dict.fromkeys(name for name in raw if name is not None))
+        return self._raw(named)
 
     @property
     def raw_ids(self) -> tuple[str, ...]:
         """Raw columns of users, items and keys of joined tables, unless an op computes them."""
         keys = ((op.joined_by, position) for position, op in enumerate(self.ops) if op.joined_by)
-        named = ((self.user, len(self.ops)), (self.item, len(self.ops)), *keys)
+        return self._raw(((self.user, len(self.ops)), (self.item, len(self.ops)), *keys))
+
+    def _raw(self, named: Iterable[tuple[str, int]]) -> tuple[str, ...]:
+        """Return the distinct raw names of columns before ops, without computed columns."""
         raw = (self._raw_before(name, position) for name, position in named)
         return tuple(dict.fromkeys(name for name in raw if name is not None))
 

@@ -153,6 +153,11 @@ class Model(nn.Module, ABC):
         return schema
 
     @property
+    def scores_users_by_features(self) -> bool:
+        """Whether features describe users, cold-start ones included; with fold-in, users follow from their history."""
+        return self.by_content and not self.folds_in
+
+    @property
     def num_parameters(self) -> int:
         """Number of parameters, on all devices."""
         external = sum(module.num_external_parameters for module in self.modules() if isinstance(module, Embeddings))

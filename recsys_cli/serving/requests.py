@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import FIRST, UNSEEN
-from recsys_cli.models.model import Model
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.filters import ItemFilter
 from recsys_cli.serving.histories import History
@@ -113,7 +112,7 @@ class Resolver:
                 own = extended(self._served.histories, own, query.recent, recent, ticks=ticks)
         else:
             own = self._served.histories.of_items(_known(history, "the history", notes))
-        if query.features and not _reads_features(self._served.model):
+        if query.features and not self._served.model.scores_users_by_features:
             notes.append(f"{self._served.source.name} reads no features: {', '.join(query.features)} had no effect")
         scores, source = self._origin(query, user, own, notes)
         seen = self._catalog.places(own.items) if query.exclude_seen else np.empty(0, np.int64)
@@ -134,7 +133,7 @@ class Resolver:
     def _origin(self, query: Query, user: int, history: History, notes: list[str]) -> tuple[Scores, Source]:
         """Choose the origin of the scores: user or history, then features, then popularity."""
         served, model = self._served, self._served.model
-        if query.features and _reads_features(model):
+        if query.features and model.scores_users_by_features:
             return "rows", "model"
         if self._why_not is not None:
             notes.append(f"{served.source.name} cannot rank: {self._why_not}")
@@ -169,11 +168,6 @@ def _known(encoded: npt.NDArray[np.int64], what: str, notes: list[str]) -> npt.N
     if num_unknown := int((encoded < 0).sum()):
         notes.append(f"{num_unknown:,} of {len(encoded):,} ids of {what} are unknown")
     return encoded[encoded >= 0]
-
-
-def _reads_features(model: Model) -> bool:
-    """Whether a model scores a user by features; one with fold-in only reads the history."""
-    return model.by_content and not model.folds_in
 
 
 def _who(query: Query, user: int) -> str:

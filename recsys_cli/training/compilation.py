@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from recsys_cli.batch import Batch
 from recsys_cli.errors import TrainingError
 from recsys_cli.models.all_gather import AllGatherModule
-from recsys_cli.models.embedding import Embeddings
 from recsys_cli.models.model import Model
 
 
@@ -25,13 +24,9 @@ class CompiledLoss:
 
     def __init__(self, model: Model) -> None:
         torch.compiler.reset()  # torch limits the compiled variants per code object; earlier models count
-        for name in model.uncompiled:
-            setattr(model, name, torch.compiler.disable(getattr(model, name)))
         for module in model.modules():
-            if isinstance(module, Embeddings):
-                module.lookups = torch.compiler.disable(module.lookups)  # type: ignore[method-assign]
-            elif _is_excluded(module):
-                module.forward = torch.compiler.disable(module.forward)
+            for name in getattr(module, "uncompiled", ()) or (("forward",) if _is_excluded(module) else ()):
+                setattr(module, name, torch.compiler.disable(getattr(module, name)))
         self._loss = torch.compile(model.loss, dynamic=True)
         self._started = 0.0
         self.seconds = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
+import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,6 +71,13 @@ def facts() -> dict[str, Any]:
         "auto_device": where.type,
         "auto_precision": precision("auto", where),
     }
+
+
+def now(device: torch.device) -> float:
+    """Return the seconds of a clock, after the work queued on the device."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def peak_memory() -> dict[str, int]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-
+from recsys_cli.training import hardware
 from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent, Validating
 from recsys_cli.training.trainer import Trainer
 
@@ -52,32 +50,26 @@ def measure_pace(trainer: Trainer) -> Pace:
 
 
 def _step_seconds(trainer: Trainer, events: Iterator[TrainingEvent]) -> float:
-    done, start = 0, _now(trainer)
+    done, start = 0, hardware.now(trainer.device)
     for event in events:
         if not isinstance(event, Stepped):
             break
         done += 1
         if done == _WARM_UP < len(trainer.data.train):
-            start = _now(trainer)
-        elif _now(trainer) - start > _SECONDS:
+            start = hardware.now(trainer.device)
+        elif hardware.now(trainer.device) - start > _SECONDS:
             break
     skipped = _WARM_UP if done > _WARM_UP else 0
-    return (_now(trainer) - start) / (done - skipped)
+    return (hardware.now(trainer.device) - start) / (done - skipped)
 
 
 def _valid_seconds(trainer: Trainer, events: Iterator[TrainingEvent]) -> float:
     """Return the seconds of a validation; a long one is measured in part, without rankings."""
-    start = _now(trainer)
+    start = hardware.now(trainer.device)
     for event in events:
         if isinstance(event, EpochEnded):
             break
-        seconds = _now(trainer) - start
+        seconds = hardware.now(trainer.device) - start
         if isinstance(event, Validating) and seconds > _SECONDS and trainer.data.valid is not None:
             return seconds * trainer.data.valid.num_rows / event.rows
-    return _now(trainer) - start
-
-
-def _now(trainer: Trainer) -> float:
-    if trainer.device.type == "cuda":
-        torch.cuda.synchronize(trainer.device)
-    return time.perf_counter()
+    return hardware.now(trainer.device) - start

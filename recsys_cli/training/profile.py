@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import torch
 from torch.autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent, FunctionEventAvg
 from torch.profiler import ProfilerActivity, profile
 
+from recsys_cli.training import hardware
 from recsys_cli.training.data import TrainingData
 from recsys_cli.training.events import Stepped
 from recsys_cli.training.step import BACKWARD, FORWARD, UPDATE
@@ -97,15 +96,9 @@ def profile_steps(trainer: Trainer, trace: Path, *, on_step: Callable[[int], obj
 
 
 def _seconds_per_step(trainer: Trainer, steps: Iterator[object], number: int) -> float:
-    start = _now(trainer)
+    start = hardware.now(trainer.device)
     deque(islice(steps, number), maxlen=0)
-    return (_now(trainer) - start) / number
-
-
-def _now(trainer: Trainer) -> float:
-    if trainer.device.type == "cuda":
-        torch.cuda.synchronize(trainer.device)
-    return time.perf_counter()
+    return (hardware.now(trainer.device) - start) / number
 
 
 def _phases(events: Sequence[FunctionEvent], seconds: float) -> tuple[Phase, ...]:

@@ -216,6 +216,7 @@ def _verdict(metric: str, published: float, row: LeaderboardRow | None, *, compa
     if row is None:
         return "not run"
     score = row.scores.get(metric)
-    if not comparable or score is None or score.value is None or score.low is None or score.high is None:
+    if not comparable or score is None or score.value is None or score.interval is None:
         return "not comparable"
-    return "level" if score.low <= published <= score.high else "above" if score.value > published else "below"
+    low, high = score.interval
+    return "level" if low <= published <= high else "above" if score.value > published else "below"

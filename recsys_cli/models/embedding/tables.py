@@ -60,6 +60,7 @@ class Embeddings(nn.Module):
     `sparse` gives the tables coalesced sparse gradients, with only the rows of the batch.
     """
 
+    uncompiled = ("lookups",)
     take: Callable[[Tensor, Tensor, torch.device], Tensor] = staticmethod(_take)
     """Returns rows of a table on a device, without gradients; the ids are ascending."""
 

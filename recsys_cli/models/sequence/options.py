@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveInt, field_validator, model_validator
 
-from recsys_cli.config.section import distinct
+from recsys_cli.config.section import require_distinct
 from recsys_cli.models.options import HistoryOptions
 
 TimeFeature = Literal["hour_of_day", "day_of_week"]
@@ -60,7 +60,7 @@ class SequenceOptions(HistoryOptions):
     corrected for it, so that the power changes the variance of the estimate and not its target. None: 0.5 for softmax, and for
     gbce 0, as its calibration assumes."""
 
-    _are_distinct = field_validator("item_features", "time_features")(distinct)
+    _are_distinct = field_validator("item_features", "time_features")(require_distinct)
 
     def negatives_of(self, num_items: int) -> int:
         """Return the number of negatives in a catalog."""

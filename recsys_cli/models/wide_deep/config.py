@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, PositiveInt, field_validator
 
-from recsys_cli.config.section import distinct
+from recsys_cli.config.section import require_distinct
 from recsys_cli.models.ranking.options import TowerOptions
 
 
@@ -21,4 +21,4 @@ class Config(TowerOptions):
     deep: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Columns of the MLP. None for all."""
 
-    _are_distinct = field_validator("wide", "deep")(distinct)
+    _are_distinct = field_validator("wide", "deep")(require_distinct)
