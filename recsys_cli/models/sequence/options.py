@@ -35,7 +35,7 @@ class SequenceOptions(HistoryOptions):
 
     embedding_dim: PositiveInt = 64
     """Width of the item embeddings."""
-    max_seq_len: int | None = Field(50, ge=3, le=100_000)
+    max_seq_len: int | None = Field(None, ge=3, le=100_000)
     """Maximum sequence length: the latest items in scoring, a random window of a longer history in each training epoch. None: the
     length that holds 99 % of the histories of train whole, from 10 to 200."""
     dropout: float = Field(0.3, ge=0, lt=1)
@@ -52,7 +52,7 @@ class SequenceOptions(HistoryOptions):
     generalized binary cross-entropy with `gbce_calibration` (Petrov and Macdonald, "gSASRec", 2023)."""
     gbce_calibration: float = Field(0.75, ge=0, le=1)
     """Calibration t of gbce: 0 is plain binary cross-entropy, 1 aims at the probabilities of the full softmax."""
-    num_negatives: PositiveInt | Literal["all"] | None = 256
+    num_negatives: PositiveInt | Literal["all"] | None = None
     """Negatives of a step, shared by the batch; all items in a smaller catalog, or with `all`, in blocks of targets. None: a
     quarter of the catalog, from 256 to 4,096."""
     negative_sampling_power: NonNegativeFloat | None = None
