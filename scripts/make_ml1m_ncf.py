@@ -72,6 +72,27 @@ def write(folder: Path, train: Rows, test: Rows, negatives: npt.NDArray[np.int64
     print(f"{folder}: {len(train):,} train rows, {len(test):,} test rows, {NEGATIVES} negatives each")
 
 
+def make(ratings: Path, folder: Path, *, seed: int, without_last: int = 0) -> None:
+    """Write the files of a draw.
+
+    Args:
+        ratings: File of the ratings.
+        folder: Where the three files go.
+        seed: Of the draw of negatives.
+        without_last: Latest rows of each user left out first.
+    """
+    rows = read(ratings)
+    for _ in range(without_last):
+        rows = rows[~latest(rows)]
+    held_out = latest(rows)
+    rows[:, 0], rows[:, 1] = numbered(rows[:, 0]), numbered(rows[:, 1])
+    train, test = rows[~held_out], rows[held_out]
+    test = test[test[:, 0].argsort()]
+    if not without_last and {user: int(test[user, 1]) for user in TEST_ROWS} != TEST_ROWS:
+        raise SystemExit(f"{ratings}: the first test rows are not the publisher's: are the rows in their order?")
+    write(folder, train, test, draw(rows, seed))
+
+
 def main() -> None:
     """Write the files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -80,16 +101,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the draw of negatives")
     parser.add_argument("--without-last", type=int, default=0, metavar="N", help="latest rows of a user left out first")
     given = parser.parse_args()
-    rows = read(given.ratings)
-    for _ in range(given.without_last):
-        rows = rows[~latest(rows)]
-    held_out = latest(rows)
-    rows[:, 0], rows[:, 1] = numbered(rows[:, 0]), numbered(rows[:, 1])
-    train, test = rows[~held_out], rows[held_out]
-    test = test[test[:, 0].argsort()]
-    if not given.without_last and {user: int(test[user, 1]) for user in TEST_ROWS} != TEST_ROWS:
-        raise SystemExit(f"{given.ratings}: the first test rows are not the publisher's: are the rows in their order?")
-    write(given.folder, train, test, draw(rows, given.seed))
+    make(given.ratings, given.folder, seed=given.seed, without_last=given.without_last)
 
 
 if __name__ == "__main__":
