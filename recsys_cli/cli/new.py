@@ -140,6 +140,7 @@ def _result(found: Understanding, path: Path) -> dict[str, Any]:
         "config": str(path),
         "task": task.words,
         "rows": main.sample.total,
+        "rows_are_exact": main.sample.is_whole,
         "columns": {role: features[role] for role in _ROLES if role in features},
         "understood": columns,
         "joined": {one.table.sample.name: f"{one.side}s by {one.key}" for one in found.joined},
@@ -154,7 +155,8 @@ def _draw(to: Console, result: Mapping[str, Any]) -> None:
         (one["column"], one["role"], one["type"], ", ".join(one["samples"]), one["reason"])
         for one in result["understood"]
     ]
-    table(to, f"{result['rows']:,} rows", ("column", "role", "type", "samples", "reason"), rows, text=5)
+    about = "" if result["rows_are_exact"] else "about "
+    table(to, f"{about}{result['rows']:,} rows", ("column", "role", "type", "samples", "reason"), rows, text=5)
     joined = ", ".join(f"{name} ({how})" for name, how in result["joined"].items())
     facts(to, [("task", result["task"]), ("joined", joined), ("split", result["split"]), ("model", result["model"])])
     notes(to, result["notes"])

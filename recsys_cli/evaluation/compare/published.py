@@ -54,8 +54,8 @@ class PublishedComparison(Frozen):
     notes: tuple[str, ...]
     differences: tuple[str, ...]
     """Differences of the data from the published data: verdicts then have no meaning."""
-    verified: bool
-    """Whether the data equals the published data by digest or number of rows."""
+    verified: Literal["digest", "rows"] | None
+    """What equals the published data: the files by digest, or the splits by number of rows. None: neither is published."""
     models: tuple[PublishedModel, ...]
 
     @property
@@ -63,8 +63,10 @@ class PublishedComparison(Frozen):
         """State of the data in one sentence."""
         if self.differences:
             return f"Not the published data, so nothing here compares with it: {'; '.join(self.differences)}."
-        if self.verified:
-            return "The data equals the published data by digest or number of rows."
+        if self.verified == "digest":
+            return "The files equal the published files by digest."
+        if self.verified == "rows":
+            return "The numbers of rows equal the published ones; without a published digest the rows are not verified."
         return "The publishers give no digest and no number of rows, so the data is not verified."
 
     @property
@@ -180,7 +182,7 @@ def compare_published(
         paper=protocol.paper,
         notes=protocol.notes,
         differences=tuple(differences),
-        verified=bool(protocol.rows) or any(digests.values()),
+        verified="digest" if any(digests.values()) else "rows" if protocol.rows else None,
         models=tuple(models),
     )
 

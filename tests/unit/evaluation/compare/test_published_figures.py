@@ -110,6 +110,13 @@ def test_nothing_compares_on_other_data(found: PublishedComparison) -> None:
     assert found.data_in_words.startswith("Not the published data")
 
 
+@pytest.mark.parametrize(
+    ("digest", "words"), [(True, "equal the published files by digest"), (None, "the rows are not verified")]
+)
+def test_equal_numbers_of_rows_do_not_verify_the_files(digest: bool | None, words: str) -> None:
+    assert words in compared(digests={"a.txt": digest}).data_in_words
+
+
 def test_published_models_and_ours_are_in_one_table() -> None:
     heads, cells = one_table(STANDINGS, compared(), ["ndcg@10", "hr@10"])
     assert [line[:2] for line in cells] == [
