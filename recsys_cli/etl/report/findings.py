@@ -118,13 +118,14 @@ def _future(facts: Facts) -> Iterator[Finding]:
     """Yield warnings about targets whose future is in an earlier split; of random splits that is a known property."""
     for split, rows in facts.future.items():
         if rows and facts.method != "random":
-            text = f"{_of(rows, facts.splits[split].interactions)} rows of {split} have a later row of the same user in an earlier split: models see the "
-            text += "future of these targets; split.method=temporal or leave-last-out avoids it"
+            text = f"{_of(rows, facts.splits[split].interactions)} rows of {split} have a later row of the same user in an "
+            text += "earlier split: models see the future of these targets; split.method=temporal or leave-last-out avoids it"
             yield Finding(level="warning", text=text)
 
 
 def _after(facts: Facts, border: SplitBoundary) -> str:
-    text = f"{_of(border.after, facts.splits[border.earlier].interactions)} rows of {border.earlier} are later than the first row of {border.later}"
+    rows = _of(border.after, facts.splits[border.earlier].interactions)
+    text = f"{rows} rows of {border.earlier} are later than the first row of {border.later}"
     return f"{text} ({moment(border.first)})"
 
 

@@ -402,7 +402,7 @@ def test_float_ids_that_are_not_exact_are_refused_as_by_etl(
     pq.write_table(TRAIN.set_column(1, "movie", floats), "new.parquet")
     for run in (lambda: applied(data, workspace, "new.parquet").column("item"), lambda: prepared(workspace)):
         if refused:
-            with pytest.raises(DataError, match="movie has the id .* different ids become one"):
+            with pytest.raises(DataError, match=r"movie has the id .* different ids become one"):
                 run()
         else:
             run()
