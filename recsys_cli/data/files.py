@@ -116,8 +116,8 @@ class Files:
         own = self._options.interactions
         suffix = Path(unpacked_name(path)).suffix.lower()
         if suffix in PARQUET | JSON or kind_of(own) is not None:
-            kept = ("types", "times", "lists", "explode", "clicks", "order")
-            options = TableOptions(files=(path,), **{name: getattr(own, name) for name in kept})
+            of_rows = ("types", "times", "lists", "explode", "clicks", "order")
+            options = TableOptions(files=(path,), **{name: getattr(own, name) for name in of_rows})
         else:
             kept = None if suffix in SUFFIXES else own.format
             options = own.model_copy(update={"files": (path,), "since": {}, "format": kept})
