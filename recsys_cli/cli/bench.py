@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,37 +14,45 @@ from recsys_cli.cli.run import prepare
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError
 
+if TYPE_CHECKING:
+    from recsys_cli.evaluation.compare.leaderboard import Leaderboard
+
+
+Protocol = Annotated[
+    str | None,
+    typer.Option(
+        "--protocol",
+        metavar="NAME",
+        help="Download, prepare and compare as published (recsys ls protocols), instead of CONFIG.",
+        show_default=False,
+    ),
+]
+FromFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-file",
+        metavar="PATH",
+        help="With --protocol: take this file, archive or folder instead of downloading.",
+    ),
+]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="Sort by this metric instead of the first one of bench.metrics.",
+        show_default=False,
+    ),
+]
+
 
 def bench(  # noqa: PLR0913, PLR0917 - one parameter per option
     ctx: typer.Context,
     config: Config = None,
     overrides: Overrides = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            "--protocol",
-            metavar="NAME",
-            help="Download, prepare and compare as published (recsys ls protocols), instead of CONFIG.",
-            show_default=False,
-        ),
-    ] = None,
-    from_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-file",
-            metavar="PATH",
-            help="With --protocol: take this file, archive or folder instead of downloading.",
-        ),
-    ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            "--metric",
-            metavar="NAME",
-            help="Sort by this metric instead of the first one of bench.metrics.",
-            show_default=False,
-        ),
-    ] = None,
+    protocol: Protocol = None,
+    from_file: FromFile = None,
+    metric: Metric = None,
     html: Html = None,
     latex: Latex = False,
 ) -> None:
@@ -55,8 +63,6 @@ def bench(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     recsys bench --protocol s3-toys repeats a published evaluation, with the published figures next to ours.
     """
-    from recsys_cli.cli.results import bench as shown
-
     session: Session = ctx.obj
     require_one_format(session, latex=latex)
     line = joined(config, overrides)
@@ -71,6 +77,13 @@ def bench(  # noqa: PLR0913, PLR0917 - one parameter per option
             from recsys_cli.stages.bench import bench
 
             leaderboard = bench(settings, session.workspace, metric=metric, html=html, emit=emit)
+    _report(session, leaderboard, html=html, latex=latex)
+
+
+def _report(session: Session, leaderboard: Leaderboard, *, html: Path | None, latex: bool) -> None:
+    """Print the leaderboard: as a table, or as one for a paper."""
+    from recsys_cli.cli.results import bench as shown
+
     if latex and session.is_first:
         from recsys_cli.evaluation.compare.latex import paper_leaderboard
 

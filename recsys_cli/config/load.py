@@ -238,7 +238,8 @@ def _component_problems(document: Document) -> list[str]:
         problems += _problems_of(lambda: lookup(ENGINES, etl["engine"], what="engine"), document, ("etl", "engine"))
     if isinstance(train, dict) and isinstance(train.get("monitor"), str):
         problems += _problems_of(lambda: find_metric(train["monitor"]), document, ("train", "monitor"))
-    for key, check in protocol_checks(document.values):
+    replaced = document.location(("bench", "models")).startswith(OF_OVERRIDE)
+    for key, check in protocol_checks(document.values, replaced=replaced):
         problems += _problems_of(check, document, key)
     return [*problems, *_metric_problems(document)]
 

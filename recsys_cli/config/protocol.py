@@ -43,11 +43,14 @@ class ProtocolConfig(Section):
     """Published figures, as in the publications."""
 
 
-def protocol_checks(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], Callable[[], None]]]:
+def protocol_checks(
+    values: Mapping[str, Any], *, replaced: bool = False
+) -> Iterator[tuple[tuple[str | int, ...], Callable[[], None]]]:
     """Yield the key and the check of each metric and each model of ours in the protocol.
 
     Args:
         values: Values of a config. Malformed entries are skipped: the validation of the section reports them.
+        replaced: Whether an override has replaced the models of the bench.
     """
     section = values.get("protocol")
     published = section.get("published") if isinstance(section, Mapping) else None
@@ -58,7 +61,7 @@ def protocol_checks(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int
         for metric, value in figures.items() if isinstance(figures, Mapping) else ():
             yield (*key, "figures", metric), partial(_check_figure, str(metric), value)
         if isinstance(row, Mapping) and isinstance(row.get("ours"), str):
-            yield (*key, "ours"), partial(_check_ours, row["ours"], labels)
+            yield (*key, "ours"), partial(_check_ours, row["ours"], labels, replaced=replaced)
 
 
 def _labels(bench: Any) -> tuple[str, ...]:
@@ -75,7 +78,7 @@ def _check_figure(metric: str, value: Any) -> None:
         raise ConfigError(f"has to be at most 1, not {value}", hint="write 31 % as 0.31")
 
 
-def _check_ours(ours: str, labels: tuple[str, ...]) -> None:
+def _check_ours(ours: str, labels: tuple[str, ...], *, replaced: bool) -> None:
     if ours in labels:
         return
     try:
@@ -83,4 +86,6 @@ def _check_ours(ours: str, labels: tuple[str, ...]) -> None:
     except ConfigError as error:
         near = suggest(ours, [*labels, *MODELS])
         hint = f"labels of the bench: {', '.join(labels)}; `recsys ls models` lists models" if labels else error.hint
+        if replaced:
+            hint = f"the override of bench.models replaced all labels: add {{name: MODEL, label: {ours}}} to it; {hint}"
         raise ConfigError(f"{ours!r} is no label of bench.models and no model{near}", hint=hint) from error

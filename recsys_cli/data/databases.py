@@ -34,7 +34,7 @@ def is_database(address: str) -> bool:
 
 
 def table_queries(address: str) -> list[tuple[str, str]]:
-    """Return the name of each table of a database, in any schema, and a query for all its rows.
+    """Return the name of each table of a database, in any schema, and a query for all its rows and its plain columns.
 
     Raises:
         DataError: The database is not readable.
@@ -48,7 +48,22 @@ def table_queries(address: str) -> list[tuple[str, str]]:
     with table_errors("database", secret=address), rows_of(names, address, "database") as reader:
         found = reader.read_all()
     pairs = zip(*(column.to_pylist() for column in found.columns), strict=True)
-    return [(name, f"SELECT * FROM {_quoted(schema)}.{_quoted(name)}") for schema, name in pairs]  # noqa: S608 (quoted)
+    return [(name, _table_query(f"{_quoted(schema)}.{_quoted(name)}", name, address)) for schema, name in pairs]
+
+
+def _table_query(table: str, name: str, address: str) -> str:
+    """Return a query for the rows of a table, without columns of structs, as in files."""
+    query = f"SELECT * FROM {table}"  # noqa: S608 (quoted)
+    with table_errors(name, secret=address), rows_of(f"{query} LIMIT 0", address, name) as reader:
+        kept = [field.name for field in reader.schema if not is_nested(field.type)]
+        if len(kept) == len(reader.schema):
+            return query
+    return f"SELECT {', '.join(map(_quoted, kept))} FROM {table}"  # noqa: S608 (quoted)
+
+
+def is_nested(kind: pa.DataType) -> bool:
+    """Whether no model reads values of a type."""
+    return bool(pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_interval(kind))
 
 
 def _quoted(name: str) -> str:

@@ -112,12 +112,12 @@ class Files:
         return {name: open_table(name, table) for name, table in self._copied.items()}
 
     def with_interactions(self, path: str) -> Files:
-        """Return a source with another file of interactions, in the same dialect."""
+        """Return a source with another file of interactions, in the same dialect and with the same columns of rows."""
         own = self._options.interactions
         suffix = Path(unpacked_name(path)).suffix.lower()
-        plain = TableOptions(files=(path,), types=own.types, times=own.times)
         if suffix in PARQUET | JSON or kind_of(own) is not None:
-            options = plain
+            of_rows = ("types", "times", "lists", "explode", "clicks", "order")
+            options = TableOptions(files=(path,), **{name: getattr(own, name) for name in of_rows})
         else:
             kept = None if suffix in SUFFIXES else own.format
             options = own.model_copy(update={"files": (path,), "since": {}, "format": kept})

@@ -14,7 +14,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from recsys_cli.data.copies import table_errors
-from recsys_cli.data.databases import rows_of
+from recsys_cli.data.databases import is_nested, rows_of
 from recsys_cli.data.since import SinceValue
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 
@@ -105,7 +105,7 @@ def _plain(field: pa.Field) -> pa.Field:
         kind = pa.float64()
     elif pa.types.is_timestamp(kind):
         kind = pa.timestamp(kind.unit)
-    elif pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_interval(kind):
+    elif is_nested(kind):
         raise DataError(
             f"column {field.name} of the query has values of type {kind}",
             hint=f"leave it out, or convert it: SELECT …, CAST({field.name} AS text)",

@@ -73,14 +73,14 @@ def tables(patterns: Sequence[str]) -> list[Sample]:
         DataError: A file is unreadable.
     """
     groups: dict[tuple[object, ...], tuple[dict[str, Any], list[str], list[str]]] = {}
-    for pattern in patterns:
-        for path in () if is_copied(pattern) else members(pattern):
-            files = located(path)
-            options = dialect(files[0])
-            shape = _shape(path, files[0], options)
-            _, paths, names = groups.setdefault(shape, (options, [], []))
-            paths.append(path)
-            names.append(Path(path).name if is_partitioned(path) else files[0].name)
+    all_paths = [path for pattern in patterns if not is_copied(pattern) for path in members(pattern)]
+    for path in all_paths:
+        files = located(path)
+        options = dialect(files[0])
+        shape = _shape(path, files[0], options) if len(all_paths) > 1 else ()
+        _, paths, names = groups.setdefault(shape, (options, [], []))
+        paths.append(path)
+        names.append(Path(path).name if is_partitioned(path) else files[0].name)
     found: dict[str, Sample] = {}
     for options, paths, names in groups.values():
         name = _name(names[0], taken=found)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from recsys_cli.data.remote import is_url
 from recsys_cli.data.streams import unpacked_name
 from recsys_cli.detect.outcomes import SEPARATES, with_times_before
 from recsys_cli.detect.proposal import Proposal, propose
@@ -52,8 +53,12 @@ class Understanding:
 
     @property
     def config_name(self) -> str:
-        """Name of the config to write."""
-        return f"{Path(unpacked_name(self.source)).stem}.yaml"
+        """Name of the config to write: of the files, or of their table if these have no name of their own."""
+        address = self.interactions.sample.address
+        if not is_url(address) or "::" in address:
+            return f"{Path(unpacked_name(self.source)).stem}.yaml"
+        name = re.sub(r"[*?\[\]{}]+", "", Path(unpacked_name(Path(address.partition("?")[0]).name)).stem).strip("-_. ")
+        return f"{name or self.interactions.sample.name}.yaml"
 
     def text(self, path: str) -> str:
         """Return the config as commented YAML."""

@@ -90,10 +90,10 @@ class NewRows:
         return [self._reader(path) for path in self.paths]
 
     def _reader(self, path: str) -> Reader:
-        dataset, threads = self.config.dataset, cores()
-        times = {name: DETECT for name in self.config.features.raw_times if name in self.fitted_on.names}
+        dataset, features, threads = self.config.dataset, self.config.features, cores()
+        times = {name: DETECT for name in features.raw_times if name in self.fitted_on.names}
         size = chunk_bytes(self.config.etl.memory_mib, threads)
-        read = partial(Reader, every_row=True, threads=threads, chunk_bytes=size, times=times)
+        read = partial(Reader, every_row=True, threads=threads, chunk_bytes=size, times=times, ids=features.raw_ids)
         table = open_given(dataset.name, dataset.options, path).tables(Path())[0]
         if table.format == "csv" and not table.header:
             return read(_described(table, [column.name for column in table.columns], self.fitted_on, path))

@@ -203,6 +203,12 @@ class SplitByUser:
 
 
 def _check_targets(config: EvaluateConfig, split: str, *, has_times: bool, is_by_user: bool) -> None:
+    if config.fold_in_targets is not None and not is_by_user:
+        raise ConfigError(
+            f"evaluate.fold_in_targets={config.fold_in_targets} needs cold-start users, and {split} has users of train",
+            hint="set evaluate.fold_in_targets=null, or split.method=user or session; after a split by time "
+            "evaluate.targets chooses the targets",
+        )
     if config.targets == "all":
         return
     if is_by_user:

@@ -111,7 +111,13 @@ class Resolver:
                 ticks = self._served.schema.ticks
                 own = extended(self._served.histories, own, query.recent, recent, ticks=ticks)
         else:
-            own = self._served.histories.of_items(_known(history, "the history", notes))
+            known = _known(history, "the history", notes)
+            own = self._served.histories.of_items(known)
+            if self._served.takes_histories and (num_cold := int(self._served.cold.among(known).sum())):
+                name = self._served.source.name
+                notes.append(
+                    f"{num_cold:,} of {len(history):,} items of the history are not in train: {name} skips them"
+                )
         if query.features and not self._served.model.scores_users_by_features:
             notes.append(f"{self._served.source.name} reads no features: {', '.join(query.features)} had no effect")
         scores, source = self._origin(query, user, own, notes)
@@ -139,16 +145,17 @@ class Resolver:
             notes.append(f"{served.source.name} cannot rank: {self._why_not}")
             return "popularity", "popularity"
         trained = FIRST <= user < served.users.cardinality
-        if served.takes_histories and query.brings_history and len(history):
+        has_history = not served.cold.among(history.items).all()
+        if served.takes_histories and query.brings_history and has_history:
             return "history" if model.folds_in else "rows", "fold-in"
         if model.folds_in:
-            if len(history):
+            if has_history:
                 return "history", "model" if trained else "fold-in"
             notes.append(f"{_who(query, user)} has no history")
             return "popularity", "popularity"
         if trained or (user >= served.users.cardinality and model.by_content):
             return "user", "model"
-        reason = f", and {served.source.name} cannot fold in a history" if len(history) else ""
+        reason = f", and {served.source.name} cannot fold in a history" if has_history else ""
         notes.append(f"{_who(query, user)} is not in train{reason}")
         return "popularity", "popularity"
 

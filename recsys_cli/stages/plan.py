@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import asdict
 from typing import Any
 
@@ -69,14 +70,17 @@ def plan_on(data: PreparedData, config: RunConfig, *, free: Mapping[Kind, int] |
         without enough memory.
     """
     data.verify()
-    if kind_of(config.model.name).rows == "all":
+    kind = kind_of(config.model.name)
+    if kind.rows == "all":
         raise ConfigError(
             f"{config.model.name} is fitted at once, without training steps",
             hint="`recsys validate` estimates its time and memory",
         )
-    model = _on_meta(data, config.model, sparse=False)
+    model = _on_meta(data, config.model, sparse=not kind.dense_gradients)
     reads_rows = model.rows != "users" and not model.dense_gradients
-    memory = _memory_plan(data, config, free) if reads_rows else {"tables": [], "needs": [], "places": [], "ways": []}
+    memory = (
+        _memory_plan(data, model, config, free) if reads_rows else {"tables": [], "needs": [], "places": [], "ways": []}
+    )
     device = hardware.device(config.train.device)
     measurable = config.train.devices == 1 and all(place["fits"] for place in memory["places"])
     return {
@@ -89,8 +93,10 @@ def plan_on(data: PreparedData, config: RunConfig, *, free: Mapping[Kind, int] |
     }
 
 
-def _memory_plan(data: PreparedData, config: RunConfig, free: Mapping[Kind, int] | None) -> dict[str, Any]:
-    planner = _Planner(data, config.model, config.train, free)
+def _memory_plan(
+    data: PreparedData, built: Model, config: RunConfig, free: Mapping[Kind, int] | None
+) -> dict[str, Any]:
+    planner = _Planner(data, built, config, free)
     model, items = planner.model_memory(config.train), planner.items(config.train, config.model.embedding.placement)
     return {
         "tables": [{**asdict(table), "name": planner.column(table)} for table in model.tables],
@@ -118,10 +124,8 @@ def _on_meta(data: PreparedData, config: ModelConfig, *, sparse: bool) -> Model:
 class _Planner:
     """Memory of a run with varied settings, from a single memory probe."""
 
-    def __init__(
-        self, data: PreparedData, model: ModelConfig, train: TrainConfig, free: Mapping[Kind, int] | None
-    ) -> None:
-        self.data = data
+    def __init__(self, data: PreparedData, model: Model, config: RunConfig, free: Mapping[Kind, int] | None) -> None:
+        self.data, train = data, config.train
         self.device = hardware.device(train.device)
         self.free = dict(free or hardware.free_memory(self.device))
         splits = {split: footprint(data, split) for split in ("train", "valid") if data.rows(split)}
@@ -131,7 +135,7 @@ class _Planner:
         assert train.batch_size != "auto"  # `auto` is for users
         batch_size = train.batch_size
         self.rows_of_step = min(batch_size, splits["train"].num_rows) // train.devices or 1
-        self._model, self._probe = self._probe_step(model, train)
+        self._model, self._probe = self._probe_step(model, config)
         self.probed_rows = self._probe.rows
 
     def model_memory(self, train: TrainConfig) -> ModelMemory:
@@ -153,19 +157,19 @@ class _Planner:
     def _probe_of_part(self, train: TrainConfig) -> MemoryProbe:
         return self._probe.scaled(-(-self.rows_of_step // train.gradient_accumulation_steps))
 
-    def _probe_step(self, config: ModelConfig, train: TrainConfig) -> tuple[Model, MemoryProbe]:
-        """Probe a step, with sparse gradients if the model supports them."""
-        model = _on_meta(self.data, config, sparse=train.sparse_embeddings)
+    def _probe_step(self, model: Model, config: RunConfig) -> tuple[Model, MemoryProbe]:
+        """Probe a step, with sparse gradients if the model supports them; the model is built with these."""
+        train = config.train
         precision = hardware.precision(train.precision, self.device, bf16_on_cpu=model.bf16_on_cpu)
         batch = next(self._batch(train, times=model.timestamp is not None).parts(train.gradient_accumulation_steps))
         for sparse in (True, False):
             options = train.model_copy(update={"sparse_embeddings": sparse, "precision": precision})
             try:
-                model, probed = (_on_meta(self.data, config, sparse=sparse) for _ in range(2))
-                return model, probe_step(probed, options, batch, self.data.schema)
+                return model, probe_step(deepcopy(model), options, batch, self.data.schema)
             except ConfigError:
                 if train.sparse_embeddings or not sparse:
                     raise
+                model = _on_meta(self.data, config.model, sparse=False)
         raise AssertionError
 
     def _batch(self, options: TrainConfig, *, times: bool) -> Batch:

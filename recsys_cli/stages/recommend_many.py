@@ -37,6 +37,7 @@ class Written:
         without: Number of users without any.
         popular: Number of users with the most popular items.
         why_popular: Reason for these; None without such users.
+        skipped: Number of interactions in a file of histories with an item that is not in train.
         seconds: Duration.
     """
 
@@ -46,6 +47,7 @@ class Written:
     without: int
     popular: int
     why_popular: str | None
+    skipped: int
     seconds: float
 
 
@@ -98,11 +100,14 @@ def recommend_histories(
     """
     served = recommender.served
     table = read_columns(histories, (served.user.name, served.item.name))
+    users, items = (column.to_pylist() for column in table.columns)
     lists: dict[Any, list[Any]] = {}
-    for user, item in zip(*(column.to_pylist() for column in table.columns), strict=True):
+    for user, item in zip(users, items, strict=True):
         lists.setdefault(user, []).append(item)
+    encoded = served.items.encode(items)
+    skipped = int(((encoded < FIRST) | served.cold.among(encoded)).sum())
     with TableWriter(output, _schema(recommender, table.column(0).type)) as file:
-        bulk = _Bulk(recommender, file, len(lists), emit)
+        bulk = _Bulk(recommender, file, len(lists), emit, skipped)
         bulk.answer(query, list(lists.items()))
     return bulk.written(output)
 
@@ -115,6 +120,7 @@ class _Bulk:
     file: TableWriter
     users: int
     emit: Emit
+    skipped: int = 0
     done: int = 0
     rows: int = 0
     without: int = 0
@@ -143,7 +149,7 @@ class _Bulk:
         """Return the result."""
         why = _why_popular(self.recommender) if self.popular else None
         seconds = time.monotonic() - self.start
-        return Written(output, self.users, self.rows, self.without, self.popular, why, seconds)
+        return Written(output, self.users, self.rows, self.without, self.popular, why, self.skipped, seconds)
 
 
 def _why_popular(recommender: Recommender) -> str:

@@ -91,6 +91,17 @@ def test_urls_of_a_web_server(recsys: Recsys, plays: str, server: str, name: str
     assert made.code == 0, made.err
 
 
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [("part-*.csv", "part"), ("*.csv", "part_0"), ("p.csv.gz?key=a/b.c", "p"), ("p.tar.gz", "plays")],
+)
+def test_the_config_of_a_url_has_a_plain_name(recsys: Recsys, plays: str, server: str, pattern: str, name: str) -> None:
+    pack(plays)
+    answer = recsys("--json", "init", f"{server}/{pattern}", "--yes")
+    assert answer.code == 0, answer.err
+    assert [path.name for path in Path().glob("*.yaml")] == [f"{name}.yaml"]
+
+
 def test_a_missing_url_names_itself(recsys: Recsys, server: str) -> None:
     answer = recsys("init", f"{server}/none.csv", "--yes")
     assert answer.code == 2
@@ -131,6 +142,18 @@ def test_a_database_and_a_query(recsys: Recsys, plays: str, monkeypatch: pytest.
     answer = recsys("init", "postgres://me:secret@host/shop", "--yes")
     assert answer.code == 2
     assert "secret" not in answer.err
+
+
+def test_columns_of_structs_are_left_out(recsys: Recsys, plays: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("plays.csv").write_text(plays)
+    with duckdb.connect("shop.db") as connection:
+        shown = '*, {\'a\': 1} AS info, MAP {\'k\': 1} AS "the map", [1] AS list, item_id AS "a ""b"""'
+        connection.execute(f"CREATE TABLE plays AS SELECT {shown} FROM 'plays.csv'")
+    monkeypatch.setenv("SHOP", "shop.db")
+    config = proposed(recsys, "shop.db")
+    query = 'SELECT "user_id", "item_id", "timestamp", "list", "a ""b""" FROM "main"."plays"'
+    assert config.dataset.options["interactions"] == {"query": query, "database": "SHOP"}
+    assert recsys("run", "mine.yaml").code == 0
 
 
 def test_tables_of_one_name_are_all_there(recsys: Recsys, plays: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,9 @@ def test_files_for_all_users_for_some_and_for_new_ones(trained: Recsys) -> None:
     assert trained("recommend", "--history", "new.csv", "--k", "2", "--out", "new.jsonl").code == 0
     lines = [json.loads(line) for line in Path("new.jsonl").read_text().splitlines()]
     assert [line["user"] for line in lines] == ["anna", "anna", "bob", "bob"]
+    Path("odd.csv").write_text("userId,movieId\nanna,1\nanna,\nbob,777\nbob,2\n")
+    odd = trained("recommend", "--history", "odd.csv", "--k", "2", "--out", "odd.jsonl")
+    assert "2 interactions of the histories have items that are not in train" in odd.out
     assert {line["item"] for line in lines if line["user"] == "anna"}.isdisjoint({1, 3})
     assert not list(Path().glob(".*.partial"))
 

@@ -165,7 +165,7 @@ def on_each_rank() -> list[dict[str, Trail]]:
 def test_processes_make_the_steps_of_one(name: str, options: dict[str, Any], on_each_rank: list[Any]) -> None:
     with given_draws():
         alone = steps(name, {**without_chance(name), **options}, BATCHES, Ranks(), **LINEAR)
-    the_same(alone, [found[of_case(name, options)] for found in on_each_rank])
+    assert num_same(alone, [found[of_case(name, options)] for found in on_each_rank]) == RANKS
 
 
 @pytest.mark.parametrize("name", OF_A_NUMBER)
@@ -173,10 +173,11 @@ def test_processes_learn_a_number_as_one_does(name: str, on_each_rank: list[Any]
     with given_draws():
         alone = of_a_number(name, Ranks())
     assert alone[1]["label_mean"].tolist() == [SCALE[0]]
-    the_same(alone, [found[f"{name} of a number"] for found in on_each_rank])
+    assert num_same(alone, [found[f"{name} of a number"] for found in on_each_rank]) == RANKS
 
 
-def the_same(alone: Trail, elsewhere: Sequence[Trail]) -> None:
+def num_same(alone: Trail, elsewhere: Sequence[Trail]) -> int:
+    """Compare losses and weights of one process with those of several; return the number of these."""
     losses, weights = alone
     for there, weights_there in elsewhere:
         assert there == pytest.approx(losses, rel=1e-4, abs=1e-6)
@@ -184,6 +185,7 @@ def the_same(alone: Trail, elsewhere: Sequence[Trail]) -> None:
             torch.testing.assert_close(
                 weights_there[key], weight, rtol=1e-3, atol=1e-4, msg=lambda text, k=key: f"{k}: {text}"
             )
+    return len(elsewhere)
 
 
 @pytest.mark.parametrize("name", DRAWING)

@@ -232,8 +232,10 @@ def test_every_yaml_block_is_valid(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
         if block.language == "yaml" and block.runs:
             path = tmp_path / "block.yaml"
-            path.write_text("".join((demo | sections(block.text)).values()))
-            load(path)
+            own = sections(block.text)
+            path.write_text("".join((demo | own).values()))
+            assert own, block
+            assert own.keys() <= dict(load(path)).keys()
 
 
 def sections(text: str) -> dict[str, str]:

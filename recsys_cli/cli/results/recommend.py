@@ -51,6 +51,7 @@ def written(made: Written) -> dict[str, Any]:
         "without": made.without,
         "popular": made.popular,
         "why_popular": made.why_popular,
+        "skipped": made.skipped,
         "seconds": round(made.seconds, 3),
         "rows_per_second": round(made.rows / made.seconds, 1) if made.seconds else None,
     }
@@ -63,6 +64,9 @@ def draw_written(to: Console, result: Mapping[str, Any]) -> None:
         line(to, f"{result['without']:,} users have no recommendations: all items are seen or filtered", style="yellow")
     if result["popular"]:
         line(to, f"{result['popular']:,} users have the most popular items: {result['why_popular']}", style="yellow")
+    if result["skipped"]:
+        line(to, f"{result['skipped']:,} interactions of the histories have items that are not in train: they are skipped",
+             style="yellow")  # fmt: skip
     line(to, f"{result['rows']:,} recommendations for {result['users']:,} users in {duration(result['seconds'])}{speed}: "
          f"{result['output']}")  # fmt: skip
 

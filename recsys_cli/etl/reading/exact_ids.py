@@ -1,4 +1,4 @@
-"""Ids as floats: beyond 2^53 neighboring whole numbers are one float64, so that users or items would merge."""
+"""Ids as floats: from 2^53 on, neighboring whole numbers are one float64, so that users or items would merge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recsys_cli.features.spec import is_list
 
 
 def check_ids(rows: pa.Table, ids: Collection[str], table: RawTable) -> None:
-    """Refuse float ids beyond the whole numbers that their type tells apart: 2^53 of float64, 2^24 of float32.
+    """Refuse float ids from the first whole number that their type cannot tell from the next: 2^53 of float64, 2^24 of float32.
 
     Raises:
         DataError: A column of `ids` has such a value.
@@ -28,10 +28,10 @@ def check_ids(rows: pa.Table, ids: Collection[str], table: RawTable) -> None:
         digits = np.finfo(values.type.to_pandas_dtype()).nmant + 1
         ends = pc.min_max(values)
         example = max(ends["min"].as_py() or 0, ends["max"].as_py() or 0, key=abs)
-        if abs(example) > 2**digits:
+        if abs(example) >= 2**digits:
             text = f", or set types: {{{name}: string}} next to the table's files" if table.format == "csv" else ""
             raise DataError(
-                f"table {table.name!r}: column {name} has the id {example!r}, a {values.type}: above 2^{digits} "
+                f"table {table.name!r}: column {name} has the id {example!r}, a {values.type}: from 2^{digits} on, "
                 "different ids become one",
                 hint=f"write ids as text or whole numbers{text}",
             )

@@ -13,6 +13,7 @@ from recsys_cli.data.streams import compression, fill, head, opened, size_of
 from recsys_cli.errors import DataError
 
 _SAMPLE, _BLOCK = 4 << 20, 4 << 20
+_LONGEST = 256 << 20
 _LINES = 50_000
 """Lines parsed at once; Arrow refuses more than 100,000 objects in a block."""
 
@@ -29,18 +30,18 @@ class JsonLines:
     """A file of JSON lines.
 
     Attributes:
-        schema_arrow: Names and types by the first 50,000 lines or 4 MiB.
+        schema_arrow: Names and types by the first 50,000 lines or 4 MiB, and at least one line.
         metadata: The number of rows, estimated from these.
     """
 
     def __init__(self, file: RawFile) -> None:
         self._file = file
-        text = head(file, _SAMPLE)
-        end = len(text) if len(text) < _SAMPLE else text.rfind(b"\n") + 1
-        lines = text.count(b"\n", 0, end) + (not text.endswith(b"\n") and len(text) < _SAMPLE and bool(text))
+        text, is_whole = _start(file)
+        end = len(text) if is_whole else text.rfind(b"\n") + 1
+        lines = text.count(b"\n", 0, end) + (not text.endswith(b"\n") and is_whole and bool(text))
         first = next(_pieces(text[:end] or text), b"")
         self.schema_arrow = _parsed(first, None, file).schema if first else pa.schema([])
-        share = 1.0 if end == len(text) and len(text) < _SAMPLE else (size_of(file) or end) / max(1, end)
+        share = 1.0 if is_whole else (size_of(file) or end) / max(1, end)
         self.metadata = Size(round(lines * share * (5 if compression(file.name) and share != 1.0 else 1)))
 
     def iter_batches(self, rows: int, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -57,6 +58,16 @@ class JsonLines:
                 text, rest = text[:end], text[end:]
                 for piece in _pieces(text):
                     yield from _parsed(piece, schema, self._file).select(list(columns)).to_batches(rows)
+
+
+def _start(file: RawFile) -> tuple[bytes, bool]:
+    """Return the first bytes of a file, with a whole line except of a JSON array, and whether these are all."""
+    size = _SAMPLE
+    while len(text := head(file, size)) == size < _LONGEST and not text[: text.rfind(b"\n") + 1].strip():
+        if text.lstrip().startswith(b"["):
+            break
+        size *= 4
+    return text, len(text) < size
 
 
 def _pieces(text: bytes) -> Iterator[bytes]:

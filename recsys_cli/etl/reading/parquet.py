@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -130,7 +131,7 @@ def _schema(file: RawFile, kind: Format) -> pa.Schema:
     """
     with open_parquet(file, kind) as opened:
         schema = opened.schema_arrow
-    if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
+    if twice := sorted(name for name, count in Counter(schema.names).items() if count > 1):
         raise DataError(f"{file}: duplicate column {', '.join(twice)}")
     return schema
 

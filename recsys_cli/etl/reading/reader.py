@@ -115,8 +115,12 @@ class Reader:
 
     def head(self, limit: int) -> tuple[pa.Table, bool]:
         """Return the first rows, and whether these are all."""
-        with closing(replace(self, limit=limit + 1, rejected=self.rejected).batches()) as batches:
-            rows = pa.concat_tables([self.schema().empty_table(), *batches])
+        parts, num_rows = [self.schema().empty_table()], 0
+        with closing(self.batches()) as batches:
+            while num_rows <= limit and (batch := next(batches, None)) is not None:
+                parts.append(batch)
+                num_rows += batch.num_rows
+        rows = pa.concat_tables(parts)
         return rows.slice(0, limit), rows.num_rows <= limit
 
     def estimated_rows(self) -> int:
@@ -155,12 +159,15 @@ class Reader:
     def _in_files(self) -> list[str]:
         """The columns to read from the files, those of `since` included; at least one, for the number of rows."""
         stored = [name for name in self._full_schema.names if name not in self.table.partitions]
-        return [name for name in dict.fromkeys((*self._selection, *self.table.since)) if name in stored] or stored[:1]
+        needed = dict.fromkeys((*self._selection, *self.table.since))
+        in_files = set(stored)
+        return [name for name in needed if name in in_files] or stored[:1]
 
     @cached_property
     def _twice(self) -> list[str]:
         """The columns to read both from the names of folders and, for a comparison, from the files."""
-        return [name for name in self._selection if name in self.table.partitions and name in self._file_schema.names]
+        in_files = set(self._file_schema.names)
+        return [name for name in self._selection if name in self.table.partitions and name in in_files]
 
     @cached_property
     def _limits(self) -> dict[str, pa.Scalar]:
@@ -212,8 +219,8 @@ class Reader:
         return pa.schema([schema.field(name) for name in self._selection])
 
     def _require(self, file: RawFile, names: Sequence[str]) -> None:
-        needed = dict.fromkeys((*self._selection, *self.table.since))
-        missing = [column for column in needed if column not in names and column not in self.table.partitions]
+        needed, known = dict.fromkeys((*self._selection, *self.table.since)), {*names, *self.table.partitions}
+        missing = [column for column in needed if column not in known]
         if missing:
             raise DataError(
                 f"{file}: no column {', '.join(missing)}; it has {', '.join(names)}",

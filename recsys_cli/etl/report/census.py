@@ -63,7 +63,7 @@ class Census:
         self._labels = _Labels()
         self._keys: list[Keys] = []
         self._timed_keys: list[Keys] = []
-        self.num_sampled = 0
+        self.num_sampled = self.dated = self.far = 0
         self.ids = {
             column.name: np.zeros(spec.table_rows.get(column.name) or column.cardinality or FIRST, dtype=np.int64)
             for column in spec.ids
@@ -131,6 +131,8 @@ class Census:
         counts = np.bincount(clock.bins_of(times[:: clock.every]), minlength=clock.bins)
         with self._lock:
             self.times += counts
+            self.dated += clock.num_dated(times)
+            self.far += int(np.count_nonzero(clock.is_far(times)))
             for later, first in self._later.items():
                 self.after[later] += int(np.count_nonzero(times > first))
                 self.tied[later] += int(np.count_nonzero(times == first))

@@ -13,6 +13,9 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 _MOST_BINS = 128
+_FIRST_DATE, _LAST_DATE = -2_208_988_800, 7_258_118_400
+"""Seconds since 1970 of the years 1900 and 2200: no interaction is outside."""
+_FIRST_PLAUSIBLE = 10**8
 Time = int | float
 
 
@@ -63,6 +66,15 @@ class Clock:
             return np.clip((times - self.low) // self.width, 0, self.bins - 1).astype(np.int64)
         distances = times.astype(np.int64).view(np.uint64) - np.uint64(self.low % 2**64)
         return (distances >> np.uint64(self.width.bit_length() - 1)).astype(np.int64)
+
+    def is_far(self, times: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Return a mask of times before 1900 or after 2199, if they are dates."""
+        mask: npt.NDArray[np.bool_] = (times < _FIRST_DATE * self.ticks) | (times >= _LAST_DATE * self.ticks)
+        return mask
+
+    def num_dated(self, times: npt.NDArray[Any]) -> int:
+        """Count times from 1973 to 2199, if they are dates."""
+        return int(np.count_nonzero((times >= _FIRST_PLAUSIBLE * self.ticks) & (times < _LAST_DATE * self.ticks)))
 
     @property
     def borders(self) -> list[tuple[str, str]]:

@@ -53,12 +53,21 @@ class SplitFacts(_Frozen):
     rows: int
     drawn: int
     """Sampled negatives among them; they count only for the label and for missing values."""
+    dated: int = 0
+    """Interactions with a time from 1973 to 2199, if times are dates."""
+    far: int = 0
+    """Interactions with a time before 1900 or after 2199, if times are dates."""
     users: Distinct | None
     items: Distinct | None
     label: LabelFacts
     first: int | float | None
     """First time, in seconds if the unit is known; None without times."""
     last: int | float | None
+
+    @property
+    def interactions(self) -> int:
+        """Rows without sampled negatives."""
+        return self.rows - self.drawn
 
 
 class MissingValues(_Frozen):

@@ -9,12 +9,14 @@ from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.page import is_date, moment, share
 
 _TRAIN = SPLITS[TRAIN]
-_MANY_COLD, _MANY_UNSEEN, _MANY_TARGETS, _MANY_LEFT_OUT = 0.5, 0.05, 0.5, 0.5
+_MANY_COLD, _MANY_UNSEEN, _MANY_TARGETS, _MANY_LEFT_OUT, _MANY_DATES = 0.5, 0.05, 0.5, 0.5, 0.5
 
 
 def conclude(facts: Facts) -> tuple[Finding, ...]:
     """Return the findings, warnings first."""
-    checks = (_fitted, _repeated, _copied, _targets, _times, _future, _labels, _not_finite, _cold, _not_compared)
+    checks = (
+        _fitted, _repeated, _copied, _targets, _far_times, _times, _future, _labels, _not_finite, _cold, _not_compared,
+    )  # fmt: skip
     findings = [finding for check in checks for finding in check(facts)]
     return tuple(sorted(findings, key=lambda finding: finding.level == "note"))
 
@@ -65,12 +67,28 @@ def _targets(facts: Facts) -> Iterator[Finding]:
 
 
 def _left_out(facts: Facts, pairs: RepeatedPairs, split: str) -> str:
-    complete = pairs.share == 1 and pairs.rows[split] == facts.splits[split].rows
+    complete = pairs.share == 1 and pairs.rows[split] == facts.splits[split].interactions
     return "" if complete else "; rows without ids of their own are not compared"
 
 
 def _sampled(pairs: RepeatedPairs) -> str:
     return "" if pairs.share == 1 else f" (in a sample: {100 * pairs.share:.2g} % of the values of {pairs.by})"
+
+
+def _far_times(facts: Facts) -> Iterator[Finding]:
+    """Yield warnings about times far from all others: errors of the data, which a split by time moves to its ends."""
+    splits = facts.splits.values()
+    if sum(split.dated for split in splits) <= _MANY_DATES * sum(split.interactions for split in splits):
+        return  # other numbers than dates
+    for name, split in facts.splits.items():
+        if split.far and split.first is not None and split.last is not None:
+            example = max(split.first, split.last, key=abs)
+            text = (
+                f"{_of(split.far, split.interactions)} rows of {name} have a time before 1900 or after 2199, such as "
+            )
+            text += f"{example:,.0f} seconds since 1970: "
+            text += "a split by time moves them to its ends; " if facts.method == "temporal" else ""
+            yield Finding(level="warning", text=f"{text}correct them, or drop them with Filter first in features.ops")
 
 
 def _times(facts: Facts) -> Iterator[Finding]:
@@ -100,15 +118,14 @@ def _future(facts: Facts) -> Iterator[Finding]:
     """Yield warnings about targets whose future is in an earlier split; of random splits that is a known property."""
     for split, rows in facts.future.items():
         if rows and facts.method != "random":
-            whole = facts.splits[split].rows - facts.splits[split].drawn
-            text = f"{_of(rows, whole)} rows of {split} have a later row of the same user in an earlier split: models see the "
-            text += "future of these targets; split.method=temporal or leave-last-out avoids it"
+            text = f"{_of(rows, facts.splits[split].interactions)} rows of {split} have a later row of the same user in an "
+            text += "earlier split: models see the future of these targets; split.method=temporal or leave-last-out avoids it"
             yield Finding(level="warning", text=text)
 
 
 def _after(facts: Facts, border: SplitBoundary) -> str:
-    rows = facts.splits[border.earlier].rows - facts.splits[border.earlier].drawn
-    text = f"{_of(border.after, rows)} rows of {border.earlier} are later than the first row of {border.later}"
+    rows = _of(border.after, facts.splits[border.earlier].interactions)
+    text = f"{rows} rows of {border.earlier} are later than the first row of {border.later}"
     return f"{text} ({moment(border.first)})"
 
 
@@ -197,7 +214,7 @@ def _not_compared(facts: Facts) -> Iterator[Finding]:
     if facts.pairs is None or facts.pairs.share < 1:
         return
     for name, split in facts.splits.items():
-        rows = split.rows - split.drawn
+        rows = split.interactions
         left_out = rows - facts.pairs.rows[name]
         if name != _TRAIN and left_out > _MANY_LEFT_OUT * rows:
             text = f"{_of(left_out, rows)} rows of {name} have a user or an item without an id: copies, repeated pairs and "

@@ -60,7 +60,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
     census = take_census(spec, shards)
     counts = {name: _counts(fitted, name) for name in fitted.plan.categorified}
     splits = {split: _split(split, census[split], spec, counted, counts, fitted) for split in SPLITS}
-    interactions = splits[_TRAIN].rows - splits[_TRAIN].drawn
+    interactions = splits[_TRAIN].interactions
     grown = {name: growth(column, interactions) for name, column in counts.items()}
     return Facts(
         dataset=counted.dataset,
@@ -79,7 +79,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
         copies=repetitions(spec.sample, {split: one.timed_keys() for split, one in census.items()})
         if spec.sample and spec.clock
         else None,
-        targets=_targets(spec, shards, fitted),
+        targets=_targets(spec, shards, fitted, census),
         timeline=_timeline(spec.clock, census, splits),
         borders=_borders(spec.clock, census),
         future=_future(spec, shards, fitted.plan.user),
@@ -141,6 +141,8 @@ def _split(
     return SplitFacts(
         rows=counted.rows[split],
         drawn=census.num_sampled,
+        dated=census.dated,
+        far=census.far,
         users=Distinct(**cold["users"]) if "users" in cold else None,
         items=Distinct(**cold["items"]) if "items" in cold else None,
         label=label,
@@ -171,7 +173,7 @@ def _timeline(clock: Clock | None, census: Mapping[str, Census], splits: Mapping
     for name in clock.ends:
         counts = census[name].times
         if clock.every > 1:
-            scale = (splits[name].rows - splits[name].drawn) / max(counts.sum(), 1)
+            scale = splits[name].interactions / max(counts.sum(), 1)
             counts = np.rint(counts * scale).astype(np.int64)
         rows[name] = tuple(counts.tolist())
     return Timeline(edges=tuple(map(clock.seconds, clock.edges)), every=clock.every, rows=rows)
@@ -199,11 +201,14 @@ def _future(spec: CensusSpec, shards: Mapping[str, Sequence[Path]], user: str) -
     return rows_with_a_future(column, spec.timestamp, spec.sampled, shards, spec.clock)
 
 
-def _targets(spec: CensusSpec, shards: Mapping[str, Sequence[Path]], fitted: FittedPlan) -> dict[str, CommonTarget]:
+def _targets(
+    spec: CensusSpec, shards: Mapping[str, Sequence[Path]], fitted: FittedPlan, census: Mapping[str, Census]
+) -> dict[str, CommonTarget]:
     if spec.sample is None:
         return {}
     values = fitted.vocabulary_of(fitted.plan.item).column("value")
-    return common_targets(spec.sample.user, spec.sample.item, values, spec.sampled, shards)
+    counts = {split: one.ids[fitted.plan.item] for split, one in census.items()}
+    return common_targets(spec.sample.user, spec.sample.item, values, spec.sampled, shards, counts)
 
 
 def _is_encoded_last(column: str, fitted: FittedPlan) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from recsys_cli.config.protocol import ProtocolConfig
     from recsys_cli.evaluation.compare.leaderboard import LeaderboardRow
 
-Verdict = Literal["above", "level", "below", "not comparable", "not run"]
+Verdict = Literal["above", "level", "below", "not comparable", "not measured", "not run"]
 
 BASELINES = ("ease", "popularity")
 """Models of ours next to each published figure, as models of the bench or as baselines of its evaluations."""
@@ -132,7 +132,7 @@ def _sentence(ours: str, metric: str, verdicts: Sequence[tuple[str, Verdict]]) -
     }
     words = {
         "above": "above", "level": "level with", "below": "below", "not comparable": "not comparable with",
-        "not run": "not run; to compare with",
+        "not measured": "not in bench.metrics; to compare with", "not run": "not run; to compare with",
     }  # fmt: skip
     return (
         f"{ours}, {title_of(metric)}: "
@@ -218,7 +218,9 @@ def _verdict(metric: str, published: float, row: LeaderboardRow | None, *, compa
     if row is None:
         return "not run"
     score = row.scores.get(metric)
-    if not comparable or score is None or score.value is None or score.interval is None:
+    if score is None:
+        return "not measured"
+    if not comparable or score.value is None or score.interval is None:
         return "not comparable"
     low, high = score.interval
     return "level" if low <= published <= high else "above" if score.value > published else "below"

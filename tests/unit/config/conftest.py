@@ -11,14 +11,25 @@ from recsys_cli.config import load
 from recsys_cli.errors import ConfigError
 
 Write = Callable[..., Path]
+HEAD = """\
+dataset: {name: movielens-25m}
+features:
+  user: userId
+  item: movieId
+  label: label
+  timestamp: timestamp
+  ops:
+    - {op: Categorify, columns: [userId, movieId, genres]}
+    - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
+"""
 
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Write:
-    """Write HEAD of the test module, or another head, plus a text as x.yaml in the working directory."""
+    """Write HEAD of the test module or of this one, or another head, plus a text as x.yaml in the working directory."""
     monkeypatch.chdir(tmp_path)
 
-    def write(rest: str, *, head: str = request.module.HEAD) -> Path:
+    def write(rest: str, *, head: str = getattr(request.module, "HEAD", HEAD)) -> Path:
         path = Path("x.yaml")
         path.write_text(head + rest)
         return path

@@ -6,18 +6,6 @@ import pytest
 
 from recsys_cli.config import load
 
-HEAD = """\
-dataset: {name: movielens-25m}
-features:
-  user: userId
-  item: movieId
-  label: label
-  timestamp: timestamp
-  ops:
-    - {op: Categorify, columns: [userId, movieId, genres]}
-    - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
-"""
-
 
 @pytest.mark.parametrize(
     ("model", "expected"),

@@ -5,22 +5,15 @@ from __future__ import annotations
 import pytest
 
 from recsys_cli.config import load
+from recsys_cli.errors import ConfigError
 
-HEAD = """\
-dataset: {name: movielens-25m}
-features:
-  user: userId
-  item: movieId
-  label: label
-  ops:
-    - {op: Categorify, columns: [userId, movieId]}
-    - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
+PROTOCOL = """\
 bench:
   models: [ease, {name: sasrec, label: sasrec-tuned}]
 protocol:
   paper: here
 """
-ROW = "published:\n    - {model: A, source: here, %s}\n"
+ROW = PROTOCOL + "  published:\n    - {model: A, source: here, %s}\n"
 
 
 @pytest.mark.parametrize(
@@ -40,19 +33,31 @@ ROW = "published:\n    - {model: A, source: here, %s}\n"
     ],
 )  # fmt: skip
 def test_problems_of_figures_have_their_line(problems, write, row: str, expected: str) -> None:
-    (found,) = problems(write("  " + ROW % row))
-    assert found.startswith("x.yaml:14: protocol.published.0.")
+    (found,) = problems(write(ROW % row))
+    assert found.startswith("x.yaml:15: protocol.published.0.")
     assert expected in found
 
 
+def test_a_label_replaced_by_an_override_is_named(write) -> None:
+    path = write(ROW % "figures: {ndcg@10: 0.1}, ours: sasrec-tuned")
+    with pytest.raises(
+        ConfigError, match=r"the override of bench.models replaced all labels: add {name: MODEL, label: "
+    ) as e:
+        load(path, ["bench.models=[ease, sasrec]"])
+    assert "sasrec-tuned} to it; labels of the bench: ease, sasrec;" in str(e.value)
+    kept = load(path, ["bench.models=[{name: sasrec, label: sasrec-tuned, num_layers: 1}]"])
+    assert kept.bench is not None
+    assert kept.bench.labels == ("sasrec-tuned",)
+
+
 def test_a_split_has_rows(problems, write) -> None:
-    (found,) = problems(write("  rows: {test: -3}\n  " + ROW % "figures: {ndcg@10: 0.1}"))
-    assert found == "x.yaml:13: protocol.rows.test: has to be more than 0, not -3"
+    (found,) = problems(write(ROW % "figures: {ndcg@10: 0.1}" + "  rows: {test: -3}\n"))
+    assert found == "x.yaml:16: protocol.rows.test: has to be more than 0, not -3"
 
 
 @pytest.mark.parametrize("ours", ["ease", "sasrec", "sasrec-tuned", "hstu", "popularity"])
 def test_ours_is_a_label_or_a_model(write, ours: str) -> None:
     """Models outside `bench.models` are allowed: a partial bench reports them as not run."""
-    config = load(write("  " + ROW % f"figures: {{ndcg@10: 1, rmse: 3, novelty@10: 12.5, hr@10: 0}}, ours: {ours}"))
+    config = load(write(ROW % f"figures: {{ndcg@10: 1, rmse: 3, novelty@10: 12.5, hr@10: 0}}, ours: {ours}"))
     assert config.protocol is not None
     assert config.protocol.published[0].ours == ours

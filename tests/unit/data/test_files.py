@@ -205,3 +205,14 @@ def test_given_rows_have_their_own_format(here: Path, own: object, path: str, ex
     (here / path).touch()
     (table,) = open_given("files", {"interactions": own}, path).tables(here)
     assert (table.format, table.separator) == expected
+
+
+@pytest.mark.parametrize("path", ["new.parquet", "new.jsonl", "new.csv"])
+def test_given_rows_are_reshaped_as_those_of_the_dataset(here: Path, path: str) -> None:
+    (here / path).touch()
+    lists = {"separator": " ", "empty": "-"}
+    own = {"files": "songs.tsv", "lists": {"song": lists}, "explode": "song", "clicks": "click", "order": "position"}
+    (table,) = open_given("files", {"interactions": own}, path).tables(here)
+    assert (table.explode, table.clicks, table.order) == ("song", "click", "position")
+    (column,) = table.columns
+    assert (column.separator, column.empty) == (" ", "-")

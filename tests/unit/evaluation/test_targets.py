@@ -72,3 +72,21 @@ def test_data_without_times_has_no_targets(tmp_path: Path) -> None:
     SplitByUser.read(data, "test", EvaluateConfig())
     with pytest.raises(ConfigError, match=r"evaluate\.targets=last needs times"):
         SplitByUser.read(data, "test", EvaluateConfig(targets="last"))
+
+
+@pytest.mark.parametrize("targets", [1, "each", "latest"])
+def test_targets_of_fold_in_need_cold_start_users(tmp_path: Path, targets: int | str) -> None:
+    frame = pl.DataFrame({"user": [number % 9 for number in range(90)], "item": [number // 9 for number in range(90)]})
+    workspace = recsys.Workspace(str(tmp_path))
+    config = recsys.config_from_frame(
+        frame.with_row_index("time"), workspace, user="user", item="item", timestamp="time"
+    )
+    by_time = recsys.load_config({**config.model_dump(), "split": {"method": "temporal"}})
+    data = recsys.etl(by_time, workspace, progress=False)
+    with pytest.raises(ConfigError, match=rf"fold_in_targets={targets} needs cold-start users, and test has users of"):
+        SplitByUser.read(data, "test", EvaluateConfig(fold_in_targets=targets))
+    by_user = recsys.load_config({**config.model_dump(), "split": {"method": "user", "valid": 0.3, "test": 0.3}})
+    split = SplitByUser.read(
+        recsys.etl(by_user, workspace, progress=False), "test", EvaluateConfig(fold_in_targets=targets)
+    )
+    assert split.num_folded

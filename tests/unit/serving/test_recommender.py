@@ -118,6 +118,17 @@ def test_an_anonymous_user_gets_fold_in_or_popularity(name: str, recommenders: R
         assert ids(answer) == [recommender.catalog.item(place).id for place in range(10)]
 
 
+def test_a_history_with_items_that_are_not_in_train_says_so(name: str, recommenders: Recommenders) -> None:
+    recommender = recommenders(name)
+    mixed, known, none = recommender.recommend([Query(history=[1, 43, 3]), Query(history=[1, 3]), Query(history=[43])])
+    takes = recommender.served.takes_histories
+    assert ("1 of 3 items of the history are not in train" in str(mixed.note)) == takes
+    assert [pair for pair in pairs(mixed) if pair[0] != 43] == [pair for pair in pairs(known) if pair[0] != 43]
+    assert mixed.source == known.source
+    assert none.source == "popularity"
+    assert none.note
+
+
 def test_nothing_left_is_an_empty_list_with_the_reason(name: str, recommenders: Recommenders) -> None:
     everything = list(range(1, 46))
     seen, filtered, huge = recommenders(name).recommend([

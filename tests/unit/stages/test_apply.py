@@ -389,3 +389,20 @@ def test_a_cluster_of_the_data_is_not_used_and_that_is_said(here: Path) -> None:
 
     messages = [event for event in told if isinstance(event, Message)]
     assert [message.level for message in messages if "etl.cluster" in message.text] == ["warning"]
+
+
+@pytest.mark.parametrize(("value", "refused"), [(2.0**53, True), (-(2.0**53), True), (2.0**53 - 1, False)])
+def test_float_ids_that_are_not_exact_are_refused_as_by_etl(
+    value: float, refused: bool, here: Path, workspace: Workspace
+) -> None:
+    pq.write_table(TRAIN.set_column(1, "movie", TRAIN.column("movie").cast(pa.int64())), "train.parquet")
+    data = prepared(workspace)
+    floats = pa.array([value, 20, 20, 30, 10, 10], pa.float64())
+    pq.write_table(TRAIN.set_column(1, "movie", floats), "train.parquet")
+    pq.write_table(TRAIN.set_column(1, "movie", floats), "new.parquet")
+    for run in (lambda: applied(data, workspace, "new.parquet").column("item"), lambda: prepared(workspace)):
+        if refused:
+            with pytest.raises(DataError, match=r"movie has the id .* different ids become one"):
+                run()
+        else:
+            run()

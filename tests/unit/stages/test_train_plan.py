@@ -17,6 +17,8 @@ from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.loader import Loader
 from recsys_cli.loader.footprint import footprint, tables_footprint
+from recsys_cli.models import build
+from recsys_cli.models.model import Model
 from recsys_cli.stages.plan import plan_on
 from recsys_cli.stages.trainer import new_model, trainer_of
 from recsys_cli.training import hardware, optimizers
@@ -99,6 +101,21 @@ def test_what_the_model_takes_is_exact(
     average = Average(training.model, decay=config.train.ema_decay or 0.5, sparse=config.train.sparse_embeddings)
     averaged = sum(kept.nbytes for kept in average.state().values()) if config.train.ema_decay else 0
     assert found.get("moving average", 0) == pytest.approx(averaged, abs=8 * sum(1 for _ in training.model.buffers()))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_model_of_the_estimate_is_built_once(
+    make_prepared: MakePrepared, monkeypatch: pytest.MonkeyPatch, sparse: bool
+) -> None:
+    built = []
+
+    def counted(*args: Any, **options: Any) -> Model:
+        built.append(args)
+        return build(*args, **options)
+
+    monkeypatch.setattr("recsys_cli.stages.plan.build", counted)
+    plan_on(make_prepared(), a_config(sparse_embeddings=sparse))
+    assert len(built) == 1
 
 
 def test_gradients_are_whole_tables_or_the_rows_of_a_batch(make_prepared: MakePrepared, workspace: Workspace) -> None:

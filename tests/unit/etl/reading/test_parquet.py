@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -243,3 +244,12 @@ def test_string_views_of_newer_writers_are_text(here: Path) -> None:
     assert rows.schema() == pa.schema([("user", pa.string()), ("n", pa.int64())])
     assert rows.read().column("user").to_pylist() == ["a", long, None]
     assert rows.estimated_rows() == 3
+
+
+def test_the_columns_of_a_wide_table_are_checked_in_linear_time() -> None:
+    names = [f"c{number}" for number in range(8_000)]
+    path = written(pa.table({name: pa.array([1], pa.int8()) for name in names}))
+    start = time.process_time()
+    rows, _ = reader(path).head(1)
+    assert rows.column_names == names
+    assert time.process_time() - start < 5  # a check of every pair of names takes 20 s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +11,7 @@ import pytest
 
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.errors import DataError
+from recsys_cli.etl.reading.columns import resolve
 from recsys_cli.etl.reading.reader import Reader
 
 RATINGS = (RawColumn("userId", "int32"), RawColumn("movieId", "int32"), RawColumn("rating", "float32"))
@@ -188,3 +190,21 @@ def test_invalid_parquet_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match=r"x.parquet: not a Parquet file"):
         Reader(RawTable("interactions", (tmp_path / "x.parquet",), format="parquet")).schema()
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 9])
+def test_the_head_is_the_first_rows_and_types_are_resolved_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    raw = table(tmp_path / "r.csv", "userId,movieId,rating\n1,2,3.5\n4,5,0.5\n7,8,1.5\n", ())
+    resolved = []
+
+    def counted(*args: Any) -> Any:
+        resolved.append(args)
+        return resolve(*args)
+
+    monkeypatch.setattr("recsys_cli.etl.reading.reader.resolve", counted)
+    rows, is_whole = Reader(raw).head(limit)
+    assert rows.column("userId").to_pylist() == [1, 4, 7][:limit]
+    assert is_whole == (limit >= 3)
+    assert len(resolved) == 1

@@ -142,6 +142,16 @@ def test_many_short_json_lines(tmp_path: Path, end: str) -> None:
     assert read(str(tmp_path / "t.jsonl")).column("u").to_pylist() == list(range(rows))
 
 
+@pytest.mark.parametrize("size", [5 << 20, 17 << 20])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_first_json_line_longer_than_the_sample(tmp_path: Path, size: int, end: str) -> None:
+    lines = [f'{{"u": 1, "text": "{"x" * size}"}}', '{"u": 2, "text": "a"}']
+    (tmp_path / "t.jsonl").write_text("\n\n" + "\n".join(lines) + end)
+    table = read(str(tmp_path / "t.jsonl"))
+    assert table.column("u").to_pylist() == [1, 2]
+    assert [len(text) for text in table.column("text").to_pylist()] == [size, 1]
+
+
 def test_a_long_json_array_is_named_as_such(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text("[" + '{"user": 1}, ' * 400_000 + '{"user": 1}]')
     with pytest.raises(DataError, match="changed from object to array"):

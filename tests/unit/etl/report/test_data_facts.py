@@ -514,6 +514,39 @@ def test_one_target_of_most_users_is_a_warning(report: Report) -> None:
     assert "users of test" not in texts(half, "warning")
 
 
+@pytest.mark.parametrize("far", [9 * 10**18, 40_000_000_000, -3_000_000_000])
+@pytest.mark.parametrize("unit", [1, 1_000])
+def test_times_far_from_all_dates_are_a_warning(report: Report, far: int, unit: int) -> None:
+    times = [1_600_000_000 + n for n in range(40)]
+    rows = [(n % 4, n % 5, float(n % 2), unit * time) for n, time in enumerate(times)]
+    wrong = far if far > 10**18 else unit * far
+    odd = [(n, n, 1.0, wrong) for n in range(3)]
+    facts = report(rows + odd, split={"method": "temporal", "valid": 0.1, "test": 0.1})
+
+    name = "test" if far > 0 else "train"
+    assert facts.splits[name].far == 3
+    assert f"3 of {facts.splits[name].rows} " in texts(facts, "warning")
+    assert f"such as {wrong / unit:,.0f} seconds since 1970" in texts(facts, "warning")
+    assert "before 1900" not in texts(report(rows, split={"method": "temporal"}), "warning")
+
+
+def test_times_that_are_no_dates_are_never_far(report: Report) -> None:
+    rows = [(n % 4, n % 5, float(n % 2), 10**9 * n * n) for n in range(40)]
+    facts = report(rows, split={"method": "temporal"})
+    assert any(split.far for split in facts.splits.values())
+    assert "before 1900" not in texts(facts, "warning")
+
+
+def test_repeated_pairs_with_sampled_negatives_have_all_rows_compared(report: Report) -> None:
+    rows = [(user, item, 1.0, 10 * user + item) for user in range(4) for item in range(user + 1)]
+    sampling = {"op": "NegativeSampling", "user": "user", "item": "item", "num_negatives": 1}
+    split = {"method": "temporal", "valid": 0.2, "test": 0}
+    facts = report([*rows, (3, 3, 1.0, 1)], sampling, CATEGORIFY, split=split)
+    assert facts.splits["train"].drawn > 0
+    assert "repeat" in texts(facts, "warning") + texts(facts, "note")
+    assert "not compared" not in texts(facts, "warning") + texts(facts, "note")
+
+
 def test_the_most_frequent_target_equals_a_naive_count(prepare: Callable[..., PreparedData]) -> None:
     data = prepare(some_rows(5), *STAR, split=METHODS["random"])
     facts = Facts.read(data.facts)

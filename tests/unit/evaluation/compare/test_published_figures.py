@@ -117,6 +117,13 @@ def test_equal_numbers_of_rows_do_not_verify_the_files(digest: bool | None, word
     assert words in compared(digests={"a.txt": digest}).data_in_words
 
 
+def test_a_metric_that_is_not_in_the_bench_is_named() -> None:
+    without = tuple(one.model_copy(update={"scores": {"ndcg@10": one.scores["ndcg@10"]}}) for one in STANDINGS)
+    found = compared(standings=without)
+    assert verdicts(found)["A", "ease", "hr@10"] == "not measured"
+    assert "ease, HR@10: not in bench.metrics; to compare with A." in found.sentences
+
+
 def test_published_models_and_ours_are_in_one_table() -> None:
     heads, cells = one_table(STANDINGS, compared(), ["ndcg@10", "hr@10"])
     assert [line[:2] for line in cells] == [
