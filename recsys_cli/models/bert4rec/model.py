@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.config import Placement
 from recsys_cli.features.schema import PADDING, Schema
 from recsys_cli.models.bert4rec.config import Config
 from recsys_cli.models.embedding.tables import INITIAL_STD
-from recsys_cli.models.sequence.histories import Windows, first_positions, length_mask
+from recsys_cli.models.sequence.false_negatives import repeats
+from recsys_cli.models.sequence.histories import Windows
+from recsys_cli.models.sequence.jagged import Jagged
 from recsys_cli.models.sequence.model import SequenceModel
 from recsys_cli.models.sequence.transformer import Transformer
 
@@ -32,10 +35,10 @@ class Model(SequenceModel):
         self.network = Transformer(config, causal=False, hidden=4 * dim, activation=nn.GELU)
         self.outward = nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.LayerNorm(dim))
 
-    def states(self, vectors: Tensor, counts: Tensor, times: Tensor | None = None) -> Tensor:
-        """Return the bidirectional states of the items, shape (B, L, D)."""
+    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
+        """Return the bidirectional states of the items, shape (T, D)."""
         del times
-        states: Tensor = self.network(vectors, counts)
+        states: Tensor = self.network(vectors, layout)
         return states
 
     @property
@@ -50,33 +53,31 @@ class Model(SequenceModel):
     def predict(self, windows: Windows, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Predict randomly masked items; the last item if none was sampled."""
         targets = self._sample_masks(windows)
-        states = self.states(torch.where(targets.unsqueeze(2), self.mask, vectors), windows.counts)
+        states = self.states(torch.where(targets.unsqueeze(1), self.mask, vectors), windows.layout)
         return targets, self.outward(states[targets])
 
-    def false_negatives(self, windows: Windows, targets: Tensor, negatives: Tensor) -> Tensor:
-        """Return the mask of false negatives: the target itself and all unmasked items."""
-        visible = windows.items.masked_fill(targets, PADDING)
-        rows = targets.nonzero()[:, 0]
-        in_input = (first_positions(visible, negatives) < visible.shape[1])[rows]
-        return in_input | (windows.items[targets].unsqueeze(1) == negatives)
+    def false_negatives(self, windows: Windows, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the targets for which each item is a false negative: itself, and of an unmasked item all of the window."""
+        layout = windows.layout
+        before = F.pad(targets.cumsum(0), (1, 0))
+        first, last = before[layout.offsets[:-1]][layout.rows], before[layout.offsets[1:]][layout.rows]
+        last = torch.where(repeats(windows.items.masked_fill(targets, PADDING), layout.rows), first, last)
+        return torch.where(targets, before[:-1], first), torch.where(targets, before[1:], last)
 
     def encode(self, users: Tensor) -> Tensor:
         """Return the prediction of a mask after the latest items, shape (B, D)."""
         windows = self.histories.last(users, self.length - 1)
-        vectors = nn.functional.pad(self.window_vectors(windows), (0, 0, 0, 1))
-        after = _one_hot(windows.counts, vectors.shape[1])
-        states = self.states(torch.where(after.unsqueeze(2), self.mask, vectors), windows.counts + 1)
-        vector: Tensor = self.outward(states[after])
+        layout = Jagged(windows.counts + 1)
+        is_mask = layout.positions == windows.counts[layout.rows]
+        vectors = self.mask.expand(len(is_mask), -1).clone()
+        vectors[~is_mask] = self.window_vectors(windows)[windows.items != PADDING]
+        vector: Tensor = self.outward(self.states(vectors, layout)[layout.last])
         return vector
 
     def _sample_masks(self, windows: Windows) -> Tensor:
-        items = windows.mask
+        layout, items = windows.layout, windows.items != PADDING
         masked = items & (torch.rand(items.shape, device=items.device) < self.config.mask_share)
-        last_only = torch.rand(len(items), device=items.device) < self.config.last_share
-        last_only |= ~masked.any(dim=1)
-        return torch.where(last_only.unsqueeze(1), _one_hot(windows.counts - 1, items.shape[1]), masked)
-
-
-def _one_hot(positions: Tensor, length: int) -> Tensor:
-    """Return one-hot rows, bool, shape (B, length); all False for positions outside 0 to length - 1."""
-    return length_mask(positions + 1, length) & ~length_mask(positions, length)
+        last_only = torch.rand(len(windows.counts), device=items.device) < self.config.last_share
+        last_only |= torch.bincount(layout.rows[masked], minlength=len(last_only)) == 0
+        last = torch.zeros_like(masked).index_fill_(0, layout.last, value=True) & items
+        return torch.where(last_only[layout.rows], last, masked)

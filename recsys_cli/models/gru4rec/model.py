@@ -8,6 +8,7 @@ from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.gru4rec.config import Config
+from recsys_cli.models.sequence.jagged import Group, Jagged
 from recsys_cli.models.sequence.model import SequenceModel
 
 
@@ -32,9 +33,15 @@ class Model(SequenceModel):
         )
         self.outward = nn.Linear(config.hidden_size, config.embedding_dim)
 
-    def states(self, vectors: Tensor, counts: Tensor, times: Tensor | None = None) -> Tensor:
-        """Return the prediction after each item, shape (B, L, D)."""
-        del counts, times  # a GRU is causal, so padding at the end changes no earlier state
-        states, _ = self.network(self.dropout(vectors * self.config.embedding_dim**0.5))
-        outward: Tensor = self.outward(self.dropout(states))
+    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
+        """Return the prediction after each item, shape (T, D)."""
+        del times
+        # Each group costs steps as many as its length, so few of them. A `PackedSequence` takes twice as long on a CPU.
+        inputs = self.dropout(vectors * self.config.embedding_dim**0.5)
+        outward: Tensor = self.outward(self.dropout(Jagged(layout.counts, similarity=0.5).map(self._states, inputs)))
         return outward
+
+    def _states(self, group: Group, inputs: Tensor) -> Tensor:
+        del group  # a GRU is causal, and padding is at the end
+        states: Tensor = self.network(inputs)[0]
+        return states

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
@@ -11,13 +9,11 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.dropout import Dropout
+from recsys_cli.models.hstu.attention import BUCKETS, pointwise_attention
 from recsys_cli.models.hstu.config import Config
-from recsys_cli.models.sequence.jagged import Jagged
+from recsys_cli.models.sequence.jagged import Group, Jagged
 from recsys_cli.models.sequence.model import SequenceModel
-from recsys_cli.models.sequence.transformer import Encoder, init_small
-
-_BUCKETS, _BASE = 128, 1.35
-"""Logarithmic buckets of time: 128 of a third more each hold all times from 1 to 10^16 units, whatever the unit is."""
+from recsys_cli.models.sequence.transformer import Encoder, heads, init_small
 
 
 class Model(SequenceModel):
@@ -37,14 +33,9 @@ class Model(SequenceModel):
         super().__init__(config, schema, sparse=sparse, placement=placement)
         self.network = Encoder(config, (Block(config) for _ in range(config.num_layers)))
 
-    def states(self, vectors: Tensor, counts: Tensor, times: Tensor | None = None) -> Tensor:
-        """Return the prediction after each item, shape (B, L, D); items without times are a unit apart."""
-        buckets = None
-        if self.config.relative_time:
-            if times is None:
-                times = torch.arange(vectors.shape[1], device=vectors.device).expand(vectors.shape[:2])
-            buckets = time_buckets(times)
-        states: Tensor = self.network(vectors, counts, buckets)
+    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
+        """Return the prediction after each item, shape (T, D); items without times are a unit apart."""
+        states: Tensor = self.network(vectors, layout, layout.positions.double() if times is None else times)
         return states
 
 
@@ -64,29 +55,21 @@ class Block(nn.Module):
         init_small(self.outward)
         self.dropout = Dropout(config.dropout)
         self.by_distance = nn.Parameter(torch.zeros(config.num_positions))
-        self.by_time = nn.Parameter(torch.zeros(_BUCKETS, 1)) if config.relative_time else None
+        self.by_time = nn.Parameter(torch.zeros(BUCKETS, 1)) if config.relative_time else None
 
-    def forward(self, states: Tensor, layout: Jagged, buckets: Tensor | None) -> Tensor:
+    def forward(self, states: Tensor, layout: Jagged, times: Tensor) -> Tensor:
         """Return the states of the next block, shape (T, D)."""
         dim = states.shape[1]
         gate, inner = F.silu(self.inward(self.before(states))).split([dim, 3 * dim], dim=1)
-        parts = layout.pad(inner).unflatten(2, (3, self._heads, dim // self._heads))
-        value, query, key = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        weights = F.silu(query @ key.mT + self._bias(layout.length, buckets)).tril()
-        seen = torch.arange(1, layout.length + 1, device=states.device).unsqueeze(1)
-        attended = layout.pack(((weights / seen) @ value).transpose(1, 2)).flatten(1)
+        attended = layout.map(self._attention, inner, times)
         return states + self.outward(self.dropout(self.after(attended) * gate))
 
-    def _bias(self, length: int, buckets: Tensor | None) -> Tensor:
-        """Return the biases of pairs of items, shape (B, 1, L, L) or (L, L)."""
-        places = torch.arange(length, device=self.by_distance.device)
-        bias = self.by_distance[(places.unsqueeze(1) - places).clamp(min=0)]
-        if self.by_time is None or buckets is None:
-            return bias
-        return bias + F.embedding(buckets, self.by_time).squeeze(-1).unsqueeze(1)
-
-
-def time_buckets(times: Tensor) -> Tensor:
-    """Return the bucket of the time between each two items, shape (B, L, L), from their times, shape (B, L)."""
-    apart = (times.unsqueeze(2) - times.unsqueeze(1)).clamp(min=1)
-    return (apart.double().log() / math.log(_BASE)).long().clamp(max=_BUCKETS - 1)
+    def _attention(self, group: Group, parts: Tensor, times: Tensor) -> Tensor:
+        """Return the attended values of a group, shape (S, L, D), from its values, queries and keys, shape (S, L, 3D)."""
+        del group  # attention is causal, and padding is at the end
+        value, query, key = heads(parts, 3, self._heads)
+        by_time = None if self.by_time is None else self.by_time.squeeze(1)
+        attended = pointwise_attention(
+            (query, key, value), self.by_distance, by_time, None if by_time is None else times
+        )
+        return attended.transpose(1, 2).flatten(2)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.sasrec.config import Config
+from recsys_cli.models.sequence.jagged import Jagged
 from recsys_cli.models.sequence.model import SequenceModel
 from recsys_cli.models.sequence.transformer import Transformer, init_small
 
@@ -29,8 +30,8 @@ class Model(SequenceModel):
             init_small
         )
 
-    def states(self, vectors: Tensor, counts: Tensor, times: Tensor | None = None) -> Tensor:
-        """Return the prediction after each item, shape (B, L, D)."""
+    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
+        """Return the prediction after each item, shape (T, D)."""
         del times
-        states: Tensor = self.network(vectors, counts)
+        states: Tensor = self.network(vectors, layout)
         return states

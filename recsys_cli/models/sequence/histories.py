@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import FIRST, PADDING
 from recsys_cli.interactions import Interactions
+from recsys_cli.models.sequence.jagged import Jagged
 
 
 @dataclass(frozen=True)
@@ -19,23 +21,20 @@ class Windows:
     """A window of each of B histories.
 
     Attributes:
-        items: Chronological items, padded at the end; shape (B, W), int64. W is the longest window, and at least 2.
-        counts: Number of items, 0 to W.
-        times: Times of the items, float64, shape (B, W), anything at padding; None unless the model reads them.
+        items: Chronological items of all windows, packed one after the other; an empty window has one place with padding. Shape
+            (T,), int64.
+        counts: Number of items of each, 0 and more.
+        times: Times of the items, float64, shape (T,), anything at padding; None unless the model reads them.
     """
 
     items: Tensor
     counts: Tensor
     times: Tensor | None = None
 
-    @property
-    def mask(self) -> Tensor:
-        """Mask of items, False at padding; bool, shape (B, W)."""
-        return length_mask(self.counts, self.items.shape[1])
-
-    def rows(self, rows: slice) -> Windows:
-        """Return the windows of some users."""
-        return Windows(self.items[rows], self.counts[rows], None if self.times is None else self.times[rows])
+    @cached_property
+    def layout(self) -> Jagged:
+        """Layout of the places."""
+        return Jagged(self.counts.clamp(min=1))
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class Histories:
         """Return the latest items of users, shape (B,), at most `length`, which is 2 or more."""
         users = users.long()
         ends = self.offsets[users + 1]
-        return self._windows(torch.maximum(self.offsets[users], ends - length), ends, length)
+        return self._windows(torch.maximum(self.offsets[users], ends - length), ends)
 
     def random_windows(self, users: Tensor, length: int) -> Windows:
         """Return a window of each user's items, at most `length`, at a random start where there are more."""
@@ -96,7 +95,11 @@ class Histories:
         starts, ends = self.offsets[users], self.offsets[users + 1]
         choices = (ends - starts - length).clamp(min=0) + 1
         starts = starts + (torch.rand(len(users), device=users.device, dtype=torch.float64) * choices).long()
-        return self._windows(starts, torch.minimum(starts + length, ends), length)
+        return self._windows(starts, torch.minimum(starts + length, ends))
+
+    def longest_first(self, users: Tensor) -> Tensor:
+        """Return the order of users, shape (B,), by descending number of items."""
+        return self.offsets.diff()[users.long()].argsort(descending=True, stable=True)
 
     def mean_count(self, length: int) -> float:
         """Return the mean number of items in a window of `length`, over users with at least two items."""
@@ -110,38 +113,12 @@ class Histories:
         counts = counts[counts >= 2]
         return int(counts.sort().values[round(share * (len(counts) - 1))]) if len(counts) else 0
 
-    def _windows(self, starts: Tensor, ends: Tensor, length: int) -> Windows:
+    def _windows(self, starts: Tensor, ends: Tensor) -> Windows:
         counts = ends - starts
-        width = min(length, max(2, int(counts.max()))) if len(counts) else length
+        layout = Jagged(counts.clamp(min=1))
         if not len(self.items):
-            return Windows(counts.new_zeros(len(starts), width), counts)
-        rows = starts.unsqueeze(1) + torch.arange(width, device=starts.device)
-        rows.clamp_(max=len(self.items) - 1)
-        items = self.items[rows].long()
-        times = None if self.times is None else self.times[rows]
-        return Windows(items.masked_fill(~length_mask(counts, width), PADDING), counts, times)
-
-
-def length_mask(counts: Tensor, length: int) -> Tensor:
-    """Return rows with True at the first `counts` positions; bool, shape (B, length)."""
-    return torch.arange(length, device=counts.device) < counts.unsqueeze(1)
-
-
-def first_positions(items: Tensor, candidates: Tensor) -> Tensor:
-    """Return the first position of each of N items in each of B sequences, or their length if absent; int32, shape (B, N).
-
-    Memory grows with B * N, not with the length of the sequences.
-    """
-    length = items.shape[1]
-    if not len(candidates):
-        return items.new_empty(len(items), 0, dtype=torch.int32)
-    inverse = slice(len(candidates))
-    if bool((candidates.diff() > 0).all()):  # a whole catalog
-        distinct = candidates
-    else:
-        distinct, inverse = torch.unique(candidates, return_inverse=True)
-    columns = torch.searchsorted(distinct, items).clamp_(max=len(distinct) - 1)
-    columns.masked_fill_(distinct[columns] != items, len(distinct))  # a column of its own
-    positions = torch.arange(length, dtype=torch.int32, device=items.device).expand_as(items)
-    first = torch.full((len(items), len(distinct) + 1), length, dtype=torch.int32, device=items.device)
-    return first.scatter_reduce_(1, columns, positions, "amin")[:, inverse]
+            times = None if self.times is None else self.times.new_zeros(len(starts))
+            return Windows(counts.new_zeros(len(starts)), counts, times)
+        places = (starts[layout.rows] + layout.positions).clamp_(max=len(self.items) - 1)
+        items = self.items[places].long().masked_fill_((counts == 0)[layout.rows], PADDING)
+        return Windows(items, counts, None if self.times is None else self.times[places])

@@ -2,45 +2,125 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from functools import cached_property
 
+import torch
 from torch import Tensor
 
-from recsys_cli.models.sequence.histories import length_mask
+_SHORT = 16
+"""Sequences of at most this length are similar."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """S consecutive sequences of similar lengths, padded at the end to the longest, L.
+
+    Attributes:
+        counts: Number of items of each sequence, shape (S,).
+        num_items: Number of items of all.
+        length: L.
+        index: Places of the items in the flat padded group, shape (num_items,); None without padding.
+    """
+
+    counts: Tensor
+    num_items: int
+    length: int
+    index: Tensor | None
+
+    @cached_property
+    def mask(self) -> Tensor | None:
+        """Mask of the items, bool, shape (S, L); None without padding."""
+        if self.index is None:
+            return None
+        return torch.arange(self.length, device=self.counts.device) < self.counts.unsqueeze(1)
+
+    def pad(self, packed: Tensor) -> Tensor:
+        """Return packed items, shape (num_items, ...), as (S, L, ...) with zeros at padding."""
+        if self.index is not None:
+            size = len(self.counts) * self.length
+            packed = packed.new_zeros(size, *packed.shape[1:]).index_copy_(0, self.index, packed)
+        return packed.unflatten(0, (len(self.counts), self.length))
+
+    def pack(self, padded: Tensor) -> Tensor:
+        """Return the items of a padded group, shape (S, L, ...), as (num_items, ...)."""
+        flat = padded.flatten(0, 1)
+        return flat if self.index is None else flat.index_select(0, self.index)
 
 
 @dataclass(frozen=True)
 class Jagged:
-    """Layout of the T items of B sequences: packed one after the other, or padded at the end to length L.
+    """Layout of the T items of B sequences, packed one after the other, shape (T, ...).
 
-    Everything but attention works on packed items, so that its cost follows the items and not the longest sequence.
+    Only attention needs padded sequences, and it gets them in groups of similar lengths: time and memory follow the
+    items and not the longest sequence. Sequences in order of length make few groups.
 
     Attributes:
-        counts: Items of each sequence, at least 1; shape (B,).
-        length: L.
-        index: Places of the items in the flat padded batch, shape (T,); None without padding.
+        counts: Number of items of each sequence, at least 1; shape (B,).
+        similarity: Length of the shortest sequence of a group by that of the longest, or more.
     """
 
     counts: Tensor
-    length: int
-    index: Tensor | None
+    similarity: float = 0.75
 
-    @classmethod
-    def of(cls, counts: Tensor, length: int) -> Self:
-        """Return the layout of sequences with counts of items; an empty one has its first place."""
-        counts = counts.clamp(min=1)
-        index = length_mask(counts, length).flatten().nonzero().squeeze(1)
-        return cls(counts, length, None if len(index) == len(counts) * length else index)
+    @cached_property
+    def offsets(self) -> Tensor:
+        """Start of each sequence, then T; shape (B + 1,)."""
+        return torch.nn.functional.pad(self.counts.cumsum(0), (1, 0))
 
-    def pack(self, padded: Tensor) -> Tensor:
-        """Return the items of a padded batch, shape (B, L, ...), as (T, ...)."""
-        flat = padded.flatten(0, 1)
-        return flat if self.index is None else flat.index_select(0, self.index)
+    @cached_property
+    def rows(self) -> Tensor:
+        """Sequence of each item; shape (T,)."""
+        return torch.repeat_interleave(self.counts)
 
-    def pad(self, packed: Tensor) -> Tensor:
-        """Return packed items, shape (T, ...), as (B, L, ...) with zeros at padding."""
-        size = len(self.counts) * self.length
-        if self.index is not None:
-            packed = packed.new_zeros(size, *packed.shape[1:]).index_copy(0, self.index, packed)
-        return packed.view(len(self.counts), self.length, *packed.shape[1:])
+    @cached_property
+    def positions(self) -> Tensor:
+        """Position of each item in its sequence, from 0; shape (T,)."""
+        return torch.arange(len(self.rows), device=self.counts.device) - self.offsets[self.rows]
+
+    @cached_property
+    def last(self) -> Tensor:
+        """Place of the last item of each sequence; shape (B,)."""
+        return self.offsets[1:] - 1
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Groups of similar lengths, in order."""
+        lengths, groups, start = self.counts.tolist(), [], 0
+        for rows in _runs(lengths, self.similarity):
+            stop, length = start + sum(lengths[rows]), max(lengths[rows])
+            index = None
+            if stop - start < length * (rows.stop - rows.start):
+                index = (self.rows[start:stop] - rows.start) * length + self.positions[start:stop]
+            groups.append(Group(self.counts[rows], stop - start, length, index))
+            start = stop
+        return tuple(groups)
+
+    def map(self, function: Callable[..., Tensor], *packed: Tensor) -> Tensor:
+        """Apply a function to each padded group of some tensors, shape (T, ...) each.
+
+        Args:
+            function: Takes a group, and its padded items by tensor, shape (S, L, ...); returns (S, L, D).
+            packed: Packed items.
+
+        Returns:
+            The packed values, shape (T, D).
+        """
+        sizes = [group.num_items for group in self.groups]
+        parts = zip(*(values.split(sizes) for values in packed), strict=True)  # one gradient for all groups
+        values = [
+            group.pack(function(group, *map(group.pad, part))) for group, part in zip(self.groups, parts, strict=True)
+        ]
+        return values[0] if len(values) == 1 else torch.cat(values)
+
+
+def _runs(lengths: Sequence[int], similarity: float) -> Iterator[slice]:
+    """Yield the longest runs of similar lengths."""
+    start, low, high = 0, lengths[0], lengths[0]
+    for row, length in enumerate(lengths):
+        low, high = min(low, length), max(high, length)
+        if high > _SHORT and low < similarity * high:
+            yield slice(start, row)
+            start, low, high = row, length, length
+    yield slice(start, len(lengths))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
+from recsys_cli.models.sequence.false_negatives import FalseNegatives
+
 _BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}
 """Scores per block: on a CPU about the size of a cache."""
 _FAR = 1e30
-"""Subtracted from masked scores: finite, and below any score of a model."""
+"""Scores of false negatives are this far below: finite, and below any score of a model."""
 _LEAST, _NOTHING = -40.0, 4.3e-18
 """Exponentials of values below the first are below the second, negligible against 1, and set to 0: subnormal numbers, here or in
 the gradient, and the exponential of minus infinity take up to fifty times as long."""
@@ -26,17 +28,18 @@ class Terms(NamedTuple):
     Attributes:
         losses: Shape (T,).
         of_positives: Derivatives by the scores of the targets, shape (T,).
-        of_negatives: Derivatives by the scores of the negatives, shape (T, N).
+        of_negatives: Derivatives by the scores of the negatives divided by `scales`, shape (T, N).
+        scales: Shape (T,). Multiplying the vectors of a product is cheaper than multiplying T × N values.
     """
 
     losses: Tensor
     of_positives: Tensor
     of_negatives: Tensor
+    scales: Tensor
 
 
-Loss = Callable[[Tensor, Tensor, Tensor], Terms]
-"""A loss by the scores of T targets, shape (T,), of N negatives, shape (T, N), changed in place, and the mask of false negatives,
-shape (T, N)."""
+Loss = Callable[[Tensor, Tensor], Terms]
+"""A loss by the scores of T targets, shape (T,), and of N negatives, shape (T, N), changed in place and -1e30 for false ones."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +56,15 @@ class SampledSoftmax:
 
     log_expected: Tensor
 
-    def __call__(self, positive: Tensor, negative: Tensor, masked: Tensor) -> Terms:
-        """Return -log(exp(s⁺) / (exp(s⁺) + Σ exp(s⁻ - log_expected))) over unmasked negatives."""
-        # Few passes over memory: this is most of the arithmetic of a step. Adding bytes is far faster than masked_fill.
-        terms = negative.sub_(self.log_expected).add_(masked.view(torch.uint8), alpha=-_FAR)
+    def __call__(self, positive: Tensor, negative: Tensor) -> Terms:
+        """Return -log(exp(s⁺) / (exp(s⁺) + Σ exp(s⁻ - log_expected)))."""
+        # Few passes over memory: besides the products of vectors this is most of the time of a step.
+        terms = negative.sub_(self.log_expected)
         top = torch.maximum(terms.amax(dim=1), positive)
         F.threshold(terms.sub_(top.unsqueeze(1)).clamp_(min=_LEAST).exp_(), _NOTHING, 0.0, inplace=True)
         own = (positive - top).exp()
         total = terms.sum(dim=1) + own
-        return Terms(total.log() + top - positive, own / total - 1, terms.div_(total.unsqueeze(1)))
+        return Terms(total.log() + top - positive, own / total - 1, terms, 1 / total)
 
 
 @dataclass(frozen=True)
@@ -86,13 +89,13 @@ class GeneralizedBinaryCrossEntropy:
         """Return the loss of a calibration t and a sampling rate α, both in [0, 1]."""
         return cls(rate * (calibration * (1 - 1 / rate) + 1 / rate))
 
-    def __call__(self, positive: Tensor, negative: Tensor, masked: Tensor) -> Terms:
-        """Return the loss over unmasked negatives."""
+    def __call__(self, positive: Tensor, negative: Tensor) -> Terms:
+        """Return the loss of each target."""
         bias = math.log(max(negative.shape[1], 1) / self.power)
         positive = positive - bias
-        terms = negative.sub_(bias).add_(masked.view(torch.uint8), alpha=-_FAR).clamp_(min=_LEAST)
+        terms = negative.sub_(bias).clamp_(min=_LEAST)
         losses = F.softplus(terms).sum(dim=1) + self.power * F.softplus(-positive)
-        return Terms(losses, -self.power * (-positive).sigmoid(), terms.sigmoid_())
+        return Terms(losses, -self.power * (-positive).sigmoid(), terms.sigmoid_(), torch.ones_like(losses))
 
 
 def losses_of_rows(loss: Loss, positive: Tensor, negative: Tensor, masked: Tensor) -> Tensor:
@@ -107,78 +110,78 @@ def losses_of_rows(loss: Loss, positive: Tensor, negative: Tensor, masked: Tenso
 class _RowLosses(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, positive: Tensor, negative: Tensor, masked: Tensor, loss: Loss) -> Tensor:
-        terms = loss(positive.float(), negative.to(torch.float32, copy=True), masked)
-        ctx.save_for_backward(terms.of_positives, terms.of_negatives)
+        scores = negative.to(torch.float32, copy=True)
+        scores.add_(masked.view(torch.uint8), alpha=-_FAR)  # far faster than masked_fill
+        terms = loss(positive.float(), scores)
+        ctx.save_for_backward(terms.of_positives, terms.of_negatives, terms.scales)
         return terms.losses
 
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        by_positive, by_negative = ctx.saved_tensors
-        return gradients[0] * by_positive, gradients[0].unsqueeze(1) * by_negative, None, None
+        by_positive, by_negative, scales = ctx.saved_tensors
+        return gradients[0] * by_positive, (gradients[0] * scales).unsqueeze(1) * by_negative, None, None
 
 
 class Targets(NamedTuple):
-    """P targets in windows of B users, shape (B, W).
+    """P targets.
 
     Attributes:
-        places: Mask of the targets, bool, shape (B, W).
         predictions: Shape (P, D).
         vectors: Vectors of the target items, shape (P, D).
         weights: Shape (P,); None for ones.
     """
 
-    places: Tensor
     predictions: Tensor
     vectors: Tensor
     weights: Tensor | None = None
 
 
-Mask = Callable[[slice, Tensor], Tensor]
-"""Returns the mask of false negatives for a slice of users and the mask of some targets in their windows, shape (T, N)."""
-
-
-def catalog_loss(targets: Targets, candidates: Tensor, loss: Loss, masked: Mask) -> Tensor:
+def catalog_loss(targets: Targets, candidates: Tensor, loss: Loss, false_negatives: FalseNegatives) -> Tensor:
     """Return the weighted sum of a loss of P targets against N candidates, shape (N, D); a scalar.
 
     Memory is that of a block of targets × N, forward and backward: the gradient of a block follows its loss at once, as the
     sum needs nothing from other blocks.
     """
     total: Tensor = _BlockedLoss.apply(
-        targets.predictions, targets.vectors, candidates, targets.places, targets.weights, loss, masked
+        targets.predictions, targets.vectors, candidates, targets.weights, loss, false_negatives
     )
     return total
 
 
 class _BlockedLoss(torch.autograd.Function):
     @staticmethod
-    def forward(  # noqa: PLR0913, PLR0917 - inputs of a torch function
+    def forward(
         ctx: Any,
         predictions: Tensor,
         vectors: Tensor,
         candidates: Tensor,
-        places: Tensor,
         weights: Tensor | None,
         loss: Loss,
-        masked: Mask,
+        false_negatives: FalseNegatives,
     ) -> Tensor:
+        number, width = len(predictions), len(candidates)
         precision = torch.promote_types(predictions.dtype, torch.float32)
         total = torch.zeros((), dtype=precision, device=predictions.device)
         gradients = tuple(torch.zeros_like(part, dtype=precision) for part in (predictions, vectors, candidates))
-        for block, users, some in _blocks(places, len(candidates)):
+        size = max(1, _BLOCK[predictions.device.type] // max(width, 1))
+        for start in range(0, number, size):
+            block = slice(start, min(start + size, number))
             states, own = predictions[block], vectors[block]
             scores = (states @ candidates.T).to(precision)
-            terms = loss((states * own).sum(dim=1, dtype=precision), scores, masked(users, some))
-            by_positive, by_negative, losses = terms.of_positives, terms.of_negatives, terms.losses
+            scores.view(-1).index_fill_(0, false_negatives.of_block(block, width), -_FAR)
+            losses, by_positive, by_negative, scales = loss((states * own).sum(dim=1, dtype=precision), scores)
             if weights is not None:
                 weight = weights[block].to(precision)
-                by_positive, losses = by_positive * weight, losses * weight
-                by_negative = by_negative.mul_(weight.unsqueeze(1))
+                losses, by_positive, scales = losses * weight, by_positive * weight, scales * weight
             total += losses.sum()
-            by_positive, by_negative = by_positive.unsqueeze(1), by_negative.to(states.dtype)
-            gradients[0][block] = (by_negative @ candidates).to(precision).addcmul_(by_positive, own.to(precision))
+            by_positive, scales = by_positive.unsqueeze(1), scales.unsqueeze(1)
+            by_negative = by_negative.to(states.dtype)
+            gradients[0][block] = (
+                (by_negative @ candidates).to(precision).mul_(scales).addcmul_(by_positive, own.to(precision))
+            )
             gradients[1][block] = by_positive * states
-            gradients[2].add_(by_negative.T @ states)
+            gradients[2].add_(by_negative.T @ (states * scales).to(states.dtype))
         ctx.save_for_backward(*gradients)
         ctx.dtypes = [part.dtype for part in (predictions, vectors, candidates)]
         return total
@@ -187,19 +190,4 @@ class _BlockedLoss(torch.autograd.Function):
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         scaled = ((part * gradients[0]).to(dtype) for part, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True))
-        return (*scaled, None, None, None, None)
-
-
-def _blocks(places: Tensor, width: int) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield slices of the targets, each with the slice of their users and their mask in the windows of these."""
-    users = places.nonzero()[:, 0]
-    size = max(1, _BLOCK[places.device.type] // max(width, 1))
-    if len(users) <= size:
-        yield slice(0, len(users)), slice(0, len(places)), places
-        return
-    numbers = places.flatten().cumsum(0).view(places.shape)  # from 1, at the targets
-    for start in range(0, len(users), size):
-        block = slice(start, min(start + size, len(users)))
-        rows = slice(int(users[block.start]), int(users[block.stop - 1]) + 1)
-        inside = places[rows] & (numbers[rows] > block.start) & (numbers[rows] <= block.stop)
-        yield block, rows, inside
+        return (*scaled, None, None, None)

@@ -13,10 +13,11 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 from recsys_cli.batch import Batch, Feature
 from recsys_cli.config import Placement
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.schema import FIRST, Role, Schema
+from recsys_cli.features.schema import FIRST, PADDING, Role, Schema
 from recsys_cli.models.embedding import distinct, embed
 from recsys_cli.models.model import Model, TrainingContext, pair_ids
-from recsys_cli.models.sequence.histories import Histories, Windows, first_positions
+from recsys_cli.models.sequence.false_negatives import FalseNegatives, repeats
+from recsys_cli.models.sequence.histories import Histories, Windows
 from recsys_cli.models.sequence.item_features import ItemFeatures, item_columns
 from recsys_cli.models.sequence.jagged import Jagged
 from recsys_cli.models.sequence.losses import GeneralizedBinaryCrossEntropy, Loss, SampledSoftmax, Targets, catalog_loss
@@ -76,12 +77,11 @@ class SequenceModel(Model):
             self.periods = TimeFeatures(config.time_features, dim, schema.only(Role.TIMESTAMP))
 
     @abstractmethod
-    def states(self, vectors: Tensor, counts: Tensor, times: Tensor | None = None) -> Tensor:
-        """Return the state of each sequence after each of its items, shape (B, L, D).
+    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
+        """Return the state of each sequence after each of its items, shape (T, D).
 
-        Item vectors, shape (B, L, D), are zero at padding. With counts of items, shape (B,), states after the last item
-        are ignored. An empty sequence has its state at the first position. Times of the items, shape (B, L), are given to
-        models that read them.
+        Item vectors are packed, shape (T, D), in the layout of their sequences. An empty sequence has one item, with a vector of
+        zeros. Times of the items, shape (T,), are given to models that read them.
         """
 
     @property
@@ -102,34 +102,42 @@ class SequenceModel(Model):
         """Choose targets and predict them: each item but the first, from those before it.
 
         Args:
-            windows: Items of B users, shape (B, W) with W up to `window`.
-            vectors: Item vectors, with `time_features` plus those of their times; shape (B, W, D).
+            windows: Items of B users, T in all, with up to `window` of each.
+            vectors: Item vectors, with `time_features` plus those of their times; shape (T, D).
 
         Returns:
-            The mask of P targets in the windows, bool, shape (B, W); and the prediction of each target in order, shape (P, D).
+            The mask of P targets in the items, bool, shape (T,); and the prediction of each target in order, shape (P, D).
             Its dot product with an item vector is the item's score.
         """
-        targets = windows.mask
-        targets[:, 0] = False
-        times = None if windows.times is None else windows.times[:, :-1]
-        states = self.states(vectors[:, :-1], (windows.counts - 1).clamp(min=0), times)
-        return targets, states[targets[:, 1:]]
+        layout = windows.layout
+        inputs = Jagged((windows.counts - 1).clamp(min=1))  # a window without targets has one as well
+        read = layout.positions < inputs.counts[layout.rows]
+        times = None if windows.times is None else windows.times[read]
+        states = self.states(vectors[read], inputs, times)
+        return layout.positions > 0, states[(windows.counts > 1)[inputs.rows]]
 
-    def false_negatives(self, windows: Windows, targets: Tensor, negatives: Tensor) -> Tensor:
-        """Return the mask, shape (P, N), of false negatives of P targets: the target itself and the items of its input sequence.
+    def false_negatives(self, windows: Windows, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the targets for which each item of the windows is a false negative: all from the item itself on.
 
         Evaluation filters seen items, so training to rank them low is wasted: a small model then ranks low all items
         similar to the seen ones.
+
+        Args:
+            windows: Items of B users, T in all.
+            targets: Mask of P targets in the items, bool, shape (T,).
+
+        Returns:
+            The first target and the one after the last, 0 to P, int64, shape (T,) each.
         """
-        rows, positions = targets.nonzero(as_tuple=True)
-        return first_positions(windows.items, negatives)[rows] <= positions.unsqueeze(1)
+        layout, before = windows.layout, F.pad(targets.cumsum(0), (1, 0))
+        # A repeated item has no targets of its own, so that the pairs are never more than targets × negatives.
+        last = before[layout.offsets[1:]][layout.rows]
+        return before[:-1], torch.where(repeats(windows.items, layout.rows), before[:-1], last)
 
     def encode(self, users: Tensor) -> Tensor:
         """Return the vectors of B users, shape (B, D): the states after their latest items."""
         windows = self.histories.last(users, self.length)
-        rows = torch.arange(len(users), device=users.device)
-        states = self.states(self.window_vectors(windows), windows.counts, windows.times)
-        return states[rows, (windows.counts - 1).clamp(min=0)]
+        return self.states(self.window_vectors(windows), windows.layout, windows.times)[windows.layout.last]
 
     def set_context(self, context: TrainingContext) -> None:
         """Sort interactions into histories, and choose the maximum length if the options leave it open."""
@@ -166,16 +174,18 @@ class SequenceModel(Model):
         del scores
         users = batch.features[self.user.name]
         assert isinstance(users, Tensor)
-        windows = self.histories.random_windows(users, self.window)
+        order = self.histories.longest_first(users)
+        windows = self.histories.random_windows(users[order], self.window)
         negatives, log_expected = self.negatives.sample()
-        vectors, candidates = self._lookup(windows, negatives)
+        vectors = self.item_vectors(torch.cat([windows.items, negatives]))
+        vectors, candidates = vectors.split([len(windows.items), len(negatives)])
         places, predictions = self.predict(windows, self._with_times(windows, vectors))
-        weights = None if batch.weight is None else batch.weight.unsqueeze(1).expand_as(places)[places]
+        weights = None if batch.weight is None else batch.weight[order][windows.layout.rows[places]]
         total = self._catalog_loss(
-            Targets(places, predictions, vectors[places], weights),
+            Targets(predictions, vectors[places], weights),
             candidates,
             self._loss(log_expected),
-            lambda rows, targets: self.false_negatives(windows.rows(rows), targets, negatives),
+            FalseNegatives.of(windows.items, *self.false_negatives(windows, places), negatives),
         )
         return total / (self._targets * batch.num_rows)
 
@@ -187,22 +197,15 @@ class SequenceModel(Model):
         rate = min(1.0, len(log_expected) / max(int(self.item.cardinality or 0) - FIRST - 1, 1))
         return GeneralizedBinaryCrossEntropy.calibrated(self.config.gbce_calibration, rate=rate)
 
-    def _lookup(self, windows: Windows, others: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the vectors of windows, shape (B, W, D), zero at padding, and of other items, by one lookup with one gradient."""
-        layout = Jagged.of(windows.counts, windows.items.shape[1])
-        items = layout.pack(windows.items)
-        vectors = self.item_vectors(torch.cat([items, others]))
-        return layout.pad(vectors[: len(items)]), vectors[len(items) :]
-
     def window_vectors(self, windows: Windows) -> Tensor:
-        """Return the input vectors of windows, shape (B, W, D), zero at padding."""
-        return self._with_times(windows, self._lookup(windows, windows.items.new_empty(0))[0])
+        """Return the input vectors of T items of windows, shape (T, D), zero at padding."""
+        return self._with_times(windows, self.item_vectors(windows.items))
 
     def _with_times(self, windows: Windows, vectors: Tensor) -> Tensor:
         """Add the vectors of the items' own times, if the model reads them."""
         if self.periods is None or windows.times is None:
             return vectors
-        return vectors + self.periods(windows.times) * windows.mask.unsqueeze(2)
+        return vectors + self.periods(windows.times) * (windows.items != PADDING).unsqueeze(1)
 
     def score(self, batch: Batch) -> Tensor:
         """Return the dot products of the rows' users and items, shape (B,); each distinct user is encoded once."""
@@ -214,7 +217,7 @@ class SequenceModel(Model):
     def user_vectors(self, users: Tensor) -> Tensor:
         """Return user vectors after the whole history, shape (U, D)."""
         counts = self.histories.offsets.diff()[users.long()]
-        order = counts.argsort(stable=True)  # alike lengths in a block, for little padding
+        order = self.histories.longest_first(users)
         blocks = users[order].split(max(1, _BLOCK // self.length))
         vectors = torch.cat([self.encode(block) for block in blocks]).float()
         return vectors[order.argsort()] * (counts > 0).unsqueeze(1)

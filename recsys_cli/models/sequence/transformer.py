@@ -11,17 +11,16 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.embedding.tables import INITIAL_STD
-from recsys_cli.models.sequence.histories import length_mask
-from recsys_cli.models.sequence.jagged import Jagged
+from recsys_cli.models.sequence.jagged import Group, Jagged
 from recsys_cli.models.sequence.options import AttentionOptions, TransformerOptions
 
 
 class Encoder(nn.Module):
     """Blocks over items with learned positions, and a last norm.
 
-    Positions count from the end, so that the latest item always has the same one, as with left padding. Sequences are
+    Positions count from the end, so that the latest item always has the same one, as with left padding. Groups are
     padded on the right, so that causal attention never sees padding. A block is a function of packed items, shape
-    (T, D), their `Jagged` layout, and features of pairs of items, shape (B, L, L), if the model has any.
+    (T, D), their `Jagged` layout, and their times, shape (T,), if the model reads them.
     """
 
     def __init__(self, config: AttentionOptions, blocks: Iterable[nn.Module]) -> None:
@@ -33,16 +32,14 @@ class Encoder(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(dim)
 
-    def forward(self, vectors: Tensor, counts: Tensor, pairs: Tensor | None = None) -> Tensor:
-        """Return the contextual states of the items, shape (B, L, D), with L up to `num_positions`."""
-        length, last = vectors.shape[1], len(self.positions) - 1
-        layout = Jagged.of(counts, length)
-        index = torch.arange(length, device=counts.device) + (last + 1 - counts).unsqueeze(1)
-        positions = F.embedding(layout.pack(index.clamp(max=last)), self.positions)
-        states = self.dropout((layout.pack(vectors) + positions) * self._scale)
+    def forward(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
+        """Return the contextual states of the items, shape (T, D), of sequences of up to `num_positions`."""
+        index = layout.positions + (len(self.positions) - layout.counts)[layout.rows]
+        states = self.dropout((vectors + F.embedding(index, self.positions)) * self._scale)
         for block in self.blocks:
-            states = block(states, layout, pairs)
-        return layout.pad(self.norm(states))
+            states = block(states, layout, times)
+        normalized: Tensor = self.norm(states)
+        return normalized
 
 
 class Transformer(Encoder):
@@ -73,22 +70,28 @@ class Block(nn.Module):
         self.dropout = dropout
         self.dense = nn.Sequential(nn.Linear(dim, hidden), activation(), dropout, nn.Linear(hidden, dim), dropout)
 
-    def forward(self, states: Tensor, layout: Jagged, pairs: Tensor | None = None) -> Tensor:
+    def forward(self, states: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
         """Return the states of the next block, shape (T, D)."""
-        del pairs
+        del times
         states = states + self.dropout(self._attend(self.before_attention(states), layout))
         return states + self.dense(self.before_dense(states))
 
     def _attend(self, states: Tensor, layout: Jagged) -> Tensor:
-        dim = states.shape[1]
-        parts = layout.pad(self.inward(states)).unflatten(2, (3, self._heads, dim // self._heads))
-        query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        # The first position is always visible: attention over an empty set would be NaN.
-        visible = None if self._causal else length_mask(layout.counts, layout.length)[:, None, None, :]
+        outward: Tensor = self.outward(layout.map(self._attention, self.inward(states)))
+        return outward
+
+    def _attention(self, group: Group, parts: Tensor) -> Tensor:
+        """Return the attended values of a group, shape (S, L, D), from its queries, keys and values, shape (S, L, 3D)."""
+        query, key, value = heads(parts, 3, self._heads)
+        visible = None if self._causal or group.mask is None else group.mask[:, None, None, :]
         # No dropout on attention weights: torch has no fast CPU kernel with it, and all other parts have dropout.
         attended = F.scaled_dot_product_attention(query, key, value, attn_mask=visible, is_causal=self._causal)
-        outward: Tensor = self.outward(layout.pack(attended.transpose(1, 2)).flatten(1))
-        return outward
+        return attended.transpose(1, 2).flatten(2)
+
+
+def heads(parts: Tensor, number: int, num_heads: int) -> tuple[Tensor, ...]:
+    """Split values of a group, shape (S, L, number * D), into tensors of shape (S, heads, L, D / heads)."""
+    return parts.unflatten(2, (number, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
 
 
 class LigrBlock(Block):
@@ -105,9 +108,9 @@ class LigrBlock(Block):
         self.dense = nn.Sequential(SwiGLU(dim, hidden), self.dropout, nn.Linear(hidden, dim, bias=False))
         self.attention_gate, self.dense_gate = nn.Linear(dim, dim), nn.Linear(dim, dim)
 
-    def forward(self, states: Tensor, layout: Jagged, pairs: Tensor | None = None) -> Tensor:
+    def forward(self, states: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
         """Return the states of the next block, shape (T, D)."""
-        del pairs
+        del times
         attended = self._attend(self.before_attention(states), layout)
         states = states + self.dropout(attended * self.attention_gate(states).sigmoid())
         return states + self.dropout(self.dense(self.before_dense(states)) * self.dense_gate(states).sigmoid())

@@ -43,28 +43,33 @@ def test_positive_only_leaves_out_label_0() -> None:
     assert histories(positive_only=True).items.tolist() == [5, 7, 9, 3]
 
 
-def test_last_items_are_followed_by_padding() -> None:
+def test_last_items_are_packed() -> None:
+    """An empty window has one place with padding."""
     windows = histories().last(torch.tensor([4, 7, 3, 0]), 2)
-    assert windows.items.tolist() == [[7, 9], [0, 0], [6, 5], [0, 0]]
+    assert windows.items.tolist() == [7, 9, 0, 6, 5, 0]
     assert windows.counts.tolist() == [2, 0, 2, 0]
-    shorter = histories().last(torch.tensor([6], dtype=torch.int32), 4)
-    assert shorter.items.tolist() == [[3, 0]]  # no wider than it has to be
-    assert shorter.mask.tolist() == [[True, False]]
+    assert windows.layout.offsets.tolist() == [0, 2, 3, 5, 6]
+    assert histories().last(torch.tensor([6], dtype=torch.int32), 4).items.tolist() == [3]
 
 
 def test_windows_of_empty_histories_are_padding() -> None:
     nothing = histories(ROWS[5:8])
-    assert nothing.last(torch.tensor([4, 7]), 3).items.tolist() == [[0, 0]] * 2
+    assert nothing.last(torch.tensor([4, 7]), 3).items.tolist() == [0, 0]
     assert nothing.random_windows(torch.tensor([4]), 3).counts.tolist() == [0]
+
+
+def test_longest_histories_come_first() -> None:
+    assert histories().longest_first(torch.tensor([0, 6, 4, 3, 7], dtype=torch.int32)).tolist() == [2, 3, 1, 0, 4]
 
 
 def test_random_windows_start_uniformly() -> None:
     found = histories([(3, 3 + number, 1, number) for number in range(10)] + [(4, 20, 1, 0), (4, 21, 1, 1)])
     torch.manual_seed(0)
     windows = found.random_windows(torch.tensor([3] * 7_000 + [4]), 4)
-    first = windows.items[:-1, 0]
-    assert torch.equal(windows.items[:-1], first.unsqueeze(1) + torch.arange(4))
-    assert windows.items[-1].tolist() == [20, 21, 0, 0]
+    items = windows.items[:-2].view(-1, 4)
+    first = items[:, 0]
+    assert torch.equal(items, first.unsqueeze(1) + torch.arange(4))
+    assert windows.items[-2:].tolist() == [20, 21]
     counts = torch.bincount(first)[3:]
     assert len(counts) == 7
     assert ((counts - 1_000).abs() < 150).all()  # five standard deviations

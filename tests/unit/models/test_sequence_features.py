@@ -262,14 +262,14 @@ def test_the_time_of_a_target_does_not_reach_its_prediction(name: str) -> None:
 
     with torch.inference_mode():
         places, before = predictions(windows.times)
-        for number, (row, place) in enumerate(places.tolist()):
+        ends = windows.layout.offsets[1:][windows.layout.rows].tolist()
+        for number, place in enumerate(places.squeeze(1).tolist()):
             later = windows.times.clone()
-            later[row, place:] += 7_777.0
-            if name == "bert4rec":  # reads both sides: the target's own time alone
-                later[row, place + 1 :] -= 7_777.0
+            stop = place + 1 if name == "bert4rec" else ends[place]  # it reads both sides: the target's own time alone
+            later[place:stop] += 7_777.0
             torch.testing.assert_close(predictions(later)[1][number], before[number])
         earlier = windows.times.clone()
-        earlier[:, 0] += 7_777.0
+        earlier[windows.layout.offsets[:-1]] += 7_777.0
         assert not torch.allclose(predictions(earlier)[1], before, atol=1e-4)
 
 

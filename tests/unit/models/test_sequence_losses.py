@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.models.sequence import losses
-from recsys_cli.models.sequence.histories import first_positions
+from recsys_cli.models.sequence.false_negatives import FalseNegatives
 from recsys_cli.models.sequence.losses import GeneralizedBinaryCrossEntropy, Loss, SampledSoftmax, Targets, catalog_loss
 
-USERS, WIDTH, ITEMS, DIM = 5, 7, 23, 4
+TARGETS, ITEMS, DIM = 19, 23, 4
 LOG_EXPECTED = torch.linspace(-1, 2, ITEMS, dtype=torch.float64)
 GBCE = GeneralizedBinaryCrossEntropy.calibrated(0.75, rate=0.4)
 
@@ -37,19 +37,19 @@ def test_blocks_have_the_gradient_of_the_dense_loss(
 ) -> None:
     monkeypatch.setitem(losses._BLOCK, "cpu", block)
     draw = torch.Generator().manual_seed(0)
-    places = torch.rand(USERS, WIDTH, generator=draw) < 0.5
-    places[2] = False  # a user without targets
-    masked = torch.rand(USERS, WIDTH, ITEMS, generator=draw) < 0.3
-    number = int(places.sum())
-    parts = [torch.randn(size, DIM, generator=draw, dtype=torch.float64) for size in (number, number, ITEMS)]
-    weights = torch.rand(number, generator=draw, dtype=torch.float64)
+    columns = torch.randint(ITEMS, (40,), generator=draw)
+    first, last = torch.randint(TARGETS + 1, (2, 40), generator=draw)  # also empty ranges
+    masked = torch.zeros(TARGETS, ITEMS, dtype=torch.bool)
+    for column, start, stop in zip(columns, first, last, strict=True):
+        masked[start:stop, column] = True
+    parts = [torch.randn(size, DIM, generator=draw, dtype=torch.float64) for size in (TARGETS, TARGETS, ITEMS)]
+    weights = torch.rand(TARGETS, generator=draw, dtype=torch.float64)
     found, expected = ([part.clone().requires_grad_() for part in parts] for _ in range(2))
 
-    targets = Targets(places, found[0], found[1], weights)
-    total = catalog_loss(targets, found[2], loss, lambda users, some: masked[users][some])
+    total = catalog_loss(Targets(found[0], found[1], weights), found[2], loss, FalseNegatives(columns, first, last))
     (3 * total).backward()
     states, own, candidates = expected
-    whole = (dense((states * own).sum(1), states @ candidates.T, masked[places]) * weights).sum()
+    whole = (dense((states * own).sum(1), states @ candidates.T, masked) * weights).sum()
     (3 * whole).backward()
 
     torch.testing.assert_close(total, whole, rtol=1e-9, atol=1e-9)
@@ -58,20 +58,18 @@ def test_blocks_have_the_gradient_of_the_dense_loss(
 
 
 def test_a_block_has_a_bounded_number_of_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No part of the work has users × items × length in memory."""
     monkeypatch.setitem(losses._BLOCK, "cpu", 4 * ITEMS)
-    sizes = []
+    shapes = []
 
-    def masked(users: slice, some: Tensor) -> Tensor:
-        sizes.append((users.stop - users.start, int(some.sum())))
-        return torch.zeros(int(some.sum()), ITEMS, dtype=torch.bool)
+    def loss(positive: Tensor, negative: Tensor) -> losses.Terms:
+        shapes.append(tuple(negative.shape))
+        return SampledSoftmax(torch.zeros(ITEMS))(positive, negative)
 
-    vectors = torch.zeros(USERS * WIDTH, DIM, requires_grad=True)
-    targets = Targets(torch.ones(USERS, WIDTH, dtype=torch.bool), vectors, vectors)
-    catalog_loss(targets, torch.zeros(ITEMS, DIM), SampledSoftmax(torch.zeros(ITEMS)), masked).backward()
-    assert sum(number for _, number in sizes) == USERS * WIDTH
-    assert max(number for _, number in sizes) == 4
-    assert max(users for users, _ in sizes) == 2
+    vectors, nothing = torch.zeros(TARGETS, DIM, requires_grad=True), torch.zeros(0, dtype=torch.int64)
+    catalog_loss(
+        Targets(vectors, vectors), torch.zeros(ITEMS, DIM), loss, FalseNegatives(nothing, nothing, nothing)
+    ).backward()
+    assert shapes == [(4, ITEMS)] * 4 + [(3, ITEMS)]
 
 
 def test_calibration_goes_from_binary_cross_entropy_to_the_softmax() -> None:
@@ -80,8 +78,19 @@ def test_calibration_goes_from_binary_cross_entropy_to_the_softmax() -> None:
     assert powers == pytest.approx([1.0, 0.325, 0.1])
 
 
-def test_first_positions_of_candidates_with_repeats() -> None:
-    items = torch.tensor([[7, 8, 9, 8], [5, 6, 0, 0]])
-    assert first_positions(items, torch.tensor([9, 5, 8, 9])).tolist() == [[2, 4, 1, 2], [4, 0, 4, 4]]
-    assert first_positions(items, torch.tensor([5, 8, 9])).tolist() == [[4, 1, 2], [0, 4, 4]]
-    assert first_positions(items, torch.tensor([], dtype=torch.int64)).shape == (2, 0)
+def test_false_negatives_are_found_among_negatives_with_repeats() -> None:
+    items, first, last = torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3]), torch.tensor([4, 3, 4])
+    pairs = FalseNegatives.of(items, first, last, torch.tensor([9, 5, 8, 9, 7]))
+
+    def rows(block: slice) -> list[str]:
+        scores = torch.zeros(block.stop - block.start, 5)
+        scores.view(-1)[pairs.of_block(block, 5)] = 1
+        return ["".join(".x"[int(one)] for one in row) for row in scores]
+
+    assert rows(slice(0, 5)) == ["....x", "..x.x", "..x.x", "x..xx", "....."]
+    assert rows(slice(2, 4)) == ["..x.x", "x..xx"]
+
+
+def test_no_negative_is_false() -> None:
+    nothing = FalseNegatives.of(torch.tensor([3]), torch.tensor([0]), torch.tensor([2]), torch.tensor([4, 5]))
+    assert nothing.of_block(slice(0, 2), 2).tolist() == []

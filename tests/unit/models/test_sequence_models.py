@@ -15,7 +15,8 @@ from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.model import TrainingContext
-from recsys_cli.models.sequence.histories import Windows, length_mask
+from recsys_cli.models.sequence.false_negatives import FalseNegatives
+from recsys_cli.models.sequence.histories import Windows
 from recsys_cli.models.sequence.jagged import Jagged
 from recsys_cli.models.sequence.model import SequenceModel
 from recsys_cli.models.sequence.options import SequenceOptions
@@ -111,52 +112,42 @@ def test_states_are_causal(name: str) -> None:
     vectors = torch.randn(2, LENGTH, 32)
     changed = vectors.clone()
     changed[:, 5] = -vectors[:, 5]
-    counts = torch.full((2,), LENGTH)
-    before, after = model.states(vectors, counts), model.states(changed, counts)
+    layout = Jagged(torch.full((2,), LENGTH))
+    before, after = (model.states(one.flatten(0, 1), layout).view(2, LENGTH, 32) for one in (vectors, changed))
     torch.testing.assert_close(after[:, :5], before[:, :5])
     assert all(not torch.allclose(after[:, place], before[:, place], atol=1e-4) for place in (5, 7))
 
 
 def test_bert4rec_is_bidirectional() -> None:
     model = a_model("bert4rec").eval()
-    vectors = torch.randn(1, LENGTH, 32)
+    vectors = torch.randn(LENGTH, 32)
     changed = vectors.clone()
-    changed[:, 5] = -vectors[:, 5]
-    counts = torch.full((1,), LENGTH)
+    changed[5] = -vectors[5]
+    layout = Jagged(torch.tensor([LENGTH]))
     network: Any = model.network
-    assert not torch.allclose(network(changed, counts)[:, :5], network(vectors, counts)[:, :5], atol=1e-4)
+    assert not torch.allclose(network(changed, layout)[:5], network(vectors, layout)[:5], atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["sasrec", "bert4rec", "hstu"])
 def test_positions_are_counted_from_the_end(name: str) -> None:
     """The latest item has the last position, however many items there are; the first positions are those of a full sequence."""
-    network: Any = a_model(name).eval().network
-    vectors, counts = torch.randn(LENGTH, LENGTH, 32), torch.arange(1, LENGTH + 1)
-    latest = counts - 1, counts - 1
+    model: Any = a_model(name).eval()
+    network = model.network
+    counts = torch.arange(1, LENGTH + 1)
+    layout = Jagged(counts)
+    vectors = torch.randn(int(counts.sum()), 32)
 
     def at_the_end(moved: int) -> torch.Tensor:
         with torch.no_grad():
             network.positions.zero_()[moved] = 1 - 2 * (torch.arange(32) % 2)
-            return network(vectors, counts)[latest]
+            return model.states(vectors, layout)[layout.last]
 
     with torch.no_grad():
         network.positions.zero_()
-        none = network(vectors, counts)[latest]
+        none = model.states(vectors, layout)[layout.last]
     for place in range(LENGTH):
         moves = (at_the_end(place) - none).abs().amax(dim=1) > 1e-4
         assert moves.tolist() == [count >= LENGTH - place for count in counts.tolist()]
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_padding_changes_nothing(name: str) -> None:
-    model: Any = a_model(name).eval()
-    read = model.network if name == "bert4rec" else model.states
-    vectors, counts = torch.randn(2, LENGTH, 32), torch.tensor([5, 3])
-    changed = vectors.clone()
-    changed[0, 5:], changed[1, 3:] = 9.0, -9.0
-    one, other = read(vectors, counts), read(changed, counts)
-    torch.testing.assert_close(other[0, :5], one[0, :5])
-    torch.testing.assert_close(other[1, :3], one[1, :3])
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -208,7 +199,7 @@ def test_loss_is_the_cross_entropy_of_each_next_item_among_unseen_items(name: st
     model: Any = a_model(name, max_seq_len=9).eval()
     items = torch.from_numpy(np.stack([item_at(EVERYBODY.numpy(), step) for step in range(10)], axis=1)).long()
     table = model.items.table("item").detach()
-    states = model.states(table[items[:, :-1]], torch.full((60,), 9))
+    states = model.states(table[items[:, :-1].flatten()], Jagged(torch.full((60,), 9))).view(60, 9, -1)
     logits = states @ table[CATALOGUE].T
     for place in range(9):
         logits[:, place].scatter_(1, items[:, : place + 1] - 3, -torch.inf)
@@ -219,11 +210,18 @@ def test_loss_is_the_cross_entropy_of_each_next_item_among_unseen_items(name: st
 @pytest.mark.parametrize("name", CAUSAL)
 def test_the_target_and_its_input_are_false_negatives(name: str) -> None:
     model = a_model(name)
-    windows = Windows(torch.tensor([[7, 8, 9, 8], [5, 6, 0, 0]]), torch.tensor([4, 2]))
-    asked = torch.tensor([[False, True, True, True], [False, True, False, False]])
-    ruled_out = model.false_negatives(windows, asked, torch.tensor([9, 4, 7, 8, 9]))
+    windows = Windows(torch.tensor([7, 8, 9, 8, 5, 6]), torch.tensor([4, 2]))
+    targets = torch.tensor([False, True, True, True, False, True])
     places = ["..xx.", "x.xxx", "x.xxx", "....."]  # the third is that of an item which comes again
-    assert ["".join(".x"[one] for one in row) for row in ruled_out.tolist()] == places
+    assert false_negatives(model, windows, targets, [9, 4, 7, 8, 9]) == places
+
+
+def false_negatives(model: SequenceModel, windows: Windows, targets: torch.Tensor, negatives: list[int]) -> list[str]:
+    """Return a row for each target, with an x for each negative that is false."""
+    pairs = FalseNegatives.of(windows.items, *model.false_negatives(windows, targets), torch.tensor(negatives))
+    scores = torch.zeros(int(targets.sum()), len(negatives))
+    scores.view(-1)[pairs.of_block(slice(0, len(scores)), len(negatives))] = 1
+    return ["".join(".x"[int(one)] for one in row) for row in scores]
 
 
 @pytest.mark.parametrize(("power", "name"), [(0.0, "sasrec"), (0.5, "gru4rec"), (1.0, "bert4rec")])
@@ -247,41 +245,38 @@ def test_negatives_are_sampled_by_frequency_to_the_power(power: float, name: str
 
 def test_unmasked_items_are_false_negatives_of_bert4rec() -> None:
     model = a_model("bert4rec")
-    windows = Windows(torch.tensor([[7, 8, 9, 10], [5, 6, 0, 0]]), torch.tensor([4, 2]))
-    asked = torch.tensor([[False, True, False, True], [False, True, False, False]])
-    ruled_out = model.false_negatives(windows, asked, torch.tensor([7, 8, 9, 10, 5]))
+    windows = Windows(torch.tensor([7, 8, 9, 10, 5, 6]), torch.tensor([4, 2]))
+    targets = torch.tensor([False, True, False, True, False, True])
     places = ["xxx..", "x.xx.", "....x"]
-    assert ["".join(".x"[one] for one in row) for row in ruled_out.tolist()] == places
+    assert false_negatives(model, windows, targets, [7, 8, 9, 10, 5]) == places
 
 
 def test_initial_blocks_change_their_input_little() -> None:
     model: Any = build("sasrec", {"dropout": 0.0, "max_seq_len": 20}, SCHEMA)
     states = torch.randn(4, 20, 64) * 0.08  # as items begin: a deviation of 0.01, times the root of the width
-    layout = Jagged.of(torch.full((4,), 20), 20)
+    layout = Jagged(torch.full((4,), 20))
     with torch.inference_mode():
-        packed = layout.pack(states)
+        changed = states = states.flatten(0, 1)
         for block in model.network.blocks:
-            packed = block(packed, layout)
-        changed = layout.pad(packed)
+            changed = block(changed, layout)
     assert float((changed - states).std() / states.std()) < 0.5
 
 
 def test_bert4rec_masks_items_of_every_user_and_no_padding() -> None:
     model: Any = a_model("bert4rec", steps=4, mask_share=0.2, last_share=0.0)
-    windows = model.histories.random_windows(torch.arange(2, 63).repeat(100), LENGTH)
-    drawn = model._sample_masks(windows)
-    assert not drawn[windows.counts == 0].any()
-    assert not drawn[:, 4:].any()
-    some = drawn[windows.counts > 0]
-    assert some.any(dim=1).all()
+    windows = model.histories.random_windows(torch.tensor([2]), LENGTH)
+    assert model._sample_masks(windows).tolist() == [False]
+    windows = model.histories.random_windows(torch.arange(3, 63).repeat(100), LENGTH)
+    masked = model._sample_masks(windows).view(-1, 4)
+    assert masked.any(dim=1).all()
     # Of four items the first is masked in a fifth of the cases; the last also where none was, in 0.8⁴ of them.
-    assert some.float().mean(dim=0)[:4].tolist() == pytest.approx([0.2, 0.2, 0.2, 0.2 + 0.8**4], abs=0.03)
+    assert masked.float().mean(dim=0).tolist() == pytest.approx([0.2, 0.2, 0.2, 0.2 + 0.8**4], abs=0.03)
 
 
 def test_bert4rec_masks_only_the_last_item_at_last_share() -> None:
     model: Any = a_model("bert4rec", steps=4, last_share=0.9, mask_share=0.99)
     windows = model.histories.random_windows(torch.arange(3, 63).repeat(100), LENGTH)
-    alone = model._sample_masks(windows).sum(dim=1) == 1
+    alone = model._sample_masks(windows).view(-1, 4).sum(dim=1) == 1
     assert float(alone.float().mean()) == pytest.approx(0.9, abs=0.02)
 
 
@@ -305,13 +300,17 @@ def test_tables_may_be_on_the_host_but_not_sharded(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_batch_of_different_lengths_has_the_states_of_each_alone(name: str) -> None:
-    model: Any = a_model(name).eval()
-    counts = torch.tensor([1, LENGTH, 3, 5])
-    vectors = torch.randn(4, LENGTH, 32) * length_mask(counts, LENGTH).unsqueeze(2)
-    together = model.states(vectors, counts)
-    for row, count in enumerate(counts.tolist()):
-        alone = model.states(vectors[row : row + 1, :count], counts[row : row + 1])
-        torch.testing.assert_close(together[row, :count], alone[0], rtol=1e-4, atol=1e-5)
+    model: Any = a_model(name, max_seq_len=50).eval()
+    counts = torch.tensor([30, 50, 1, 20, 25, 17, 3])  # several groups, most with padding
+    layout = Jagged(counts)
+    assert len(layout.groups) > 3
+    vectors, times = torch.randn(int(counts.sum()), 32), torch.rand(int(counts.sum()), dtype=torch.float64).cumsum(0)
+    together = model.states(vectors, layout, times)
+    parts = zip(*(part.split(counts.tolist()) for part in (together, vectors, times)), strict=True)
+    for states, alone, own in parts:
+        torch.testing.assert_close(
+            states, model.states(alone, Jagged(torch.tensor([len(alone)])), own), rtol=1e-4, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize(("steps", "length"), [(3, 10), (17, 17), (250, 200)])
