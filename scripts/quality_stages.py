@@ -49,12 +49,14 @@ RE_RANKED = "as shipped"
 STACKS = {
     RE_RANKED: [],
     "without re-ranking": ["model.rerank=[]"],
-    "cross-entropy": ["model.rerank=[]", "model.ranker.objective=binary"],
+    "cross-entropy": ["model.rerank=[]", "model.ranker.objective=binary", "model.ranker.num_leaves=7"],
 }
 """Options of the stack to choose from, by name."""
 STAGES: dict[str, dict[str, dict[str, Any]]] = {
     "recent popularity": {
-        f"{days} days": {"name": "popularity", "half_life": days * DAY} for days in (10, 30, 90, 180)
+        f"{rows}, {days} days": {"name": "popularity", "half_life": days * DAY, "positive_only": rows == "positives"}
+        for rows in ("all", "positives")
+        for days in (10, 30, 90, 180)
     },
     "popularity": {"all": {"name": "popularity"}, "positives": {"name": "popularity", "positive_only": True}},
     "ease": {"all": {"name": "ease"}, "positives": {"name": "ease", "positive_only": True}},
