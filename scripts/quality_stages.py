@@ -1,12 +1,14 @@
-"""NDCG@10 of a two-stage stack over its stages at several moments of ml-latest-small or a synthetic world.
+"""NDCG@10 of a two-stage stack over single stages at several moments of MovieLens data or a synthetic world.
 
-usage: quality_stages.py ZIP [--datasets movielens-latest-small synthetic] [--folder FOLDER]
+usage: quality_stages.py [--zip ZIP] [--datasets movielens-latest-small synthetic] [--data NAME=FILE …] [--moments 0.8 0.9]
+       [--without sasrec] [--folder FOLDER]
 
-ZIP is MovieLens latest-small. At each moment the rows before it are train and valid, the next tenth of all rows is test: train
-ends a tenth before the moment, and valid is the tenth between. At each moment the stack has the options that were best on
-the valid rows of this moment and all earlier ones. Each user's rows of all moments are one cluster of the paired interval, and
-its significance is corrected for the number of stages.
-FOLDER keeps the runs, and those there are not trained again.
+ZIP is MovieLens latest-small, FILE a CSV with columns user, item, rating and timestamp. At each moment the rows before it are
+train and valid, the next tenth of all rows is test: train ends a tenth before the moment, and valid is the tenth between.
+At each moment the stack and each single stage have the options that were best on the valid rows of this moment and all
+earlier ones. Each user's rows of all moments are one cluster of the paired interval, and its significance is corrected for the
+number of stages. Figures of datasets that are not named stay in the result. FOLDER keeps the runs, and those there are not
+trained again.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ import argparse
 import json
 import tempfile
 from collections import defaultdict
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from measure import RESULTS, keep, machine, run
 from quality_topk import RECSYS
@@ -28,30 +32,60 @@ from recsys_cli.evaluation.clusters import by_owner
 from recsys_cli.evaluation.compare.comparison import Difference, figures_of
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.features.schema import UNSEEN
 
 CONFIG = Path(__file__).resolve().parents[1] / "configs" / "two-stage-ml-latest-small.yaml"
-MOMENTS = {"movielens-latest-small": (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9), "synthetic": (0.8, 0.9)}
-"""Shares of the rows before a moment, by dataset."""
+ZIPPED = ("movielens-latest-small", "synthetic")
+"""Datasets with genres, downloaded by name."""
+MOMENTS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Shares of the rows before a moment."""
 NAME = "quality_stages"
 WINDOW = 0.1
 METRIC = "ndcg@10"
+DAY = 86_400
+STACK = "two-stage"
+RE_RANKED = "as shipped"
+"""The variant that needs genres."""
 STACKS = {
-    "as shipped": [],
+    RE_RANKED: [],
     "without re-ranking": ["model.rerank=[]"],
-    "smaller trees": ["model.rerank=[]", "model.ranker.num_leaves=7", "model.ranker.learning_rate=0.03"],
-    "shorter windows": ["model.rerank=[]", "model.holdout.share=0.05", "model.holdout.rounds=8"],
+    "cross-entropy": ["model.rerank=[]", "model.ranker.objective=binary", "model.ranker.num_leaves=7"],
 }
 """Options of the stack to choose from, by name."""
-STAGES = {
-    "recent popularity": {"name": "popularity", "half_life": 15_552_000},
-    "popularity": {"name": "popularity"},
-    "ease": {"name": "ease"},
-    "item-knn": {"name": "item-knn"},
+STAGES: dict[str, dict[str, dict[str, Any]]] = {
+    "recent popularity": {
+        f"{rows}, {days} days": {"name": "popularity", "half_life": days * DAY, "positive_only": rows == "positives"}
+        for rows in ("all", "positives")
+        for days in (10, 30, 90, 180)
+    },
+    "popularity": {"all": {"name": "popularity"}, "positives": {"name": "popularity", "positive_only": True}},
+    "ease": {"all": {"name": "ease"}, "positives": {"name": "ease", "positive_only": True}},
+    "item-knn": {"all": {"name": "item-knn"}, "positives": {"name": "item-knn", "positive_only": True}},
+    "sasrec": {"long": {"name": "sasrec", "max_seq_len": None}},
 }
-"""The stack's generators as models of their own."""
+"""Single stages: variants to choose from, by stage and name."""
+LABELS = [
+    {"op": "Categorify", "columns": ["user", "item"]},
+    {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
+]
+COLUMNS = {"user": "user", "item": "item", "label": "label", "timestamp": "timestamp", "ops": LABELS}
+"""The `features` section of a file."""
 
 Users = dict[int, float]
 """The metric by hash of the user."""
+
+
+@dataclass
+class Moment:
+    """The metric at a moment.
+
+    Attributes:
+        systems: Users of valid and test by system and variant.
+        in_train: Hashes of test users with rows in train; others are cold-start.
+    """
+
+    systems: dict[str, dict[str, dict[str, Users]]] = field(default_factory=dict)
+    in_train: set[int] = field(default_factory=set)
 
 
 def write_split(ratings: pl.DataFrame, moment: float, folder: Path) -> dict[str, str]:
@@ -65,7 +99,7 @@ def write_split(ratings: pl.DataFrame, moment: float, folder: Path) -> dict[str,
     return {"method": "files", **paths}
 
 
-def measured(config: recsys.RunConfig, workspace: recsys.Workspace) -> dict[str, Users]:
+def measured(config: recsys.RunConfig, workspace: recsys.Workspace, moment: Moment) -> dict[str, Users]:
     """Train a model once, and return its metric on valid and test."""
     found = {}
     trained = recsys.train(config, workspace, progress=False)
@@ -74,48 +108,87 @@ def measured(config: recsys.RunConfig, workspace: recsys.Workspace) -> dict[str,
         rankings = Rankings.read(trained.rankings)
         values = Outcomes.of(rankings, metrics={METRIC}).users[METRIC]
         found[split] = dict(zip(np.sort(rankings.user_hashes).tolist(), values.tolist(), strict=True))
+        if split == "test":
+            moment.in_train = set(rankings.user_hashes[rankings.users != UNSEEN].tolist())
     return found
 
 
-def at_moment(moment: float, dataset: str, workspace: recsys.Workspace) -> dict[str, dict[str, Users]]:
-    """Return the metric of all stacks and stages at a moment."""
-    ratings = pl.read_csv(workspace.root / "raw" / dataset / "ratings.csv").sort("timestamp", maintain_order=True)
-    split = write_split(ratings, moment, workspace.root / "splits" / dataset / f"{moment:g}")
+def base_of(dataset: str, file: Path | None, workspace: recsys.Workspace) -> tuple[dict[str, Any], pl.DataFrame]:
+    """Return the config of a dataset without split, and its ratings in order of time."""
     base = recsys.load_config(CONFIG).model_dump(exclude_unset=True)
-    base |= {"dataset": {"name": dataset}, "split": split}
+    if file is None:
+        base["dataset"], path = {"name": dataset}, workspace.root / "raw" / dataset / "ratings.csv"
+    else:
+        base |= {"dataset": {"name": "files", "interactions": str(file)}, "features": COLUMNS}
+        base["model"].pop("rerank")
+        path = file
+    return base, pl.read_csv(path).sort("timestamp", maintain_order=True)
+
+
+def at_moment(share: float, dataset: str, file: Path | None, workspace: recsys.Workspace, without: list[str]) -> Moment:
+    """Return the metric of all variants of the stack and of the stages at a moment."""
+    base, ratings = base_of(dataset, file, workspace)
+    base["split"] = write_split(ratings, share, workspace.root / "splits" / dataset / f"{share:g}")
     recsys.etl(recsys.load_config(base), workspace, progress=False)
-    configs = {name: recsys.load_config(base, overrides) for name, overrides in STACKS.items()}
-    configs |= {name: recsys.load_config({**base, "model": model}) for name, model in STAGES.items()}
-    found = {}
-    for name, config in configs.items():
-        found[name] = measured(config, workspace)
-        means = {split: round(float(np.mean(list(users.values()))), 4) for split, users in found[name].items()}
-        print(dataset, moment, name, means, f"{len(found[name]['test'])} users", flush=True)
-    return found
+    stacks = {name: options for name, options in STACKS.items() if file is None or name != RE_RANKED}
+    configs = {STACK: {name: recsys.load_config(base, options) for name, options in stacks.items()}}
+    for stage, variants in STAGES.items():
+        if stage not in without:
+            configs[stage] = {name: recsys.load_config({**base, "model": model}) for name, model in variants.items()}
+    moment = Moment()
+    for system, variants in configs.items():
+        moment.systems[system] = {}
+        for name, config in variants.items():
+            moment.systems[system][name] = users = measured(config, workspace, moment)
+            print(dataset, share, system, name, means_of(users), f"{len(users['test'])} users", flush=True)
+    return moment
 
 
-def chosen(moments: list[dict[str, dict[str, Users]]]) -> str:
-    """Return the stack with the highest mean over the valid users of some moments."""
-    means = {name: np.mean([value for found in moments for value in found[name]["valid"].values()]) for name in STACKS}
+def means_of(users: dict[str, Users]) -> dict[str, float]:
+    """Return the mean over users by split."""
+    return {split: round(float(np.mean(list(values.values()))), 4) for split, values in users.items()}
+
+
+def chosen(moments: list[Moment], system: str) -> str:
+    """Return the variant of a system with the highest mean over the valid users of some moments."""
+    variants = moments[0].systems[system]
+    means = {
+        name: np.mean([value for moment in moments for value in moment.systems[system][name]["valid"].values()])
+        for name in variants
+    }
     return max(means, key=lambda name: means[name])
 
 
-def pooled(moments: list[dict[str, dict[str, Users]]], names: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the gains of the chosen stacks over each stage on the test users of all moments, and the chosen stacks."""
-    choices = [chosen(moments[: number + 1]) for number in range(len(moments))]
-    values, owners = defaultdict(list), []
-    for found, choice in zip(moments, choices, strict=True):
-        ranked = sorted(found[choice]["test"])
+def pooled(moments: list[Moment]) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Return the gains of the chosen stack over each chosen stage on the test users of all moments, and the choices."""
+    choices = {
+        system: [chosen(moments[: number + 1], system) for number in range(len(moments))]
+        for system in moments[0].systems
+    }
+    values, owners, in_train = defaultdict(list), [], []
+    for number, moment in enumerate(moments):
+        of_stack = moment.systems[STACK][choices[STACK][number]]["test"]
+        ranked = sorted(of_stack)
         owners += ranked
-        for name in ["two-stage", *names]:
-            of_users = found[choice if name == "two-stage" else name]["test"]
-            values[name] += [of_users[user] for user in ranked]
+        in_train += [user in moment.in_train for user in ranked]
+        for system, variants in moment.systems.items():
+            of_users = variants[choices[system][number]]["test"]
+            values[system] += [of_users[user] for user in ranked]
+    known = np.array(in_train)
+    parts = {"all": known | True, "in train": known, "cold-start": ~known}
+    arrays = {system: np.array(part) for system, part in values.items()}
+    return {name: gains_of(arrays, np.array(owners, np.uint64), part) for name, part in parts.items()}, choices
+
+
+def gains_of(
+    values: dict[str, npt.NDArray[np.float64]], owners: npt.NDArray[np.uint64], part: npt.NDArray[np.bool_]
+) -> dict[str, Any]:
+    """Return means and gains of the stack over each stage on some rankings; all shapes (N,)."""
     systems = {
-        name: Outcomes.of_users({METRIC: by_owner(-np.array(part), np.array(owners, np.uint64))})
-        for name, part in values.items()
+        name: Outcomes.of_users({METRIC: by_owner(-of_system[part], owners[part])})
+        for name, of_system in values.items()
     }
     (figure,) = figures_of(systems, [METRIC], resamples=2_000, seed=0)
-    users = len(set(owners))
     gains = {
         name: {
             "gain": round(one.value, 4), "interval": [round(one.low, 4), round(one.high, 4)], "verdict": one.verdict,
@@ -123,8 +196,10 @@ def pooled(moments: list[dict[str, dict[str, Users]]], names: list[str]) -> tupl
         }
         for name, one in figure.differences.items()
     }  # fmt: skip
-    means = {name: round(float(np.mean(part)), 4) for name, part in values.items()}
-    return {"rankings": len(owners), "users": users, METRIC: means, "gain over": gains}, choices
+    means = {name: round(float(of_system[part].mean()), 4) for name, of_system in values.items()}
+    return {
+        "rankings": int(part.sum()), "users": len(np.unique(owners[part])), METRIC: means, "gain over": gains
+    }  # fmt: skip
 
 
 def detectable(one: Difference) -> float:
@@ -135,32 +210,40 @@ def detectable(one: Difference) -> float:
 def main() -> None:
     """Measure all moments and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("zip", type=Path)
-    parser.add_argument("--datasets", nargs="+", choices=list(MOMENTS), default=list(MOMENTS))
+    parser.add_argument("--zip", type=Path)
+    parser.add_argument("--datasets", nargs="*", choices=ZIPPED, default=[])
+    parser.add_argument("--data", nargs="*", metavar="NAME=FILE", default=[])
+    parser.add_argument("--moments", nargs="+", type=float, default=MOMENTS)
+    parser.add_argument("--without", nargs="*", choices=list(STAGES), default=[])
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
+    files: dict[str, Path | None] = dict.fromkeys(given.datasets)
+    files |= {name: Path(file).resolve() for name, _, file in (each.partition("=") for each in given.data)}
     before = RESULTS / f"{NAME}.json"
     results = json.loads(before.read_text(encoding="utf-8")) if before.is_file() else {}
     with tempfile.TemporaryDirectory() as scratch:
         workspace = recsys.Workspace(given.folder or Path(scratch))
-        for dataset in given.datasets:
-            source = [] if dataset == "synthetic" else ["--from-file", str(given.zip)]
-            run([RECSYS, "-q", "-w", str(workspace.root), "download", dataset, *source])
-            moments = [at_moment(moment, dataset, workspace) for moment in MOMENTS[dataset]]
-            figures, choices = pooled(moments, list(STAGES))
+        for dataset, file in files.items():
+            if file is None:
+                source = ["--from-file", str(given.zip)] if given.zip and dataset != "synthetic" else []
+                run([RECSYS, "-q", "-w", str(workspace.root), "download", dataset, *source])
+            moments = [at_moment(share, dataset, file, workspace, given.without) for share in given.moments]
+            figures, choices = pooled(moments)
             results[dataset] = {
-                **figures, "chosen": dict(zip(map(str, MOMENTS[dataset]), choices, strict=True)),
-                "at each moment": {
-                    str(moment): {
-                        name: {split: round(float(np.mean(list(users.values()))), 4) for split, users in parts.items()}
-                        for name, parts in found.items()
+                **figures,
+                "moments": {
+                    str(share): {
+                        system: {
+                            "chosen": choices[system][number],
+                            **{name: means_of(users) for name, users in variants.items()},
+                        }
+                        for system, variants in moments[number].systems.items()
                     }
-                    for moment, found in zip(MOMENTS[dataset], moments, strict=True)
+                    for number, share in enumerate(given.moments)
                 },
-            }  # fmt: skip
-            keep(
-                "quality_stages", {"work": __doc__.splitlines()[0], **results, "machine": machine("torch", "lightgbm")}
-            )
+                "machine": machine("torch", "lightgbm"),
+            }
+            keep(NAME, {**results, "work": __doc__.splitlines()[0]})
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -16,18 +17,23 @@ from recsys_cli.models.item_to_item import rows_of
 
 _RECENT = 0.1
 """Share of the rows that count as recent."""
+_PRIOR = 10.0
+"""Rows with the mean label in an item's share of positives."""
 
 Join = Callable[[Mapping[str, Tensor]], Mapping[str, Feature]]
 
 
 class ItemStatistics(nn.Module):
-    """Popularity and recency of items in the rows of `fit`, by encoded item; part of the weights.
+    """Popularity, recency and positives of items in the rows of `fit`, by encoded item; part of the weights.
 
     Attributes:
         names: Name of each column.
     """
 
-    names = ("popularity", "recent popularity", "trend", "days since the last row", "days since the first row")
+    names = (
+        "popularity", "recent popularity", "trend", "days since the last row", "days since the first row",
+        "positives", "recent positives", "share of positives",
+    )  # fmt: skip
     values: Tensor
     counts: Tensor
 
@@ -40,18 +46,27 @@ class ItemStatistics(nn.Module):
     def fit(self, rows: Interactions) -> None:
         """Count rows, and the latest tenth of them; in data without times all are equally recent."""
         size = len(self.counts)
-        counts = np.bincount(rows.item_idx, minlength=size)
-        recent, ages = counts, np.zeros((size, 2))
+        positive = rows.positive
+        counts, positives = self._counts(rows.item_idx), self._counts(rows.item_idx[positive])
+        recent, recent_positives, ages = counts, positives, np.zeros((size, 2))
         if rows.times is not None and len(rows):
             times = rows.times.astype(np.float64)
-            recent = np.bincount(rows.item_idx[times >= np.quantile(times, 1 - _RECENT)], minlength=size)
+            latest = times >= np.quantile(times, 1 - _RECENT)
+            recent, recent_positives = (self._counts(rows.item_idx[part]) for part in (latest, latest & positive))
             last, first = np.full(size, times.min()), np.full(size, times.max())
             np.maximum.at(last, rows.item_idx, times)
             np.minimum.at(first, rows.item_idx, times)
             ages = np.log1p((times.max() - np.stack([last, first], axis=1)) / (86_400 * self._ticks))
-        columns = [np.log1p(counts), np.log1p(recent), np.log1p(recent) - np.log1p(_RECENT * counts), *ages.T]
+        share = (positives + _PRIOR * positive.sum() / max(1, len(rows))) / (counts + _PRIOR)
+        columns = [
+            np.log1p(counts), np.log1p(recent), np.log1p(recent) - np.log1p(_RECENT * counts), *ages.T,
+            np.log1p(positives), np.log1p(recent_positives), share,
+        ]  # fmt: skip
         self.values.copy_(torch.from_numpy(np.stack(columns, axis=1)))
         self.counts.copy_(torch.from_numpy(counts))
+
+    def _counts(self, items: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        return np.bincount(items, minlength=len(self.counts))
 
 
 class ItemContent:

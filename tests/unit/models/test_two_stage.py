@@ -232,6 +232,25 @@ def test_unseen_items_of_a_users_taste_come_first() -> None:
     assert ((best + users.unsqueeze(1)) % 2 == 0).float().mean() > 0.8
 
 
+def liked_and_disliked() -> Interactions:
+    """200 users, one after another, with a random half of the items each; nearly all like the items of even ids alone."""
+    draw = np.random.default_rng(0)
+    items = np.concatenate([draw.permutation(ITEMS)[: ITEMS // 2] for _ in range(200)])
+    labels = draw.random(len(items)) < np.where(items % 2 == 1, 0.9, 0.1)
+    users, encoded = np.arange(len(items)) // (ITEMS // 2), (items + 3).astype(np.int32)
+    return Interactions((users % USERS + 3).astype(np.int32), encoded, labels.astype(np.float32), times=users)
+
+
+def test_liked_items_come_first_for_users_without_history() -> None:
+    rows = liked_and_disliked()
+    model = a_model(candidates=[{"name": "popularity", "k": ITEMS}], holdout={"rounds": 4})
+    model.fit(context_of(rows))
+    model.eval().set_context(context_of(rows.chosen(np.arange(0))))
+    items = torch.arange(3, ITEMS + 3)
+    best = items[model.scores(torch.tensor([3]), items)[0].topk(ITEMS // 2).indices]
+    assert (best % 2 == 0).all()
+
+
 def test_ranking_does_not_change_with_the_other_users_of_a_call() -> None:
     model, items = fitted(), torch.arange(3, ITEMS + 3)
     together = model.scores(torch.arange(3, 43), items)
