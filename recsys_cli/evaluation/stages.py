@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.bootstrap import mean_estimates
+from recsys_cli.evaluation.bootstrap import unit_estimates
 from recsys_cli.evaluation.clusters import by_owner
 from recsys_cli.evaluation.compare.comparison import Difference, figures_of
 from recsys_cli.evaluation.compare.outcomes import Outcomes
@@ -83,5 +83,4 @@ def _recall_of_union(ranked: list[tuple[Ranked, int]]) -> Floats:
 def _estimate(values: Floats | None, config: EvaluateConfig) -> Estimate | None:
     if values is None:
         return None
-    (estimate,) = mean_estimates(np.asarray(values, np.float64)[:, None], resamples=config.bootstrap, seed=config.seed)
-    return estimate
+    return unit_estimates(np.asarray(values, np.float64)[:, None], config)[0]

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from recsys_cli.evaluation.bootstrap import widened
 from recsys_cli.evaluation.clusters import Clusters, Spread, by_owner
 from recsys_cli.evaluation.compare.paired import (
     NO_SPREAD,
@@ -144,7 +145,8 @@ class Outcomes:
         nothing = replace(self, users=users, rows=rows, seeds={})
         tested = self.minus(nothing, [metric], resamples=resamples, seed=seed)[metric]
         most = 1.0 if better_of(metric) == "higher" else math.inf
-        return max(0.0, tested.low), min(most, tested.high)
+        low, high = max(0.0, tested.low), min(most, tested.high)
+        return widened((low, high), len(self.users[metric])) if metric in self.users else (low, high)
 
     def _clusters(self, metric: str) -> Clusters:
         return self.impressions if self.impressions is not None and _of_impressions(metric) else self.clusters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from recsys_cli.evaluation.clusters import Clusters, Spread, jackknife
 from recsys_cli.metrics.score_counts import Floats
 
 _DIGITS = 12
-"""Decimal places of differences before ranking: sums of the same gains in another order become ties."""
+"""Decimal places of differences: sums of the same gains in another order are equal."""
 NO_SPREAD = Spread(0.0)
 """Spread over seeds of systems without a seed, or with a single one."""
 
@@ -30,40 +30,24 @@ class PairedTest:
 
 
 def by_users(differences: Floats, *, resamples: int, seed: int) -> list[PairedTest]:
-    """Test columns of differences (U, M): intervals by the paired bootstrap over users, p-values by the Wilcoxon test."""
+    """Test the means of differences (U, M): intervals by the paired bootstrap over users, p-values by the t test."""
+    differences = differences.round(_DIGITS)
     estimates = mean_estimates(differences, resamples=resamples, seed=seed)
-    values = differences.mean(axis=0)
+    tests = [by_means(column) for column in differences.T]
     return [
-        PairedTest(
-            float(value),
-            float(value) if mean.low is None else mean.low,
-            float(value) if mean.high is None else mean.high,
-            wilcoxon(column),
-        )
-        for value, mean, column in zip(values, estimates, differences.T, strict=True)
+        tested if mean.low is None or mean.high is None else replace(tested, low=mean.low, high=mean.high)
+        for tested, mean in zip(tests, estimates, strict=True)
     ]
 
 
-def by_means(differences: Floats, seed_spread: Spread) -> PairedTest:
-    """Test the mean of differences (U,) averaged over seeds, with the spread over training seeds.
+def by_means(differences: Floats, seed_spread: Spread = NO_SPREAD) -> PairedTest:
+    """Test the mean of differences (U,), with the spread over training seeds.
 
-    A rank test would ignore the seeds, which move all users of a system at once.
+    A rank test is a test of symmetry: two systems with equal means can differ in it, one with few hits at the top and one
+    with many further down.
     """
     users = Clusters(np.arange(len(differences)), len(differences))
     return by_rows(differences, users, seed_spread)
-
-
-def wilcoxon(differences: Floats) -> float:
-    """Return the p-value of the signed-rank test (Wilcoxon, 1945) for symmetry of differences (U,) about zero.
-
-    Zeros are left out, as by Wilcoxon. The distribution is the normal approximation with continuity correction.
-    """
-    from scipy import stats  # a slow import, needed only by `compare`
-
-    rounded = differences.round(_DIGITS)
-    if not rounded.any():
-        return 1.0
-    return float(stats.wilcoxon(rounded, zero_method="wilcox", correction=True, method="asymptotic").pvalue)
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -95,10 +79,7 @@ def by_placements(
 
 
 def by_rows(differences: Floats, clusters: Clusters, seed_spread: Spread = NO_SPREAD) -> PairedTest:
-    """Test the mean of differences (N,), from sums by user.
-
-    A rank test would ignore the few rows with large differences that dominate a log loss.
-    """
+    """Test the mean of differences (N,), from sums by user."""
     value = float(differences.mean())
     return _tested(value, _spread_of_mean(differences, clusters) + seed_spread)
 
