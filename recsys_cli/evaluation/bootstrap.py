@@ -45,7 +45,7 @@ def widened(interval: tuple[float, float], num_users: int) -> tuple[float, float
     1934).
     """
     reach = 0.025 ** (1 / num_users)
-    return {(0, 0): (0.0, 1 - reach), (1, 1): (reach, 1.0)}.get(interval, interval)
+    return {(0.0, 0.0): (0.0, 1 - reach), (1.0, 1.0): (reach, 1.0)}.get(interval, interval)
 
 
 def unit_estimates(values: Floats, config: EvaluateConfig) -> list[Estimate]:
