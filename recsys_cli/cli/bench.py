@@ -15,6 +15,7 @@ from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError
 
 if TYPE_CHECKING:
+    from recsys_cli.config import RunConfig
     from recsys_cli.evaluation.compare.leaderboard import Leaderboard
 
 
@@ -65,10 +66,9 @@ def bench(  # noqa: PLR0913, PLR0917 - one parameter per option
     """
     session: Session = ctx.obj
     require_one_format(session, latex=latex)
-    line = joined(config, overrides)
-    if protocol is not None:
-        line = [str(_protocol_config(protocol, line)), *line]
-    elif from_file is not None:
+    changes = joined(config, overrides)
+    line = changes if protocol is None else [str(_protocol_config(protocol, changes)), *changes]
+    if protocol is None and from_file is not None:
         raise ConfigError("--from-file needs --protocol", hint="recsys download takes the files of a dataset")
     with current_config(session, line) as settings:
         if protocol is not None:
@@ -76,8 +76,17 @@ def bench(  # noqa: PLR0913, PLR0917 - one parameter per option
         with session.working("bench") as emit:
             from recsys_cli.stages.bench import bench
 
-            leaderboard = bench(settings, session.workspace, metric=metric, html=html, emit=emit)
+            noted = settings if protocol is None else _with_changes(settings, changes)
+            leaderboard = bench(noted, session.workspace, metric=metric, html=html, emit=emit)
     _report(session, leaderboard, html=html, latex=latex)
+
+
+def _with_changes(settings: RunConfig, changes: Sequence[str]) -> RunConfig:
+    """Return the config of a protocol with its overrides among the notes."""
+    if settings.protocol is None or not changes:
+        return settings
+    notes = (*settings.protocol.notes, f"changed from the protocol: {' '.join(changes)}")
+    return settings.model_copy(update={"protocol": settings.protocol.model_copy(update={"notes": notes})})
 
 
 def _report(session: Session, leaderboard: Leaderboard, *, html: Path | None, latex: bool) -> None:

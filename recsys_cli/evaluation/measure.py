@@ -91,6 +91,7 @@ class _Measurement:
     compute: ComputeSettings
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    partial: list[str] = field(default_factory=list)
 
     def run(self) -> tuple[Measurements, Rankings]:
         task, tables = self._make_task(), DimensionTables(self.data, device=self.compute.device)
@@ -140,6 +141,7 @@ class _Measurement:
             stages=stages,
             verdict=sentences,
             notes=tuple(self.notes),
+            partial=tuple(self.partial),
             seconds=self.seconds,
         )
         return measured, task.rankings(ranked, logits, measured.protocol, self.config)
@@ -194,6 +196,7 @@ class _Measurement:
             with self._timed(f"fit {name}"):
                 systems[name] = fit_baseline(name, schema, train, context, device=device, cache=cache)
         self.notes += _catalog_notes(systems)
+        self.partial += (name for name, system in systems.items() if system.left_out is not None)
         return {name: self._scorer(system, task, tables) for name, system in systems.items()}
 
     def _scorer(self, system: Model, task: EvaluationTask, tables: DimensionTables) -> Scorer:

@@ -213,6 +213,8 @@ class Measurements(Frozen):
     verdict: tuple[str, ...] = ()
     """Paired tests of the model against the baselines, in sentences."""
     notes: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
+    """Systems that leave out items of the catalog, such as an EASE within its limits."""
     seconds: dict[str, float]
     """Duration of each part."""
 

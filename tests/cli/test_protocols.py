@@ -118,6 +118,7 @@ def test_last_item_of_a_file_of_pairs(recsys: Recsys, tmp_path: Path) -> None:
 
     assert figures(found) == pytest.approx(last_out(histories))
     assert found["published"]["verified"] == "rows"
+    assert found["published"]["notes"][-1].startswith("changed from the protocol: bench.models=[{name: ease")
     assert "ml-1m.txt has another digest than published" in found["published"]["differences"]
     models = found["published"]["models"]
     verdicts = {
@@ -229,7 +230,7 @@ def test_a_protocol_in_a_config_of_ones_own(recsys: Recsys, tmp_path: Path) -> N
     shown = recsys("bench", *line, "--html", "page.html").out
 
     assert "popularity, NDCG@10: level with equal; below better." in shown
-    assert "The data equals the published data" in shown
+    assert "The numbers of rows equal the published ones" in shown
     assert "popularity, NDCG@10: level with equal; below better." in (tmp_path / "page.html").read_text()
 
 

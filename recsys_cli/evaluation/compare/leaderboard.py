@@ -54,6 +54,8 @@ class LeaderboardRow(Frozen):
     """Rank from 1, baselines included."""
     label: str
     is_baseline: bool
+    is_partial: bool = False
+    """Whether it is a baseline that leaves out items."""
     scores: dict[str, SeededScore]
     from_best: Difference | None = None
     """Difference from the best; None for the best, and without a test."""
@@ -77,7 +79,9 @@ class LeaderboardRow(Frozen):
     @property
     def called(self) -> str:
         """Name in tables."""
-        return f"{self.label} (baseline)" if self.is_baseline else marked(self.label, self.selected)
+        if self.is_baseline:
+            return f"{self.label} (baseline, partial)" if self.is_partial else f"{self.label} (baseline)"
+        return marked(self.label, self.selected)
 
     def seeds_in_words(self, *, seeds: int) -> str:
         """Return the seeds for tables: `3`, `2 of 3`, or `any` for a deterministic model."""
@@ -131,6 +135,7 @@ class _SeededSystem:
     estimates: Sequence[Mapping[str, Any]]
     runs: Sequence[TrainedRun] = ()
     selected: tuple[Selection, ...] = ()
+    is_partial: bool = False
 
 
 def standings_of(
@@ -161,6 +166,7 @@ def standings_of(
             place=place,
             label=system.label,
             is_baseline=not system.runs,
+            is_partial=system.is_partial,
             scores=scores,
             from_best=differences.get(system.label),
             selected=system.selected,
@@ -190,7 +196,8 @@ def _baselines(
     for name, estimates in evaluation.systems.items():
         is_measured = any(metric in estimates and estimates[metric].value is not None for metric in metrics)
         if is_measured and name != MODEL and name not in models:
-            yield _SeededSystem(name, Outcomes.of(rankings, system=name, metrics=set(metrics)), [estimates])
+            outcomes = Outcomes.of(rankings, system=name, metrics=set(metrics))
+            yield _SeededSystem(name, outcomes, [estimates], is_partial=name in evaluation.partial)
 
 
 def _score(system: _SeededSystem, metric: str, *, resamples: int, seed: int) -> SeededScore:

@@ -110,7 +110,8 @@ def one_table(
             cells = ["–" if value is None else f"{value:.4f}" for value in scores]
             best = -math.inf if scores[0] is None else scores[0]
             empty = [""] * (1 + len(BASELINES))
-            rows.append((best, [row.label, "baseline" if row.is_baseline else "ours", *cells, *empty]))
+            kind = "ours" if not row.is_baseline else "partial baseline" if row.is_partial else "baseline"
+            rows.append((best, [row.label, kind, *cells, *empty]))
     rows.sort(key=lambda row: -row[0])
     heads = [
         "model",
@@ -168,6 +169,8 @@ def compare_published(
         ),
         *(f"{file} has another digest than published" for file, equal in digests.items() if equal is False),
     ]
+    partial = [row.label for row in standings if row.is_partial]
+    standings = [row for row in standings if not row.is_partial]
     baselines = {name: _find(name, standings, names) for name in BASELINES}
     models = []
     for one in protocol.published:
@@ -180,11 +183,15 @@ def compare_published(
         models.append(PublishedModel(model=one.model, source=one.source, ours=called, figures=tuple(figures)))
     return PublishedComparison(
         paper=protocol.paper,
-        notes=protocol.notes,
+        notes=(*protocol.notes, *map(_of_partial, partial)),
         differences=tuple(differences),
         verified="digest" if any(digests.values()) else "rows" if protocol.rows else None,
         models=tuple(models),
     )
+
+
+def _of_partial(name: str) -> str:
+    return f"the baseline {name} leaves out items, so it has no verdict; {name} in bench.models has one"
 
 
 def _find(name: str | None, standings: Sequence[LeaderboardRow], names: Mapping[str, str]) -> LeaderboardRow | None:

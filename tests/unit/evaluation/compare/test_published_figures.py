@@ -81,6 +81,15 @@ def test_ease_and_popularity_are_next_to_each_published_figure() -> None:
     assert {verdict for one in without.models for verdict in one.figures[0].baselines.values()} == {"not run"}
 
 
+def test_a_baseline_without_all_items_has_no_verdict() -> None:
+    """A published EASE of the whole catalog is no level for one of its most popular items."""
+    ease = baseline("ease", 0.2).model_copy(update={"is_partial": True})
+    found = compared(standings=(row("sasrec", 0.24), ease), names={"sasrec": "sasrec"})
+    assert {one.figures[0].baselines["ease"] for one in found.models} == {"not run"}
+    assert found.models[2].figures[0].verdict == "not run"
+    assert any(note.startswith("the baseline ease leaves out items") for note in found.notes)
+
+
 def test_a_partial_bench_compares_with_the_best_of_ours() -> None:
     """Whatever comes first in `bench.models`; a baseline is no model of the bench."""
     standings = (baseline("ease", 0.3), row("sasrec wide", 0.24), row("sasrec-tuned", 0.2), row("popularity", 0.1))
