@@ -55,7 +55,7 @@ def test_numbered_tags_keep_no_comma(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("separator", [", ", "; "])
-def test_a_few_combinations_of_each_row_are_lists(tmp_path: Path, separator: str) -> None:
+def test_lists_of_few_combinations(tmp_path: Path, separator: str) -> None:
     few = [("Art", "Crime", f"Art{separator}Crime", f"Crime{separator}Art")[item % 4] for item in range(ITEMS)]
     assert lists(understood(tmp_path, of_items={"subjects": few}, of_rows={}), "items") == {"subjects": separator}
 
