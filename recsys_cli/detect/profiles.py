@@ -17,7 +17,9 @@ Kind = Literal["integer", "number", "text", "list", "time", "empty"]
 _SHOWN = 3
 _TIME_SAMPLE = 2_000
 _SECONDS = (631_152_000, 4_200_000_000)
-_LIST_SEPARATORS = ("|", " ", ",", ";")
+_LIST_MARKS = ("|", " ", ",", ";")
+_PROSE, _FIRST_TOO = ", ", 0.5
+"""Separator of parts of sentences as well, and the least share of its later elements that come first in other lists."""
 _IMPRESSIONS = r"^\S+-[01]( \S+-[01])*$"
 
 
@@ -200,18 +202,35 @@ def _are_hours(numbers: np.ndarray) -> bool:
 
 def _list_of(name: str, texts: pl.Series) -> tuple[str | None, int]:
     """Return the separator of texts that are lists of recurring short values, and the number of distinct values."""
-    for separator in _LIST_SEPARATORS:
-        has = texts.str.contains(separator, literal=True)
+    for mark in _LIST_MARKS:
+        has = texts.str.contains(mark, literal=True)
         if mean(has) < 0.2:
             continue
+        separator = _with_spaces(mark, texts)
         lists = texts.str.split(separator)
-        if separator != "|" and lists.list.len().unique().to_list() == [2]:
+        if mark != "|" and lists.list.len().unique().to_list() == [2]:
             continue  # ids of two parts
+        if separator == _PROSE and not _any_order(lists):
+            continue  # titles and names, such as "Matrix, The"
         elements = lists.explode()
         if separator == " " and not name.endswith("_seq") and not elements.str.contains(r"\d").all():
             continue  # words
         distinct = elements.n_unique()
         short = mean(elements.str.len_chars()) <= 24
-        if short and distinct <= len(elements) / 3 and not elements.str.contains(r"^\s|\s$").any():
+        if short and distinct <= len(elements) / 3 and not elements.str.contains(r"^\s|[\s|,;]$").any():
             return separator, distinct
     return None, 0
+
+
+def _any_order(lists: pl.Series) -> bool:
+    """Whether most later elements come first in other lists."""
+    later = lists.list.slice(1).explode().drop_nulls()
+    return mean(later.is_in(lists.list.first().unique().implode())) >= _FIRST_TOO
+
+
+def _with_spaces(mark: str, texts: pl.Series) -> str:
+    """Return a mark between elements with the spaces around it, if these are the same everywhere."""
+    if mark == " ":
+        return mark
+    found = texts.str.extract_all(f" ?{re.escape(mark)} ?").explode().drop_nulls().unique().to_list()
+    return str(found[0]) if len(found) == 1 else mark

@@ -31,6 +31,8 @@ class Proposal:
     unused: tuple[str, ...] = ()
     strong: dict[str, float] = field(default_factory=dict)
     """AUC of the columns that alone predict the label."""
+    of_rows: tuple[str, ...] = ()
+    """Features of the interaction; a model with them ranks no catalog."""
 
     @property
     def left_out(self) -> dict[str, float]:
@@ -86,7 +88,7 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
         "features.item": "a stand-in as well" if is_click else "",
     }  # fmt: skip
     unused = _unused(table, own, (user, item, time, *separating(strong)))
-    return Proposal(sections, [*ops, *label_ops], comments, unused, strong)
+    return Proposal(sections, [*ops, *label_ops], comments, unused, strong, of_rows=() if is_click else own.used)
 
 
 def _unused(table: Table, own: FeatureColumns, named: Sequence[str | None]) -> tuple[str, ...]:

@@ -87,9 +87,16 @@ class Understanding:
         ]
         if sample.total < ENOUGH:
             notes.append(f"{sample.name} has {sample.total:,} rows: enough for a config, not for a model")
-        strong = {} if self.proposal is None else self.proposal.strong
+        if self.proposal is None:
+            return notes
+        if self.proposal.of_rows:
+            notes.append(
+                f"features of the interaction, not of its user or item: {', '.join(self.proposal.of_rows)}; with them the "
+                "model scores rows but cannot rank the catalog; to rank, leave them out of features.ops"
+            )
         return notes + [
-            _outcome_note(name, auc, self.interactions.roles["label"].column) for name, auc in strong.items()
+            _outcome_note(name, auc, self.interactions.roles["label"].column)
+            for name, auc in self.proposal.strong.items()
         ]
 
 

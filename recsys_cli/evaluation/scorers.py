@@ -40,7 +40,10 @@ def cannot_rank(model: Model, tables: DimensionTables, schema: Schema, *, device
     available = tables.join({schema.only(Role.USER).name: padding, schema.only(Role.ITEM).name: padding})
     missing = [column.name for column in schema.features if column.name not in available]
     if missing:
-        return f"candidates have no interaction features, but the model needs {', '.join(missing)}"
+        return (
+            f"candidates have no interaction features, but the model needs {', '.join(missing)}; to rank, leave them out of "
+            "features.ops, prepare and train again; to score rows, keep them"
+        )
     return None
 
 

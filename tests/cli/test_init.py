@@ -53,6 +53,32 @@ def test_init_says_where_titles_are_if_the_table_has_them(recsys: Recsys) -> Non
     assert load(Path("u.yaml")).evaluate.title is None
 
 
+def test_init_names_the_features_without_which_the_model_ranks(recsys: Recsys) -> None:
+    """The branch belongs to a loan and the kind to a book: the kind alone leaves a ranking."""
+    rows = [
+        f"u{k % 20},{pow(7, k, 1_009) % 30},{'NS'[k % 3 % 2]},{int(pow(3, k, 1_009) % 3 > 0)},{1_600_000_000 + 60 * k}"
+        for k in range(600)
+    ]
+    Path("loans.csv").write_text("\n".join(["user,item,branch,liked,time", *rows]) + "\n")
+    Path("books.csv").write_text("item,kind\n" + "".join(f"{item},k{item % 4}\n" for item in range(30)))
+    found = recsys("init", "loans.csv", "books.csv", "--label", "liked", "--json").json["notes"]
+    assert [note for note in found if "cannot rank" in note] == [
+        "features of the interaction, not of its user or item: branch; with them the model scores rows but cannot rank the "
+        "catalog; to rank, leave them out of features.ops"
+    ]
+    short = ("train.epochs=1", "train.device=cpu", "model.hidden_dims=[4]", "model.embedding_dim=2")
+    ranks = recsys("run", "loans.yaml", *short)
+    assert "the model needs branch; to rank, leave them out of features.ops" in " ".join(ranks.out.split()), ranks.err
+    Path("loans.yaml").write_text(Path("loans.yaml").read_text().replace("branch, ", ""))
+    ranks = recsys("run", "loans.yaml", *short)
+    assert ranks.code == 0, ranks.err
+    assert "No ranking" not in ranks.out
+
+
+def test_init_says_nothing_of_rows_without_features_of_their_own(recsys: Recsys, ratings: Path) -> None:
+    assert "cannot rank" not in recsys("init", ratings).out
+
+
 def test_init_uses_given_columns(recsys: Recsys) -> None:
     Path("t.csv").write_text("who,what,good,on,no: x\na,b,1,100,y\n")
     line = ["--user", "who", "--item", "what", "--label", "good", "--timestamp", "on", "-o", "mine.yaml"]

@@ -172,7 +172,8 @@ def test_model_without_recommendations_has_a_reason(recsys: Recsys, ratings: Pat
     found = recsys("inspect", "user", "u1", "--json").json
     assert found["recommended"] == []
     assert found["notes"] == [
-        "the model cannot recommend: candidates have no interaction features, but the model needs device"
+        "the model cannot recommend: candidates have no interaction features, but the model needs device; to rank, leave "
+        "them out of features.ops, prepare and train again; to score rows, keep them"
     ]
     assert found["history"][0]["title"] is None
 
