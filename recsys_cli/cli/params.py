@@ -93,14 +93,17 @@ def current_config(session: Session, arguments: Sequence[str]) -> Iterator[RunCo
         yield config
         return
     current = session.workspace.current
-    before = current.read_text(encoding="utf-8", errors="replace") if current.is_file() else None
+    try:
+        before = current.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        before = None
     head = "# Config of the last stage, with all defaults. Written by recsys; edit your own file instead.\n"
     write_text(current, head + dump_resolved(config))
     try:
         yield config
     except RecsysError as error:
         if before is None:
-            current.unlink()
+            current.unlink(missing_ok=True)  # another command may have failed at the same time
         else:
             write_text(current, before)
         error.hint = _with_config(error.hint, arguments)

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from recsys_cli.config import RunConfig, dump, yaml12
 from recsys_cli.config.load import model_config, model_config_type, spelled_out
-from recsys_cli.errors import MissingArtifactError
+from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.events import Emit, Message
 from recsys_cli.stages import report_other_version
 from recsys_cli.stages.keys import code_of_metrics, code_of_model
@@ -64,6 +64,8 @@ def select(
 ) -> Selection:
     """Select the run for a call, and create the folder of a new one: with `force` even if there is a finished one.
 
+    A damaged finished run counts as missing.
+
     Raises:
         MissingArtifactError: There is no run to resume, or no run `train.continue_from`.
         MissingExtraError: A package of the config's model, trackers or placement is not installed.
@@ -71,18 +73,33 @@ def select(
     """
     key = run_key(config, data)
     unfinished = unfinished_run(workspace, key)
-    finished = [run for run in workspace.runs() if run.is_made(key)]
     if resume and unfinished is not None:
         return Selection(unfinished.folder.name, resume=True)
-    if finished and not force:
-        report_other_version(finished[-1], emit)
-        return Selection(finished[-1].folder.name, up_to_date=True)
+    finished = None if force else _finished_run(workspace, key, emit)
+    if finished is not None:
+        report_other_version(finished, emit)
+        return Selection(finished.folder.name, up_to_date=True)
     if resume:
         raise _nothing_to_resume(workspace, config)
     if unfinished is not None:
         emit(Message(f"there is an unfinished run of this config, {unfinished.folder.name}: resume it with --resume"))
     _require(config, workspace)
     return Selection(_new_run(workspace, config, key).folder.name)
+
+
+def _finished_run(workspace: Workspace, key: str, emit: Emit) -> TrainedRun | None:
+    """Return the latest finished run of a key without damage, with a warning on later, damaged ones."""
+    for run in reversed(workspace.runs()):
+        if not (run.exists and run.folder.name.endswith(key[:8])):
+            continue
+        try:
+            run.verify()
+        except (DataError, MissingArtifactError) as error:
+            emit(Message(f"{error.message}; the run has to be trained again", "warning"))
+        else:
+            if run.key == key:
+                return run
+    return None
 
 
 def _require(config: RunConfig, workspace: Workspace) -> None:

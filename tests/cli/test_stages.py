@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from conftest import Recsys
 
+from recsys_cli.cli.params import current_config
+from recsys_cli.cli.session import Session
+from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Message
 from recsys_cli.stages import StageResult
 from recsys_cli.workspace import RawData, Workspace
@@ -196,6 +199,20 @@ def test_failed_config_does_not_become_current(recsys: Recsys, ratings: Path) ->
     before = Path("workspace/current.yaml").read_text()
     assert recsys("etl", "ratings.yaml", "dataset.interactions=none.csv").code == 4
     assert Path("workspace/current.yaml").read_text() == before
+
+
+def test_two_commands_may_fail_at_once(recsys: Recsys, ratings: Path) -> None:
+    """Both wrote the current config of a new workspace, and the first one to fail removed it."""
+    recsys("-q", "init", ratings)
+    session = Session(Path("new"))
+
+    def fail_second() -> None:
+        with current_config(session, ["ratings.yaml"]):
+            session.workspace.current.unlink()
+            raise MissingArtifactError("the data is not prepared")
+
+    with pytest.raises(MissingArtifactError, match="not prepared"):
+        fail_second()
 
 
 def test_unwritable_workspace_is_reported(recsys: Recsys, ratings: Path) -> None:

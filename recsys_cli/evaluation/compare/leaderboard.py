@@ -118,6 +118,11 @@ class Leaderboard(Frozen):
         return next(filter(_is_ranking, self.metrics), None)
 
     @property
+    def is_ranked(self) -> bool:
+        """Whether the metric of the order is defined for a model or baseline."""
+        return any(one.scores[self.metric].value is not None for one in self.standings)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Notes on the metrics and intervals."""
         selection = legend({one.label: one.selected for one in self.standings}, self.split)
@@ -249,6 +254,10 @@ def in_words(board: Leaderboard) -> str:
     """Return the verdict: the best system, and those without a significant difference."""
     best, *others = board.standings
     title = title_of(board.metric)
+    if not board.is_ranked:
+        defined = [name for name in board.metrics if any(one.scores[name].value is not None for one in board.standings)]
+        instead = f"; sort by another metric, such as --metric {defined[0].removeprefix(SAMPLED)}" if defined else ""
+        return f"{title} is undefined for all models on these rows, so there is no order{instead}."
     tested = [one for one in others if one.from_best is not None]
     same = [one.label for one in tested if one.is_same_as_best]
     if not tested:

@@ -44,7 +44,7 @@ def show(board: Leaderboard) -> str:
 def standings(board: Leaderboard) -> Markup:
     """Plot the models from best to worst, with their intervals."""
     marks = [
-        IntervalBar(one.label, score.value, score.low, score.high, _colour(one))
+        IntervalBar(one.label, score.value, score.low, score.high, _colour(one, board))
         for one in board.standings
         for score in [one.scores[board.metric]]
         if score.value is not None and score.low is not None and score.high is not None
@@ -60,7 +60,7 @@ def trade_off(board: Leaderboard) -> Markup:
     if name is None:
         return Markup("")
     marks = [
-        LabeledPoint(one.label, one.coverage, score.value, score.interval, _colour(one))
+        LabeledPoint(one.label, one.coverage, score.value, score.interval, _colour(one, board))
         for one in board.standings
         for score in [one.scores[name]]
         if score.value is not None and one.coverage is not None
@@ -84,8 +84,8 @@ def _legend(used: Collection[int]) -> list[tuple[int, str]]:
     return [one for one in names if one[0] in used]
 
 
-def _colour(one: LeaderboardRow) -> int:
-    if one.place == 1 or one.is_same_as_best:
+def _colour(one: LeaderboardRow, board: Leaderboard) -> int:
+    if (one.place == 1 and board.is_ranked) or one.is_same_as_best:
         return _BEST
     return _BASELINES if one.is_baseline else _OTHERS
 

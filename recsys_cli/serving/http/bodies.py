@@ -77,7 +77,7 @@ class FeedbackEvent(_Body):
     item: Id
     label: float | None = None
     """Value of the label: of a binary one, positive if above 0; null for a like, which is positive."""
-    time: Annotated[float | None, BeforeValidator(_seconds)] = Field(None, ge=0, le=_LATEST)
+    time: Annotated[float | None, BeforeValidator(_seconds)] = Field(None, ge=0, le=_LATEST, strict=True)
     """Seconds since 1970; null for now."""
 
 

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from browser import see
 
@@ -21,7 +23,7 @@ from recsys_cli.evaluation.compare.leaderboard_page import show
 from recsys_cli.events import Event, Message, Progress
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.stages.bench import bench_on
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
 
 GOOD = {"name": "ease", "positive_only": True}
 STEPS = {"name": "mlp", "embedding_dim": 4, "hidden_dims": [8]}
@@ -135,6 +137,53 @@ def test_what_is_there_is_not_trained_again_and_more_is_added(data: PreparedData
     assert len(workspace.runs()) == 2
     assert (more.metric, more.metrics) == ("auc", ("auc", "ndcg@5"))
     assert next(one for one in more.standings if one.label == "ease").runs[0] == run.folder.name
+
+
+def test_a_damaged_finished_run_is_trained_again(data: PreparedData, workspace: Workspace) -> None:
+    config = a_config(data, GOOD, {**STEPS, "train": {"epochs": 1}})
+    first = bench_on(data, config, workspace)
+    (damaged,) = (run for run in workspace.runs() if run.manifest["model"] == "mlp")
+    weights = damaged.checkpoint("best")
+    content = bytearray(weights.read_bytes())
+    content[-2] ^= 1  # the file keeps its size
+    weights.write_bytes(content)
+    damaged.evaluation.unlink()
+
+    events: list[Event] = []
+    healed = bench_on(data, config, workspace, emit=events.append)
+    warnings = [event.text for event in events if isinstance(event, Message) and event.level == "warning"]
+    assert warnings == [
+        f"{weights.absolute()} is damaged: its content does not match its checksum; the run has to be trained again"
+    ]
+    assert healed.failures == ()
+    before, after = (next(one for one in board.standings if one.label == "mlp") for board in (first, healed))
+    assert after.runs != before.runs == (damaged.folder.name,)
+    assert after.scores == before.scores
+    events.clear()
+    assert bench_on(data, config, workspace, emit=events.append) == healed  # the damaged run stays, unused
+    assert all(event.level != "warning" for event in events if isinstance(event, Message))
+
+
+def test_an_undefined_metric_ranks_nobody(data: PreparedData, workspace: Workspace) -> None:
+    """AUC needs negatives, and no row of valid is one."""
+    rows = 0
+    for shard in data.shards("valid"):
+        table = pq.read_table(shard)
+        positives = table.filter(pc.equal(table["label"], 1))
+        rows += positives.num_rows
+        pq.write_table(positives, shard)
+    write_manifest(data.folder, "PreparedData", {"key": data.key, "rows": {**data.manifest["rows"], "valid": rows}})
+    board = bench_on(data, a_config(data, GOOD), workspace, metric="auc")
+    assert {row.scores["auc"].value for row in board.standings} == {None}
+    assert in_words(board) == (
+        "AUC is undefined for all models on these rows, so there is no order; "
+        "sort by another metric, such as --metric ndcg@5."
+    )
+    page = show(board)
+    assert "the best, and models without" not in page
+    assert "AUC is undefined" in page
+    by_ndcg = bench_on(data, a_config(data, GOOD), workspace)
+    assert in_words(by_ndcg).startswith("ease is significantly better by NDCG@5")
 
 
 def test_what_differs_by_a_hair_cannot_be_told_apart(data: PreparedData, workspace: Workspace) -> None:

@@ -156,6 +156,14 @@ def test_the_unit_of_times_is_in_the_error(server: Running) -> None:
         assert "seconds since 1970" in response.json()["error"]
 
 
+def test_a_time_is_a_number(server: Running) -> None:
+    for time, code in ((True, 422), (False, 422), ("5", 422), (5, 200), (5.5, 200), (None, 200)):
+        for method in ("POST", "PUT"):
+            response = server.ask(method, "/feedback", {"events": [{"user": 9004, "item": 2, "time": time}]})
+            assert response.status_code == code, (method, time)
+            assert code == 200 or "events.0.time" in response.json()["error"]
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff"])
 def test_malformed_json_is_400(server: Running, content: bytes) -> None:
     for path in ("/recommend", "/score", "/feedback"):
