@@ -33,8 +33,10 @@ def is_database(address: str) -> bool:
     return Path(address).is_file() and (_is_sqlite(Path(address)) or _is_duckdb(Path(address)))
 
 
-def table_queries(address: str) -> list[tuple[str, str]]:
+def table_queries(address: str) -> list[tuple[str, str | None]]:
     """Return the name of each table of a database, in any schema, and a query for all its rows and its plain columns.
+
+    A table without plain columns has no query.
 
     Raises:
         DataError: The database is not readable.
@@ -51,14 +53,14 @@ def table_queries(address: str) -> list[tuple[str, str]]:
     return [(name, _table_query(f"{_quoted(schema)}.{_quoted(name)}", name, address)) for schema, name in pairs]
 
 
-def _table_query(table: str, name: str, address: str) -> str:
-    """Return a query for the rows of a table, without columns of structs, as in files."""
+def _table_query(table: str, name: str, address: str) -> str | None:
+    """Return a query for the rows of a table, without columns of structs, as in files; None without others."""
     query = f"SELECT * FROM {table}"  # noqa: S608 (quoted)
     with table_errors(name, secret=address), rows_of(f"{query} LIMIT 0", address, name) as reader:
         kept = [field.name for field in reader.schema if not is_nested(field.type)]
         if len(kept) == len(reader.schema):
             return query
-    return f"SELECT {', '.join(map(_quoted, kept))} FROM {table}"  # noqa: S608 (quoted)
+    return f"SELECT {', '.join(map(_quoted, kept))} FROM {table}" if kept else None  # noqa: S608 (quoted)
 
 
 def is_nested(kind: pa.DataType) -> bool:

@@ -36,6 +36,11 @@ def dialect(file: RawFile) -> dict[str, Any]:
     text, encoding = _decoded(start, file)
     lines = [line for line in re.split(r"\r\n|\r|\n", text) if line.strip()]  # other breaks are characters of titles
     lines = lines[: -1 if len(start) == _HEAD else None][:_LINES]
+    if not lines and text.strip():
+        raise ConfigError(
+            f"{file}: the first line is longer than {_HEAD:,} bytes",
+            hint="shorten the names of its columns, or end lines with a line break",
+        )
     if not lines:
         raise ConfigError(f"{file} is empty", hint="name a file with one row per interaction")
     if lines[0].lstrip().startswith(("{", "[")):

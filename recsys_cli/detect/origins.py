@@ -27,7 +27,7 @@ _ARCHIVES = {"zip": (".zip",), "tar": (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".
 
 
 def copied_tables(patterns: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the names and options of the tables in lakes and databases.
+    """Return the names and options of the tables in lakes and databases; without plain columns the query is None.
 
     A query applies to the database among the patterns, if there is one.
 

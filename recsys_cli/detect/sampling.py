@@ -87,7 +87,8 @@ def tables(patterns: Sequence[str]) -> list[Sample]:
         found[name] = sampled(name, {"files": paths[0] if len(paths) == 1 else tuple(paths), **options})
     for stem, options in copied_tables(patterns):
         name = _name(stem, taken=found)
-        found[name] = sampled(name, options)
+        has_columns = options.get("query", "") is not None
+        found[name] = sampled(name, options) if has_columns else Sample(name, options, pa.table({}), 0, is_whole=True)
     if not found:
         raise ConfigError("no table in these files", hint="name CSV, TSV, JSON lines or Parquet files")
     return list(found.values())

@@ -81,8 +81,12 @@ class Understanding:
         """Remarks on the tables."""
         sample = self.interactions.sample
         notes = [
-            f"table {table.sample.name} is not used: one table of users and one of items are joined, "
-            "with a row per key, and a key with a name of its own"
+            f"table {table.sample.name} is not used: "
+            + (
+                "one table of users and one of items are joined, with a row per key, and a key with a name of its own"
+                if table.columns
+                else "its columns have no values or lists of values"
+            )
             for table in self.unused
         ]
         if sample.total < ENOUGH:

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.config import RunConfig
@@ -201,6 +202,8 @@ def _read_as(kind: pa.DataType, column: RawColumn, path: str) -> RawType:
 def _cast(values: pa.ChunkedArray, field: pa.Field, path: str) -> pa.ChunkedArray:
     if values.type == field.type:
         return values
+    if pa.types.is_floating(values.type) and not pa.types.is_floating(field.type):  # NaN is null everywhere
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
     try:
         # Times may have a finer unit in the new file; an overflow of a number is an error.
         return values.cast(field.type, safe=not pa.types.is_timestamp(values.type))

@@ -156,6 +156,20 @@ def test_columns_of_structs_are_left_out(recsys: Recsys, plays: str, monkeypatch
     assert recsys("run", "mine.yaml").code == 0
 
 
+def test_a_table_of_structs_alone_is_named_and_not_used(
+    recsys: Recsys, plays: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("plays.csv").write_text(plays)
+    with duckdb.connect("shop.db") as connection:
+        connection.execute("CREATE TABLE plays AS SELECT * FROM 'plays.csv'")
+        connection.execute("CREATE TABLE clients AS SELECT {'user': 1} AS client FROM range(1000)")
+    monkeypatch.setenv("SHOP", "shop.db")
+    answer = recsys("init", "shop.db", "--yes")
+    assert answer.code == 0
+    assert "table clients is not used: its columns have no values" in answer.out + answer.err
+    assert load(Path("plays.yaml")).dataset.options["interactions"]["query"] == 'SELECT * FROM "main"."plays"'
+
+
 def test_tables_of_one_name_are_all_there(recsys: Recsys, plays: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("plays.csv").write_text(plays)
     for name in ("a", "b"):

@@ -26,7 +26,7 @@ def check_ids(rows: pa.Table, ids: Collection[str], table: RawTable) -> None:
         if not pa.types.is_floating(values.type):
             continue
         digits = np.finfo(values.type.to_pandas_dtype()).nmant + 1
-        ends = pc.min_max(values)
+        ends = pc.min_max(values.filter(pc.invert(pc.is_nan(values))))  # of NaN alone they are infinite
         example = max(ends["min"].as_py() or 0, ends["max"].as_py() or 0, key=abs)
         if abs(example) >= 2**digits:
             text = f", or set types: {{{name}: string}} next to the table's files" if table.format == "csv" else ""

@@ -134,3 +134,12 @@ def test_titles_before_links(tmp_path: Path) -> None:
     (tmp_path / "plays/movies.csv").write_text("item,title\n" + "".join(f"{i},Film No {i}\n" for i in items))
     found = understand([str(tmp_path / "plays")], {})
     assert [one.table.sample.name for one in found.joined] == ["movies"]
+
+
+def test_a_first_line_without_end_is_too_long_not_empty(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a" * 300_000 + ",item\n1,2\n")
+    with pytest.raises(ConfigError, match=r"t\.csv: the first line is longer than 262,144 bytes"):
+        understand([str(tmp_path / "t.csv")], {})
+    (tmp_path / "t.csv").write_text("\n \n")
+    with pytest.raises(ConfigError, match="is empty"):
+        understand([str(tmp_path / "t.csv")], {})

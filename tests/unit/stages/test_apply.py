@@ -143,6 +143,18 @@ def test_new_values_are_unseen_and_null_stays_null(here: Path, workspace: Worksp
     assert made.left_out == {}
 
 
+def test_nan_in_whole_numbers_and_texts_is_null(here: Path, workspace: Workspace) -> None:
+    data = prepared(workspace, features=plan())
+    new = VALID.set_column(1, "movie", pa.array([NAN, 10.0, 20.0])).set_column(0, "userId", pa.array([NAN] * 3))
+    pq.write_table(new, "new.parquet")
+    nulls = VALID.set_column(1, "movie", pa.array([None, 10, 20], pa.int32()))
+    pq.write_table(nulls.set_column(0, "userId", pa.nulls(3, pa.string())), "null.parquet")
+    made = apply(str(data.folder), ["new.parquet"], workspace)
+    assert made.missing["movie"]["null"] == 1
+    assert made.missing["userId"]["null"] == 3
+    assert read(made).equals(applied(data, workspace, "null.parquet"))
+
+
 def test_label_and_time_may_be_missing(here: Path, workspace: Workspace) -> None:
     data = prepared(workspace)
     whole = applied(data, workspace, "train.parquet")
