@@ -11,11 +11,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from recsys_cli.config import RunConfig, TrainConfig
-from recsys_cli.events import ignore
+from recsys_cli.errors import DataError
+from recsys_cli.events import Emit, Event
 from recsys_cli.features.schema import Schema
 from recsys_cli.workspace import PreparedData, Workspace
 
 _SIZES = (4_000, 16_000)
+_MOST_SECONDS = 60
+"""Seconds of all timed runs; thousands of columns, or a slow model, take minutes for a few rows."""
 _LOW, _HIGH = 0.7, 1.5
 """Range of an extrapolated time: the machine's noise, and rates of other rows than the first."""
 _COPIES_OF_ROWS = 3
@@ -56,21 +59,32 @@ def estimate(config: RunConfig, raw: Path, *, rows: int, row_bytes: float) -> Es
         row_bytes: Bytes of an interaction in memory.
 
     Raises:
-        RecsysError: The first rows are not enough to train on.
+        RecsysError: The first rows are not enough to train on, or take too long.
     """
     from recsys_cli.etl.prepare import peak_memory
 
-    train, config = config.train, _on_one_process(config)
+    train, config, emit = config.train, _on_one_process(config), _ending_after(_MOST_SECONDS)
     with TemporaryDirectory(prefix="recsys-") as folder:
         workspace = Workspace(folder)
         sizes = [min(rows, size) for size in (_SIZES[0] // 4, *_SIZES)]  # the first run loads packages
-        _, first, last = (_prepare(config, raw, workspace, size, number) for number, size in enumerate(sizes))
+        _, first, last = (_prepare(config, raw, workspace, size, number, emit) for number, size in enumerate(sizes))
         more = max(0, rows - last.rows)
         etl_memory = peak_memory() + min(config.etl.memory_mib << 20, round(_COPIES_OF_ROWS * row_bytes * more))
-        train_seconds = _training(config, train, workspace, first, last, rows)
+        train_seconds = _training(config, train, workspace, first, last, rows, emit)
         grown = _model_bytes(config, _grown(first, last, rows)) - _model_bytes(config, last.data.schema)
         train_memory = peak_memory() + max(0, grown) + _rows_bytes(config, last, rows)
     return Estimate(last.rows, _preparation(first, last, more), train_seconds, etl_memory, train_memory)
+
+
+def _ending_after(seconds: float) -> Emit:
+    """Return a receiver of events that raises an error for the first one after some seconds."""
+    end = time.monotonic() + seconds
+
+    def emit(event: Event) -> None:  # noqa: ARG001
+        if time.monotonic() > end:
+            raise DataError(f"timed runs on the first rows take more than {seconds:g} s")
+
+    return emit
 
 
 def _on_one_process(config: RunConfig) -> RunConfig:
@@ -79,7 +93,7 @@ def _on_one_process(config: RunConfig) -> RunConfig:
     return config.model_copy(update={**update, "tune": None, "bench": None})
 
 
-def _prepare(config: RunConfig, raw: Path, workspace: Workspace, rows: int, number: int) -> _Prepared:
+def _prepare(config: RunConfig, raw: Path, workspace: Workspace, rows: int, number: int, emit: Emit) -> _Prepared:
     from recsys_cli.etl.prepare import Preparation
 
     started = time.perf_counter()
@@ -87,7 +101,7 @@ def _prepare(config: RunConfig, raw: Path, workspace: Workspace, rows: int, numb
     data = workspace.data(key)
     manifest: dict[str, Any] = {"key": key, "dataset": config.dataset.name}
     with workspace.scratch() as scratch, workspace.create(data, manifest) as folder:
-        manifest |= Preparation(config, raw, scratch, folder, ignore, limit=rows).run()
+        manifest |= Preparation(config, raw, scratch, folder, emit, limit=rows).run()
     return _Prepared(rows, time.perf_counter() - started, data)
 
 
@@ -100,13 +114,14 @@ def _preparation(first: _Prepared, last: _Prepared, more: int) -> tuple[float, f
 
 
 def _training(
-    config: RunConfig, train: TrainConfig, workspace: Workspace, first: _Prepared, last: _Prepared, rows: int
-) -> tuple[float, float]:
+    config: RunConfig, train: TrainConfig, workspace: Workspace, first: _Prepared, last: _Prepared, rows: int,
+    emit: Emit,
+) -> tuple[float, float]:  # fmt: skip
     from recsys_cli.models import kind_of
     from recsys_cli.stages.train import train_on
 
     def seconds(prepared: _Prepared) -> list[float]:
-        run = train_on(prepared.data, config, workspace).artifact
+        run = train_on(prepared.data, config, workspace, emit=emit).artifact
         return [float(epoch["seconds"]) for epoch in run.manifest["history"]]
 
     if kind_of(config.model.name).rows == "all":

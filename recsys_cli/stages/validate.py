@@ -135,7 +135,7 @@ def _checked(config: RunConfig, raw: RawTables, *, timed: bool, builds: bool) ->
             expected = estimate(config, raw.folder, rows=total, row_bytes=rows.nbytes / max(1, rows.num_rows))
             notes += _memory_notes(config, expected)
         except RecsysError as error:
-            notes.append(f"expected time unknown, because the first rows cannot be trained on: {error.message}")
+            notes.append(f"expected time unknown: {error.message}")
     return Checked(
         rows=total,
         sampled=rows.num_rows,

@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import Recsys
 
+from recsys_cli.stages import estimate
+
 
 @pytest.mark.parametrize(
     ("override", "problem"),
@@ -26,6 +28,20 @@ def test_a_model_that_does_not_fit_the_columns_is_an_error(
     answer = recsys(*stack, override)
     assert answer.code == 2
     assert problem in answer.err
+
+
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_timed_runs_end(recsys: Recsys, ratings: Path, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert recsys("init", ratings).code == 0
+    monkeypatch.setattr(estimate, "_MOST_SECONDS", seconds)
+    answer = recsys("validate", "ratings.yaml", "--json").json["data"]
+    unknown = [note for note in answer["notes"] if "expected time unknown" in note]
+    if seconds:
+        assert not unknown
+        assert answer["expected"]["rows"] > 0
+    else:
+        assert unknown == ["expected time unknown: timed runs on the first rows take more than 0 s"]
+        assert answer["expected"] is None
 
 
 def joining(table: pa.Table, ops: str, *, item: str = "i{}") -> str:
