@@ -98,8 +98,8 @@ RANK, PREDICT = "rank the catalog", "predict labels of given rows"
 # compares models on other data.
 ADVICE: dict[str, tuple[str, str]] = {
     "sasrec": (RANK, "sequential recommendation on data with timestamps"),
-    "ease": (RANK, "a strong first choice: closed form, one hyperparameter; up to tens of thousands of items"),
     "gru4rec": (RANK, "sequences and sessions, with a smaller model than sasrec"),
+    "ease": (RANK, "a strong first choice: closed form, one hyperparameter; up to tens of thousands of items"),
     "hstu": (RANK, "like sasrec, with the time between interactions in its attention"),
     "slim": (RANK, "like ease, with sparse, interpretable item weights"),
     "two-tower": (RANK, "cold-start users and items with features"),
