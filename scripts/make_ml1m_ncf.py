@@ -2,10 +2,10 @@
 
 usage: make_ml1m_ncf.py RATINGS FOLDER [--seed 0] [--without-last 0]
 
-RATINGS is `ratings.dat` of ml-1m.zip, or a CSV file with the header user,item,rating,timestamp and the same rows. All ratings are
-positives. The latest one of each user is the test row. 2,544 users have several ratings at that time, and the publisher's choice
-among them is unknown: it is drawn here, the same for every seed. Users and items are numbered by first row. The negatives of a user
-are 99 different items, drawn uniformly from those without a rating of the user.
+RATINGS is one of the files that movielens_1m.py reads. All ratings are positives. The latest one of each user is the test row.
+2,544 users have several ratings at that time, and the publisher's choice among them is unknown: it is drawn here, the same for
+every seed. Users and items are numbered by first row. The negatives of a user are 99 different items, drawn uniformly from those
+without a rating of the user.
 
 `recsys bench --protocol ml1m-ncf --from-file FOLDER` reads the folder.
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import movielens_1m
 import numpy as np
 import numpy.typing as npt
 
@@ -29,16 +30,15 @@ Rows = npt.NDArray[np.int64]
 
 def read(path: Path) -> Rows:
     """Return the ratings of a file, checked by their number."""
-    text = path.read_text(encoding="latin-1")
-    lines = text.replace("::", ",").splitlines()
-    rows = np.loadtxt(lines, np.int64, delimiter=",", skiprows=0 if lines[0][0].isdigit() else 1)
+    columns = (np.array(column) for column in zip(*movielens_1m.read(path), strict=True))
+    rows = np.column_stack([numbered(column) if number < 2 else column for number, column in enumerate(columns)])
     found = (len(rows), *(len(np.unique(rows[:, column])) for column in (0, 1)))
     if found != (ROWS, USERS, ITEMS):
         raise SystemExit(f"{path}: {found} rows, users and items; MovieLens 1M has {(ROWS, USERS, ITEMS)}")
     return np.column_stack([rows, np.random.default_rng(0).permutation(ROWS)])
 
 
-def numbered(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def numbered(values: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
     """Return the numbers of values by first row, from 0; shape (N,)."""
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     return first.argsort().argsort()[inverse]

@@ -23,6 +23,7 @@ import statistics
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,17 +56,12 @@ def read(name: str, path: Path | None) -> Columns:
 def _movielens(path: Path) -> Columns:
     with zipfile.ZipFile(path) as archive:
         member = next(each for each in archive.namelist() if each.endswith("ratings.csv"))
-        rows = np.loadtxt(io.BytesIO(archive.read(member)), delimiter=",", skiprows=1)
+        return _ratings(io.BytesIO(archive.read(member)), ",")
+
+
+def _ratings(file: Path | io.BytesIO, delimiter: str) -> Columns:
+    rows = np.loadtxt(file, delimiter=delimiter, skiprows=1)
     return dict(zip(("user", "item", "rating", "time"), rows.T, strict=True))
-
-
-def _csv(path: Path) -> Columns:
-    rows = np.loadtxt(path, delimiter=",", skiprows=1)
-    return dict(zip(("user", "item", "rating", "time"), rows.T, strict=True))
-
-
-def _recbole(path: Path) -> Columns:
-    return dict(zip(("user", "item", "rating", "time"), np.loadtxt(path, skiprows=1).T, strict=True))
 
 
 def _orange(path: Path) -> Columns:
@@ -96,8 +92,8 @@ def _synthetic(_: Path | None) -> Columns:
 
 _READ = {
     "ml-latest-small": _movielens,
-    "ml-1m": _csv,
-    "ml-100k": _recbole,
+    "ml-1m": partial(_ratings, delimiter=","),
+    "ml-100k": partial(_ratings, delimiter="\t"),
     "filmtrust": _orange,
     "epinions": _orange,
     "toys": _sequences,

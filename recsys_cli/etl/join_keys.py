@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.etl.nan import nan_to_null
 from recsys_cli.features.ops import JoinExternal
 
 
@@ -37,4 +38,4 @@ def canonical(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     kind = values.type
     if not pa.types.is_floating(kind):
         return values
-    return pc.add(pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values), pa.scalar(0.0, kind))
+    return pc.add(nan_to_null(values), pa.scalar(0.0, kind))

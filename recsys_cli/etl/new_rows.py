@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.config import RunConfig
@@ -20,6 +19,7 @@ from recsys_cli.errors import DataError
 from recsys_cli.etl.engine import Engine, check_ops, choose
 from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.filters import choose_rows
+from recsys_cli.etl.nan import nan_to_null
 from recsys_cli.etl.reading.reader import Reader, chunk_bytes
 from recsys_cli.etl.reading.times import DETECT
 from recsys_cli.etl.staging import rows_per_shard
@@ -202,8 +202,8 @@ def _read_as(kind: pa.DataType, column: RawColumn, path: str) -> RawType:
 def _cast(values: pa.ChunkedArray, field: pa.Field, path: str) -> pa.ChunkedArray:
     if values.type == field.type:
         return values
-    if pa.types.is_floating(values.type) and not pa.types.is_floating(field.type):  # NaN is null everywhere
-        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    if not pa.types.is_floating(field.type):
+        values = nan_to_null(values)
     try:
         # Times may have a finer unit in the new file; an overflow of a number is an error.
         return values.cast(field.type, safe=not pa.types.is_timestamp(values.type))

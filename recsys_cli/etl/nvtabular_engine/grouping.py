@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from recsys_cli.etl.nan import nan_to_null
 from recsys_cli.etl.nvtabular_engine.frames import fit, nvtabular, quiet, run, schema, to_frame
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain, raw
 from recsys_cli.features.ops.grouping import Group, members
@@ -73,7 +74,7 @@ def join_by_key(keys: Keys, statistics: pa.Table, columns: Sequence[str]) -> dic
         external = library.Dataset(frame, schema=schema(frame))
         graph = on >> library.ops.JoinExternal(external, on=on, columns_ext=[*on, *names.values()])
     joined = run(graph, keys.columns)
-    return {name: _nan_to_null(joined.column(position)) for name, position in names.items()}
+    return {name: nan_to_null(joined.column(position).combine_chunks()) for name, position in names.items()}
 
 
 def grouped(
@@ -98,11 +99,6 @@ def grouped(
     found = pq.read_table(path)
     statistics = {name: found.column("_".join((*names, output))) for name, output in outputs.items()}
     return pa.table({name: found.column(name) for name in names} | statistics)
-
-
-def _nan_to_null(column: pa.ChunkedArray) -> pa.Array:
-    values = column.combine_chunks()
-    return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
 
 
 def replaced(rows: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recsys_cli.etl.nan import nan_to_null
 from recsys_cli.etl.nvtabular_engine.frames import fit, quiet, run
 from recsys_cli.etl.nvtabular_engine.plain import element_type, elements, set_column
 from recsys_cli.features.ops.numeric import calculated_type
@@ -43,9 +44,7 @@ def numbers(column: pa.ChunkedArray, kind: pa.DataType) -> Numbers:
     raw, offsets = elements(column)
     if pa.types.is_boolean(raw.type):
         raw = raw.cast(pa.int8())
-    values = raw.cast(kind, safe=False)
-    if pa.types.is_floating(kind):
-        values = pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values)
+    values = nan_to_null(raw.cast(kind, safe=False))
     nulls = values.is_null().to_numpy(zero_copy_only=False)
     return Numbers(values.fill_null(pa.scalar(0, kind)) if nulls.any() else values, nulls, offsets)
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from recsys_cli.data.source import RawTable
 from recsys_cli.errors import DataError
+from recsys_cli.etl.nan import nan_to_null
 from recsys_cli.features.spec import is_list
 
 
@@ -26,7 +27,7 @@ def check_ids(rows: pa.Table, ids: Collection[str], table: RawTable) -> None:
         if not pa.types.is_floating(values.type):
             continue
         digits = np.finfo(values.type.to_pandas_dtype()).nmant + 1
-        ends = pc.min_max(values.filter(pc.invert(pc.is_nan(values))))  # of NaN alone they are infinite
+        ends = pc.min_max(nan_to_null(values))  # of NaN alone they are infinite
         example = max(ends["min"].as_py() or 0, ends["max"].as_py() or 0, key=abs)
         if abs(example) >= 2**digits:
             text = f", or set types: {{{name}: string}} next to the table's files" if table.format == "csv" else ""
