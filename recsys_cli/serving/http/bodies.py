@@ -231,7 +231,9 @@ class Deployed(BaseModel):
     share: float
     shadow: bool
     num_users: int
+    """Users of train."""
     num_items: int
+    """Items of train."""
     dataset: str | None
     metrics: dict[str, float]
     upsert: Upsertable
