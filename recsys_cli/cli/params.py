@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,32 +83,63 @@ def read_config(session: Session, arguments: Sequence[str]) -> RunConfig:
 def current_config(session: Session, arguments: Sequence[str]) -> Iterator[RunConfig]:
     """Read a config and make it the current one of the workspace: the default of later commands.
 
-    It is written before the stage runs, so that `recsys train --resume` works after a kill. A RecsysError restores
-    the previous config.
+    It is written with the first event of the stage, so that `recsys train --resume` works after a kill, and a command that
+    fails before any work changes nothing. A later RecsysError restores the previous config.
     """
     from recsys_cli.config.load import dump_resolved
-    from recsys_cli.workspace import write_text
 
     config = read_config(session, arguments)
     if not session.is_first:
         yield config
         return
-    current = session.workspace.current
-    try:
-        before = current.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        before = None
     head = "# Config of the last stage, with all defaults. Written by recsys; edit your own file instead.\n"
-    write_text(current, head + dump_resolved(config))
+    current = _Current(session.workspace.current, head + dump_resolved(config))
+    session.on_work = current.write
     try:
         yield config
     except RecsysError as error:
-        if before is None:
-            current.unlink(missing_ok=True)  # another command may have failed at the same time
-        else:
-            write_text(current, before)
+        current.restore()
         error.hint = _with_config(error.hint, arguments)
         raise
+    except BaseException:
+        current.write()
+        raise
+    current.write()
+
+
+@dataclass
+class _Current:
+    """The current config of a workspace; other commands may write it, too."""
+
+    path: Path
+    text: str
+    before: str | None = None
+    is_written: bool = False
+
+    def write(self) -> None:
+        """Write the config, once."""
+        from recsys_cli.workspace import write_text
+
+        if not self.is_written:
+            self.before, self.is_written = self._read(), True
+            write_text(self.path, self.text)
+
+    def restore(self) -> None:
+        """Restore the config before, unless another command has written its own since."""
+        from recsys_cli.workspace import write_text
+
+        if not self.is_written or self._read() != self.text:
+            return
+        if self.before is None:
+            self.path.unlink(missing_ok=True)
+        else:
+            write_text(self.path, self.before)
+
+    def _read(self) -> str | None:
+        try:
+            return self.path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return None
 
 
 def _with_config(hint: str | None, arguments: Sequence[str]) -> str | None:

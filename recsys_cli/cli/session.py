@@ -18,7 +18,7 @@ from recsys_cli.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.events import Emit
+    from recsys_cli.events import Emit, Event
     from recsys_cli.workspace import Workspace
 
 Draw = Callable[["Console", Any], None]
@@ -26,12 +26,17 @@ Draw = Callable[["Console", Any], None]
 
 @dataclass
 class Session:
-    """Global options of one command line, its output, and the running stage."""
+    """Global options of one command line, its output, and the running stage.
+
+    Attributes:
+        on_work: Called with each event of a stage.
+    """
 
     root: Path
     as_json: bool = False
     quiet: bool = False
     stage: str | None = None
+    on_work: Callable[[], None] | None = None
 
     @property
     def workspace(self) -> Workspace:
@@ -56,8 +61,16 @@ class Session:
 
         self.stage = stage
         with renderer(stage, quiet=self.quiet or not self.is_first) as emit:
-            yield emit
+            yield self._noted(emit)
         self.stage = None
+
+    def _noted(self, emit: Emit) -> Emit:
+        def noted(event: Event) -> None:
+            if self.on_work is not None:
+                self.on_work()
+            emit(event)
+
+        return noted
 
     def report(self, result: Mapping[str, Any], draw: Draw) -> None:
         """Print the result of a stage; nothing with --quiet."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from recsys_cli.config import yaml12
 from recsys_cli.config.section import MAX_COUNT, MAX_SEED, Section
 
 Where = tuple[str | int, ...]
@@ -42,6 +43,8 @@ class Values(Section):
     @model_validator(mode="after")
     def _is_one_or_the_other(self) -> Values:
         if self.choices is not None:
+            if len({yaml12.quoted(choice) for choice in self.choices}) < len(self.choices):
+                raise ValueError("has a choice twice")
             if (self.low, self.high, self.step, self.log) != (None, None, None, False):
                 raise ValueError("has to be a range (low, high) or choices, not both")
             return self
@@ -65,6 +68,17 @@ class Values(Section):
         return all(isinstance(end, int) for end in (self.low, self.high, self.step or 0))
 
     @property
+    def num_values(self) -> int | None:
+        """Number of values; None for a range of floats."""
+        if self.choices is not None:
+            return len(self.choices)
+        assert self.low is not None
+        assert self.high is not None
+        if self.step is None and not self.is_whole:
+            return None
+        return math.floor((self.high - self.low) / (self.step or 1) + 1e-9) + 1
+
+    @property
     def examples(self) -> Mapping[Where, Any]:
         """Values to validate, by key path: all choices, or both bounds and one value between them."""
         if self.choices is not None:
@@ -81,7 +95,7 @@ class TuneConfig(Section):
     space: dict[str, Values] = Field(min_length=1)
     """Search space: keys such as `train.learning_rate` or `model.hidden_dims`, each with a range or choices."""
     trials: int = Field(20, ge=1, le=MAX_COUNT)
-    """Total number of trials of the study; can be raised later."""
+    """Total number of trials of the study, up to the number of combinations of values; can be raised later."""
     seed: int = Field(42, ge=0, le=MAX_SEED)
     """Random seed of the sampler."""
     pruning: Literal["median", "none"] = "median"
@@ -90,3 +104,14 @@ class TuneConfig(Section):
     """Finished trials before pruning starts."""
     pruning_epochs: int = Field(1, ge=1, le=MAX_COUNT)
     """Epochs of a trial before it can be pruned."""
+
+    @property
+    def combinations(self) -> int | None:
+        """Number of combinations of values; None with a range of floats."""
+        numbers = [values.num_values for values in self.space.values()]
+        return None if None in numbers else math.prod(number for number in numbers if number is not None)
+
+    @property
+    def num_trials(self) -> int:
+        """Number of trials: each combination of values is tried once."""
+        return min(self.trials, self.combinations or self.trials)

@@ -7,7 +7,7 @@ import torch
 
 from recsys_cli.batch import Feature, Ragged
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.bootstrap import mean_estimates
+from recsys_cli.evaluation.bootstrap import mean_estimates, unit_estimates
 from recsys_cli.evaluation.clusters import by_owner
 from recsys_cli.evaluation.held_out import HeldOut, Ints
 from recsys_cli.evaluation.result import Estimate, Estimates
@@ -50,11 +50,12 @@ def measure_lists(ranked: Ranked, held_out: HeldOut, catalog: Catalog, config: E
         relevant=held_out.relevant.values,
         relevant_offsets=held_out.relevant.offsets,
     )
-    computed = {
-        f"{config.label}{metric.name}@{k}": metric.compute(lists, k)
+    metrics = {
+        f"{config.label}{metric.name}@{k}": (metric, k)
         for k in sorted(set(config.k))
         for metric in extended(BEYOND, config.metrics).values()
     }
+    computed = {name: metric.compute(lists, k) for name, (metric, k) in metrics.items()}
     estimates = {
         name: Estimate(value=float(values) if np.isfinite(values) else None)
         for name, values in computed.items()
@@ -63,13 +64,14 @@ def measure_lists(ranked: Ranked, held_out: HeldOut, catalog: Catalog, config: E
     means = {name: values for name, values in computed.items() if values.ndim == 1 and not np.isnan(values).all()}
     # Metrics defined for the same users share their resamples.
     defined = {name: np.isfinite(values) for name, values in means.items()}
-    groups: dict[bytes, list[str]] = {}
+    groups: dict[tuple[bytes, bool], list[str]] = {}
     for name, users in defined.items():
-        groups.setdefault(users.tobytes(), []).append(name)
-    for names in groups.values():
+        groups.setdefault((users.tobytes(), metrics[name][0].in_unit), []).append(name)
+    for (_, in_unit), names in groups.items():
         columns = np.stack([means[name][defined[name]] for name in names], axis=1)
         owners = None if ranked.owners is None else ranked.owners[defined[names[0]]]
-        means_of = mean_estimates(by_owner(columns, owners), resamples=config.bootstrap, seed=config.seed)
+        estimate = unit_estimates if in_unit else mean_estimates
+        means_of = estimate(by_owner(columns, owners), resamples=config.bootstrap, seed=config.seed)
         estimates |= dict(zip(names, means_of, strict=True))
     return {name: estimates[name] for name in computed if name in estimates}
 

@@ -31,7 +31,7 @@ def ranking_estimates(
     columns = [(name, metric, cut_off) for name in hits for cut_off in sorted(set(k)) for metric in metrics]
     values = np.stack([metric.compute(hits[name], cut_off) for name, metric, cut_off in columns], axis=1)
     values = by_owner(values, next(iter(hits.values())).owners)
-    means = unit_estimates(values, config)
+    means = unit_estimates(values, resamples=config.bootstrap, seed=config.seed)
     estimates: dict[str, dict[str, Estimate]] = {name: {} for name in hits}
     for (name, metric, cut_off), mean in zip(columns, means, strict=True):
         estimates[name][f"{config.label}{metric.name}@{cut_off}"] = mean
@@ -39,18 +39,18 @@ def ranking_estimates(
 
 
 def widened(interval: tuple[float, float], num_users: int) -> tuple[float, float]:
-    """Return the interval of a mean of values from 0 to 1; at 0 or 1 up to the exact bound 1 - 0.025^(1/U) for U users.
+    """Return the interval of a metric in [0, 1], within it; at 0 or 1 up to the exact bound 1 - 0.025^(1/U) for U users.
 
-    Resamples of equal values are equal, but U users without a hit leave room for a share with hits (Clopper and Pearson,
-    1934).
+    Resamples of linearized values can leave [0, 1]. Resamples of equal values are equal, but U users without a hit leave
+    room for a share with hits (Clopper and Pearson, 1934).
     """
-    reach = 0.025 ** (1 / num_users)
-    return {(0.0, 0.0): (0.0, 1 - reach), (1.0, 1.0): (reach, 1.0)}.get(interval, interval)
+    reach, (low, high) = 0.025 ** (1 / num_users), (max(0.0, interval[0]), min(1.0, interval[1]))
+    return {(0.0, 0.0): (0.0, 1 - reach), (1.0, 1.0): (reach, 1.0)}.get((low, high), (low, high))
 
 
-def unit_estimates(values: Floats, config: EvaluateConfig) -> list[Estimate]:
-    """Return the mean of each column of values (U, M) from 0 to 1 over users, with intervals."""
-    means = mean_estimates(values, resamples=config.bootstrap, seed=config.seed)
+def unit_estimates(values: Floats, *, resamples: int, seed: int) -> list[Estimate]:
+    """Return metrics in [0, 1]: the mean of each column of values (U, M) over users, with intervals."""
+    means = mean_estimates(values, resamples=resamples, seed=seed)
     ends = (None if mean.interval is None else widened(mean.interval, len(values)) for mean in means)
     return [
         mean if found is None else Estimate(value=mean.value, low=found[0], high=found[1])

@@ -97,10 +97,7 @@ def positive_in_words(mean: float | None) -> str:
 
 
 def _candidates(config: EvaluateConfig, counts: Counts) -> str:
-    items = f"{counts.candidates:,} items with a train row"
-    if counts.candidates_cold:
-        warm = counts.candidates - counts.candidates_cold
-        items = f"{warm:,} items with a train row and {counts.candidates_cold:,} cold items of the item table"
+    items = counts.candidates_in_words
     if config.candidates == "all":
         return f"The full catalog: all {items}.{_COLD_ITEMS if counts.candidates_cold else ''}"
     if config.candidates == "given":

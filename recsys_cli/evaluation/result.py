@@ -117,6 +117,12 @@ class Counts(Frozen):
         return self.users_ranked < self.users_eligible
 
     @property
+    def candidates_in_words(self) -> str:
+        """The candidates in words: a dataset may have more items than these."""
+        cold = f" and {self.candidates_cold:,} cold items of the item table" if self.candidates_cold else ""
+        return f"{self.candidates - self.candidates_cold:,} items with a train row{cold}"
+
+    @property
     def users_in_words(self) -> str:
         """The ranked users in words; shown next to all ranking metrics."""
         unit = "next items" if self.users_folded_in and self.each_next_item else "users"

@@ -83,4 +83,5 @@ def _recall_of_union(ranked: list[tuple[Ranked, int]]) -> Floats:
 def _estimate(values: Floats | None, config: EvaluateConfig) -> Estimate | None:
     if values is None:
         return None
-    return unit_estimates(np.asarray(values, np.float64)[:, None], config)[0]
+    column = np.asarray(values, np.float64)[:, None]
+    return unit_estimates(column, resamples=config.bootstrap, seed=config.seed)[0]

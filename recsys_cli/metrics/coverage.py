@@ -22,4 +22,4 @@ def times_shown(lists: Recommended, k: int) -> Floats:
     return np.bincount(candidates[candidates >= 0], minlength=len(lists.catalog.counts)).astype(np.float64)
 
 
-COVERAGE = ListMetric("coverage", "coverage", "higher", coverage)
+COVERAGE = ListMetric("coverage", "coverage", "higher", coverage, in_unit=True)

@@ -38,4 +38,4 @@ def _block(candidates: npt.NDArray[np.int32], catalog: Catalog) -> Floats:
     return np.where(number > 1, 1 - (squared - number) / np.maximum(number * (number - 1), 1), np.nan)
 
 
-DIVERSITY = ListMetric("diversity", "intra-list diversity", "higher", diversity)
+DIVERSITY = ListMetric("diversity", "intra-list diversity", "higher", diversity, in_unit=True)

@@ -21,4 +21,4 @@ def gini(lists: Recommended, k: int) -> Floats:
     return np.asarray(((2 * np.arange(1, size + 1) - size - 1) @ shown) / (size * total))
 
 
-GINI = ListMetric("gini", "Gini", "lower", gini)
+GINI = ListMetric("gini", "Gini", "lower", gini, in_unit=True)

@@ -169,12 +169,16 @@ class ListMetric:
     """Metric of the top k with statistics of the catalog; neither end is better without a direction.
 
     Computes values of U users, NaN if undefined, reported as their mean; or one value of all lists, of shape ().
+
+    Attributes:
+        in_unit: Whether the metric is in [0, 1]; its interval is, too.
     """
 
     name: str
     title: str
     better: Better | None
     compute: Callable[[Recommended, int], Floats]
+    in_unit: bool = False
 
 
 Metric = PointwiseMetric | GroupedMetric | ImpressionMetric | RankingMetric | ListMetric

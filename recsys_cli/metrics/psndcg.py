@@ -45,4 +45,4 @@ def _ideal(lists: Recommended, weights: Floats, discounts: Floats, sums: Floats)
     return sums[np.minimum(outside, k)] + np.bincount(user, weights=gains, minlength=len(lengths))
 
 
-PSNDCG = ListMetric("psndcg", "PSNDCG", "higher", psndcg)
+PSNDCG = ListMetric("psndcg", "PSNDCG", "higher", psndcg, in_unit=True)

@@ -15,4 +15,4 @@ def serendipity(lists: Recommended, k: int) -> Floats:
     return unexpected.sum(axis=1) / k
 
 
-SERENDIPITY = ListMetric("serendipity", "serendipity", "higher", serendipity)
+SERENDIPITY = ListMetric("serendipity", "serendipity", "higher", serendipity, in_unit=True)

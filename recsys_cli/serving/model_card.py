@@ -23,7 +23,7 @@ def model_card(manifest: Mapping[str, Any], served: ServedModel) -> str:
     split = f" on {manifest['split']}" if manifest.get("split") else ""
     parts = [
         f"# {served.source.name}: {manifest.get('dataset', 'own data')}",
-        f"Exported from the run `{run['name']}`; {manifest['num_users']:,} users, {manifest['num_items']:,} items"
+        f"Exported from the run `{run['name']}`; {manifest['num_users']:,} users and {manifest['num_items']:,} items of train"
         f"{size}.",
         "## Metrics" + split,
         "\n".join(["| metric | value |", "|---|---|", *figures]) if figures else "Not evaluated: `recsys evaluate`.",

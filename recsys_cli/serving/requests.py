@@ -23,6 +23,10 @@ Scores = Literal["user", "history", "rows", "popularity"]
 """Origin of the scores: the id of a user, a history, rows with features or a history of the request, or counts."""
 
 
+_GIVE = "give item ids as the history"
+"""What helps a user without a history in train."""
+
+
 @dataclass
 class Request:
     """A query in encoded ids.
@@ -151,12 +155,12 @@ class Resolver:
         if model.folds_in:
             if has_history:
                 return "history", "model" if trained else "fold-in"
-            notes.append(f"{_who(query, user)} has no history")
+            notes.append(f"{_who(query)} has no history of items in train: {_GIVE}")
             return "popularity", "popularity"
         if trained or (user >= served.users.cardinality and model.by_content):
             return "user", "model"
-        reason = f", and {served.source.name} cannot fold in a history" if has_history else ""
-        notes.append(f"{_who(query, user)} is not in train{reason}")
+        refusal = f"{served.source.name} cannot fold in a history; train with rows of the user"
+        notes.append(f"{_who(query)} has no row in train: {_GIVE if served.takes_histories else refusal}")
         return "popularity", "popularity"
 
 
@@ -177,6 +181,5 @@ def _known(encoded: npt.NDArray[np.int64], what: str, notes: list[str]) -> npt.N
     return encoded[encoded >= 0]
 
 
-def _who(query: Query, user: int) -> str:
-    known = "" if user >= 0 else "unknown "
-    return "the anonymous user" if query.user is None else f"the {known}user {query.user}"
+def _who(query: Query) -> str:
+    return "the anonymous user" if query.user is None else f"user {query.user}"

@@ -60,7 +60,7 @@ class Attempt:
         """
         start = time.perf_counter()
         try:
-            end = self._of_duplicate() or self._train()
+            end = self._train()
         except (KeyboardInterrupt, RecsysError):
             # A clean end does not count against the number of attempts.
             self.study.note(self.trial, begun=self.trial.notes["begun"] - 1, seconds=self._seconds(start))
@@ -72,17 +72,6 @@ class Attempt:
 
     def _seconds(self, start: float) -> float:
         return round(self.trial.notes.get("seconds", 0.0) + time.perf_counter() - start, 3)
-
-    def _of_duplicate(self) -> _TrialEnd | None:
-        """Return the end of an earlier trial with the same values, common in a small search space."""
-        trials = self.study.trials()[: self.trial.number - 1]
-        same = next((other for other in trials if other.changes == self.trial.changes), None)
-        if same is None:
-            return None
-        for figure in same.curve:
-            self.study.report(self.trial, figure)
-        notes = {"message": f"the same values as trial {same.number}", "value": same.value}
-        return _TrialEnd("failed" if same.state == "running" else same.state, same.quality, notes)
 
     def _train(self) -> _TrialEnd:
         try:

@@ -67,6 +67,9 @@ def tune_on(
     hardware.device(config.train.device)
     artifact = workspace.study(study_key(config, data))
     search = _Search(data, config, _tune_section(config), workspace, artifact, emit, force)
+    if search.options.num_trials < search.options.trials:
+        most, wanted = search.options.num_trials, search.options.trials
+        emit(Message(f"the search space has {most:,} combinations of values: {most:,} trials instead of {wanted:,}"))
     num_trials = 0
     while search.run_trial():
         num_trials += 1
@@ -126,7 +129,7 @@ class _Search:
             trial = self._claim(locks)
             if trial is None:
                 return False
-            self.emit(Message(f"trial {trial.number} of {self.options.trials}: {facts.line(trial)}"))
+            self.emit(Message(f"trial {trial.number} of {self.options.num_trials}: {facts.line(trial)}"))
             Attempt(self.study, trial, self.data, self.config, self.monitor, self.workspace, self.emit).run()
             self._remove_other_runs()
         self.write()
@@ -185,10 +188,12 @@ class _Search:
                     return self.study.trials()[trial.number - 1]
             if len(self.study.trials()) >= self.options.trials:
                 return None
-            trial = self.study.ask()
-            locks.enter_context(self._trial_lock(trial.number))
-            self.study.note(trial, begun=1, since=f"{datetime.now(UTC):%Y%m%dT%H%M%S}")
-            return self.study.trials()[trial.number - 1]
+            new = self.study.ask()
+            if new is None:
+                return None
+            locks.enter_context(self._trial_lock(new.number))
+            self.study.note(new, begun=1, since=f"{datetime.now(UTC):%Y%m%dT%H%M%S}")
+            return self.study.trials()[new.number - 1]
 
     def _take_over(self, trial: Trial, locks: ExitStack) -> bool:
         """Take over a trial of an ended process, not of a live one; a trial without attempts left fails."""
@@ -227,4 +232,4 @@ class _Search:
         self.emit(Message(f"trial {number} {trial.state}{reason}{value}{mark}"))
         ended = sum(trial.state != "running" for trial in trials)
         fields = {} if best is None or best.value is None else {f"best {self.monitor.name}": f"{best.value:.4f}"}
-        self.emit(Progress("tune", ended, max(ended, self.options.trials), unit="trials", fields=fields))
+        self.emit(Progress("tune", ended, max(ended, self.options.num_trials), unit="trials", fields=fields))

@@ -15,12 +15,19 @@ _ORDER: tuple[State, ...] = ("finished", "pruned", "running", "failed")
 
 
 def gather(trials: Sequence[Trial], config: TuneConfig, *, runs: Collection[str]) -> dict[str, Any]:
-    """Return search space, number of trials by state, best trial and ranking; `runs` are the names of the existing runs."""
+    """Return search space, number of its combinations, number of trials by state, best trial and ranking.
+
+    Args:
+        trials: All trials.
+        config: The search space.
+        runs: Names of the existing runs.
+    """
     counted = Counter(trial.state for trial in trials)
     best = best_of(trials)
     return {
         "space": {key: values.model_dump(mode="json", exclude_defaults=True) for key, values in config.space.items()},
-        "trials": {"wanted": config.trials, **{state: counted[state] for state in _ORDER}},
+        "combinations": config.combinations,
+        "trials": {"wanted": config.num_trials, **{state: counted[state] for state in _ORDER}},
         "best": _entry(best, 1, runs) if best is not None else None,
         "ranking": [_entry(trial, rank, runs) for rank, trial in enumerate(sorted(trials, key=_sort_key), start=1)],
     }

@@ -59,7 +59,7 @@ def test_a_user_a_history_and_an_item(trained: Recsys) -> None:
     assert len(near["items"]) == 4
     unknown = trained("recommend", "--user", "nobody")
     assert unknown.code == 0
-    assert "unknown user nobody has no history" in unknown.out
+    assert "user nobody has no history of items in train: give item ids as the history" in unknown.out
 
 
 def test_files_for_all_users_for_some_and_for_new_ones(trained: Recsys) -> None:

@@ -11,6 +11,7 @@ from conftest import Recsys
 
 from recsys_cli.cli.params import current_config
 from recsys_cli.cli.session import Session
+from recsys_cli.config import load
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Message
 from recsys_cli.stages import StageResult
@@ -204,15 +205,68 @@ def test_failed_config_does_not_become_current(recsys: Recsys, ratings: Path) ->
 def test_two_commands_may_fail_at_once(recsys: Recsys, ratings: Path) -> None:
     """Both wrote the current config of a new workspace, and the first one to fail removed it."""
     recsys("-q", "init", ratings)
-    session = Session(Path("new"))
+    session = Session(Path("new"), quiet=True)
 
     def fail_second() -> None:
-        with current_config(session, ["ratings.yaml"]):
+        with current_config(session, ["ratings.yaml"]), session.working("train") as emit:
+            emit(Message("at work"))
             session.workspace.current.unlink()
             raise MissingArtifactError("the data is not prepared")
 
     with pytest.raises(MissingArtifactError, match="not prepared"):
         fail_second()
+
+
+def test_a_command_without_work_does_not_become_current(recsys: Recsys, ratings: Path) -> None:
+    """Two commands fail side by side: one reads the config of the workspace between the start and the end of the other."""
+    recsys("-q", "init", ratings)
+    sessions = [Session(Path("new"), quiet=True) for _ in range(2)]
+    running = [
+        current_config(one, ["ratings.yaml", f"train.epochs={epochs}"]) for epochs, one in enumerate(sessions, 5)
+    ]
+    for one in running:
+        one.__enter__()
+    for one in running:
+        with pytest.raises(MissingArtifactError):
+            one.gen.throw(MissingArtifactError("the data is not prepared"))
+    assert not Path("new/current.yaml").exists()
+
+
+@pytest.mark.parametrize("first_writes", [True, False])
+def test_a_failing_command_keeps_the_config_of_a_later_one(recsys: Recsys, ratings: Path, first_writes: bool) -> None:
+    recsys("-q", "init", ratings)
+    failing, lasting = (Session(Path("new"), quiet=True) for _ in range(2))
+
+    def fail_beside_another() -> None:
+        with current_config(failing, ["ratings.yaml", "train.epochs=5"]):
+            if first_writes:
+                with failing.working("train") as emit:
+                    emit(Message("at work"))
+                assert load(Path("new/current.yaml")).train.epochs == 5  # a kill now leaves it for --resume
+            with current_config(lasting, ["ratings.yaml", "train.epochs=6"]), lasting.working("train") as emit:
+                emit(Message("at work"))
+            raise MissingArtifactError("the data is not prepared")
+
+    with pytest.raises(MissingArtifactError):
+        fail_beside_another()
+    assert load(Path("new/current.yaml")).train.epochs == 6
+
+
+def test_a_command_that_fails_at_work_restores_the_config_before(recsys: Recsys, ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    session = Session(Path("new"), quiet=True)
+    with current_config(session, ["ratings.yaml", "train.epochs=5"]):
+        pass
+
+    def fail() -> None:
+        with current_config(session, ["ratings.yaml", "train.epochs=6"]), session.working("train") as emit:
+            emit(Message("at work"))
+            assert load(Path("new/current.yaml")).train.epochs == 6
+            raise MissingArtifactError("the data is not prepared")
+
+    with pytest.raises(MissingArtifactError):
+        fail()
+    assert load(Path("new/current.yaml")).train.epochs == 5
 
 
 def test_unwritable_workspace_is_reported(recsys: Recsys, ratings: Path) -> None:

@@ -66,7 +66,7 @@ def test_the_table_shows_every_trial_and_the_line_to_paste() -> None:
         "caveat": "which is optimistic",
         "up_to_date": False, "report": "w/tune/x/tune.html", "next": "recsys train w/tune/x/best.yaml",
         "metric": {"name": "auc", "better": "higher"}, "space": {"train.learning_rate": {}, "model.hidden_dims": {}},
-        "trials": {"wanted": 4, "finished": 1, "pruned": 1, "running": 1, "failed": 1}, "best": best,
+        "combinations": None, "trials": {"wanted": 4, "finished": 1, "pruned": 1, "running": 1, "failed": 1}, "best": best,
         "ranking": [best, an_entry(3, "pruned", 0.5), an_entry(4, "running", None, seconds=None),
                     an_entry(1, "failed", None, message="the loss is not finite [1]")],
     }  # fmt: skip
@@ -80,3 +80,17 @@ def test_the_table_shows_every_trial_and_the_line_to_paste() -> None:
     assert "trial 1 failed: the loss is not finite [1]" in text
     assert "best auc: 0.8123, trial 2: a=1 'b=[2, 3]'\nwhich is optimistic" in text
     assert "next: recsys train w/tune/x/best.yaml" in text
+
+
+@pytest.mark.parametrize(
+    ("combinations", "end"), [(None, "; --trials N adds more"), (4, ", all combinations of the search space")]
+)
+def test_an_exhausted_space_is_named(combinations: int | None, end: str) -> None:
+    found = {
+        "up_to_date": True, "report": "w/tune.html", "next": None, "metric": {"name": "auc"}, "space": {}, "best": None,
+        "combinations": combinations, "ranking": [],
+        "trials": {"wanted": 4, "finished": 3, "pruned": 1, "running": 0, "failed": 0},
+    }  # fmt: skip
+    console = Console(width=120, record=True, file=io.StringIO())
+    tune.draw(console, found)
+    assert f"tuning is up to date: 4 of 4 trials{end}\n" in console.export_text()

@@ -94,7 +94,7 @@ def _width(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
 
 def ranked_in_words(counts: Counts, config: Mapping[str, Any]) -> str:
     """Describe candidates and users of a ranking; sampled candidates are always marked."""
-    items = f"{counts.candidates:,} items"
+    items = counts.candidates_in_words
     if config["candidates"] != "all":
         if config["candidates"] == "given":
             return f"GIVEN candidates (of {items}) for {counts.users_in_words}"

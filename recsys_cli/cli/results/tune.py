@@ -43,7 +43,7 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     counts = result["trials"]
     ended = sum(counts[state] for state in ("finished", "pruned", "failed"))
     if result["up_to_date"]:
-        line(to, f"tuning is up to date: {ended} of {counts['wanted']} trials; --trials N adds more")
+        line(to, f"tuning is up to date: {ended} of {counts['wanted']} trials{_more(result)}")
     best = result["best"]
     if best:
         line(to, f"best {metric}: {figure(best['value'])}, trial {best['trial']}: {best['overrides']}")
@@ -51,6 +51,11 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     line(to, f"page: {result['report']}")
     if result["next"]:
         line(to, f"next: {result['next']}", style="dim")
+
+
+def _more(result: Mapping[str, Any]) -> str:
+    is_exhausted = result["combinations"] == result["trials"]["wanted"]
+    return ", all combinations of the search space" if is_exhausted else "; --trials N adds more"
 
 
 def _row(entry: Mapping[str, Any], keys: list[str]) -> tuple[str, ...]:

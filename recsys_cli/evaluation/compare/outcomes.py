@@ -144,9 +144,9 @@ class Outcomes:
         users, rows = ({metric: np.zeros_like(of[metric])} if metric in of else {} for of in (self.users, self.rows))
         nothing = replace(self, users=users, rows=rows, seeds={})
         tested = self.minus(nothing, [metric], resamples=resamples, seed=seed)[metric]
-        most = 1.0 if better_of(metric) == "higher" else math.inf
-        low, high = max(0.0, tested.low), min(most, tested.high)
-        return widened((low, high), len(self.users[metric])) if metric in self.users else (low, high)
+        if metric in self.users:
+            return widened((tested.low, tested.high), len(self.users[metric]))
+        return max(0.0, tested.low), min(1.0 if better_of(metric) == "higher" else math.inf, tested.high)
 
     def _clusters(self, metric: str) -> Clusters:
         return self.impressions if self.impressions is not None and _of_impressions(metric) else self.clusters

@@ -15,6 +15,8 @@ import pyarrow as pa
 from recsys_cli.features.spec import is_text
 from recsys_cli.serving.encoder.values import numpy_type
 
+EXACT = 2**53
+"""Floats below have no rounded whole number."""
 Convert = Callable[[Any], Any]
 """Conversion of one value to its stored form; None for null. Raises ValueError or TypeError for other values."""
 
@@ -61,10 +63,10 @@ def _whole(kind: pa.DataType) -> Convert:
                 value = int(value)
             elif _is_nan(value):
                 return None
-            elif isinstance(value, float | np.floating) and math.isfinite(value) and value == int(value):
+            elif isinstance(value, float | np.floating) and -EXACT < value < EXACT and value == int(value):
                 value = int(value)
             else:
-                raise TypeError("a whole number is expected")
+                raise TypeError("a whole number is expected; floats of 2**53 or more are inexact")
         if not low <= value <= high:
             raise ValueError(f"the range is {low} to {high}")
         return int(value)

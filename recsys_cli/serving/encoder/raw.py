@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.spec import is_list
-from recsys_cli.serving.encoder.convert import converter
+from recsys_cli.serving.encoder.convert import EXACT, converter
 from recsys_cli.serving.encoder.values import Array, Values, stored
 
 Read = Callable[[Sequence[Any] | Array], Values]
@@ -127,7 +127,7 @@ def _from_numpy(values: Array, kind: pa.DataType, dtype: np.dtype[Any]) -> Value
     nulls = missing if missing is not None and missing.any() else None
     filled = values if nulls is None else np.where(nulls, 0, values)
     ends = np.iinfo(dtype)
-    if given == "f" and not (np.isfinite(filled) & (filled == np.trunc(filled))).all():
+    if given == "f" and not ((np.abs(filled) < EXACT) & (filled == np.trunc(filled))).all():
         return None
     if len(filled) and not ends.min <= int(filled.min()) <= int(filled.max()) <= ends.max:
         return None

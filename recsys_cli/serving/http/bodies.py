@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-_Number = Annotated[int, Field(ge=-(2**63), le=2**63 - 1, strict=True)]
-_Text = Annotated[str, StringConstraints(max_length=1_000, strict=True)]
+_Number = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+_Text = Annotated[str, StringConstraints(max_length=1_000)]
 Id = _Number | _Text
-Value = bool | _Number | Annotated[float, Field(allow_inf_nan=False)] | str | None
+Value = (
+    bool | Annotated[int, Field(ge=-(2**63), le=2**64 - 1)] | Annotated[float, Field(allow_inf_nan=False)] | str | None
+)
 """A raw value of a column."""
 Cell = Value | list[Value]
 _LATEST = 1e11
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
 
 class RecommendBody(_Body):
@@ -29,7 +31,7 @@ class RecommendBody(_Body):
     """Raw item ids, oldest first, in place of the stored history and the feedback."""
     features: dict[str, Cell] = Field(default_factory=dict)
     """Raw values of user and context features."""
-    k: int = Field(10, ge=1, strict=True)
+    k: int = Field(10, ge=1)
     """Number of items."""
     candidates: list[Id] | None = None
     """The only items to rank."""
@@ -77,7 +79,7 @@ class FeedbackEvent(_Body):
     item: Id
     label: float | None = None
     """Value of the label: of a binary one, positive if above 0; null for a like, which is positive."""
-    time: Annotated[float | None, BeforeValidator(_seconds)] = Field(None, ge=0, le=_LATEST, strict=True)
+    time: Annotated[float | None, BeforeValidator(_seconds)] = Field(None, ge=0, le=_LATEST)
     """Seconds since 1970; null for now."""
 
 
@@ -90,7 +92,7 @@ class FeedbackBody(_Body):
 class ItemBody(_Body):
     """A change of an item: its visibility, or its features."""
 
-    hidden: StrictBool | None = None
+    hidden: bool | None = None
     """Whether the item is left out of all answers; null for no change."""
     features: dict[str, Cell] | None = None
     """Raw values of all columns of the joined item table, null for an unknown one; `GET /bundles` lists the columns."""
@@ -229,7 +231,9 @@ class Deployed(BaseModel):
     share: float
     shadow: bool
     num_users: int
+    """Users of train."""
     num_items: int
+    """Items of train."""
     dataset: str | None
     metrics: dict[str, float]
     upsert: Upsertable

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.bootstrap import mean_estimates, unit_estimates
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates
@@ -134,9 +133,7 @@ def test_score_that_moves_by_a_digit_moves_the_interval_by_less_than_its_width()
 @pytest.mark.parametrize("users", [1, 80])
 def test_no_hit_at_all_leaves_room_for_some(users: int) -> None:
     """With the upper bound as the true share of users with a hit, one sample of forty has none."""
-    none, all_of_them = unit_estimates(
-        np.stack([np.zeros(users), np.ones(users)], axis=1), EvaluateConfig(bootstrap=20)
-    )
+    none, all_of_them = unit_estimates(np.stack([np.zeros(users), np.ones(users)], axis=1), resamples=20, seed=0)
     assert (none.value, none.low) == (0, 0)
     assert none.high is not None
     assert (1 - none.high) ** users == pytest.approx(0.025)

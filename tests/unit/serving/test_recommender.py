@@ -121,6 +121,16 @@ def test_an_anonymous_user_gets_fold_in_or_popularity(name: str, recommenders: R
         assert ids(answer) == [recommender.catalog.item(place).id for place in range(10)]
 
 
+def test_a_user_without_rows_in_train_is_named_with_what_helps(name: str, recommenders: Recommenders) -> None:
+    """Rows in valid or test do not count: the model has not seen the user."""
+    recommender = recommenders(name)
+    served, (answer,) = recommender.served, recommender.recommend([Query(user=10_000)])
+    reason = "history of items in train" if served.model.folds_in else "row in train"
+    refusal = f"{served.source.name} cannot fold in a history; train with rows of the user"
+    step = "give item ids as the history" if served.takes_histories else refusal
+    assert answer.note == f"user 10000 has no {reason}: {step}"
+
+
 def test_a_history_with_items_that_are_not_in_train_says_so(name: str, recommenders: Recommenders) -> None:
     recommender = recommenders(name)
     mixed, known, none = recommender.recommend([Query(history=[1, 43, 3]), Query(history=[1, 3]), Query(history=[43])])

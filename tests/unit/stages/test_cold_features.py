@@ -188,7 +188,9 @@ def test_new_items_are_ranked_recommended_and_named(folder: Path, workspace: Wor
     cohort = next(cohort for cohort in found.cohorts if cohort.name == "cold items")
     assert found.counts.candidates == ITEMS + 20
     assert (found.counts.candidates_cold, found.counts.relevant_unreachable) == (ITEMS + 20 - OLD_ITEMS, 0)
-    assert "item table" in found.protocol.candidates
+    words = f"{OLD_ITEMS:,} items with a train row and {ITEMS + 20 - OLD_ITEMS:,} cold items of the item table"
+    assert found.counts.candidates_in_words == words
+    assert words in found.protocol.candidates
     assert (kept.items["model"] >= first).mean() > 0.25
     assert not (kept.items["popularity"] >= first).any()
     assert cohort.ranking["model"]["recall@40"].value > 0.8 > 0.1 > cohort.ranking["popularity"]["recall@40"].value

@@ -22,6 +22,7 @@ US = 1_577_934_245_000_006
 ACCEPTED: list[tuple[pa.DataType, Any, Any]] = [
     (pa.int32(), [42, "42", 42.0, True, None, NAN, np.int8(-3), "-5", np.float32(7)], [42, 42, 42, 1, None, None, -3, -5, 7]),
     (pa.int8(), [-128, 127], [-128, 127]),
+    (pa.int64(), [2.0**53 - 1, 1 - 2.0**53, 2**53 + 1, str(2**53 + 1)], [2**53 - 1, 1 - 2**53, 2**53 + 1, 2**53 + 1]),
     (pa.uint64(), [2**64 - 1, "18446744073709551615", None], [2**64 - 1, 2**64 - 1, None]),
     (pa.float64(), [1, 0.1, "4.5", "inf", None, NAN, True, "1e3"], [1.0, 0.1, 4.5, float("inf"), None, None, 1.0, 1000.0]),
     (pa.float32(), [0.1, 2**70], [0.1, 2.0**70]),
@@ -44,6 +45,7 @@ ACCEPTED: list[tuple[pa.DataType, Any, Any]] = [
     # NumPy arrays
     (pa.int16(), np.array([1, -2], np.int64), [1, -2]),
     (pa.int16(), np.array([1.0, NAN]), [1, None]),
+    (pa.int64(), np.array([2.0**53 - 1, 1 - 2.0**53]), [2**53 - 1, 1 - 2**53]),
     (pa.int64(), np.array([NAN, NAN]), [None, None]),
     (pa.int64(), np.array([], np.float64), []),
     (pa.int64(), np.array(["7", None], object), [7, None]),
@@ -77,6 +79,7 @@ REFUSED: list[tuple[pa.DataType, Any]] = [
     (pa.string(), 4.5), (pa.string(), True), (pa.string(), ["a"]), (pa.string(), json.loads('"\\ud800"')),
     (pa.binary(), 1), (pa.timestamp("us"), "yesterday"), (pa.timestamp("us"), "1/2/2020"), (pa.timestamp("us"), 1.5),
     (pa.timestamp("us"), float("inf")), (pa.timestamp("us"), 2**63), (pa.timestamp("us"), True), (pa.date32(), "x"), (pa.null(), 1),
+    (pa.int64(), 2.0**53), (pa.int64(), -(2.0**53)), (pa.uint64(), 2.0**63), (pa.list_(pa.int64()), [1, 2.0**53]),
     (pa.list_(pa.int64()), 5), (pa.list_(pa.int64()), "12"), (pa.list_(pa.int64()), [1, "x"]), (pa.list_(pa.int64()), [[1]]),
 ]  # fmt: skip
 
@@ -100,6 +103,7 @@ def test_refused_values_are_named_with_row_and_column(kind: pa.DataType, value: 
         (pa.uint8(), np.array([-1]), 1),
         (pa.int64(), np.array([2**63], np.uint64), 1),
         (pa.int64(), np.array([2.0**63]), 1),
+        (pa.int64(), np.array([2.0**53 - 1, NAN, 2.0**53]), 3),
     ],
 )
 def test_arrays_are_as_strict(kind: pa.DataType, values: Any, row: int) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
 import pytest
 from servers import Running
+
+from recsys_cli.serving.http.bodies import ScoreBody
 
 
 @pytest.mark.parametrize(
@@ -33,6 +36,45 @@ def test_each_invalid_field_has_one_sentence(path: str, body: Any, sentences: li
         assert sentence in error
     assert error.count("; ") == sum("known:" in one for one in sentences) + len(sentences) - 1
     assert not any(word in error for word in ("constrained", "int]", "Input should", "str]"))
+
+
+@pytest.mark.parametrize("wrong", ["true", "false", '"0.5"', "NaN", "Infinity", "1e400", "[1]", "{}"])
+@pytest.mark.parametrize(
+    ("path", "name", "body"),
+    [
+        ("/recommend", "diversity", '{"diversity": %s}'),
+        ("/recommend", "k", '{"k": %s}'),
+        ("/feedback", "events.0.label", '{"events": [{"user": 1, "item": 2, "label": %s}]}'),
+        ("/feedback", "events.0.time", '{"events": [{"user": 1, "item": 2, "time": %s}]}'),
+    ],
+)
+def test_a_number_is_a_finite_json_number(path: str, name: str, body: str, wrong: str, server: Running) -> None:
+    response = httpx.post(server.url + path, content=body % wrong)
+    assert response.status_code == 422, response.text
+    assert response.json()["error"].startswith(f"{name}: ")
+
+
+@pytest.mark.parametrize("number", ["9007199254740992.0", "9007199254740993.0", "1e16", "-1e16"])
+def test_rounded_ids_are_refused(number: str, server: Running) -> None:
+    content = '{"columns": {"userId": [1, 1], "movieId": [2, ' + number + "]}}"
+    response = httpx.post(f"{server.url}/score", content=content)
+    assert response.status_code == 422, response.text
+    assert response.json()["error"].startswith("row 2, column movieId: ")
+    assert response.json()["error"].endswith("a whole number is expected; floats of 2**53 or more are inexact")
+
+
+def test_whole_numbers_of_rows_are_exact() -> None:
+    numbers = [2**53 + 1, 2**63 + 1, 2**64 - 1, -(2**63)]
+    body = ScoreBody.model_validate_json(json.dumps({"columns": {"id": numbers}}))
+    assert body.columns == {"id": numbers}
+
+
+@pytest.mark.parametrize("wrong", ["1", "0", '"yes"', '"true"', "null"])
+@pytest.mark.parametrize("name", ["exclude_seen", "explain"])
+def test_a_switch_is_true_or_false(name: str, wrong: str, server: Running) -> None:
+    response = httpx.post(f"{server.url}/recommend", content=f'{{"{name}": {wrong}}}')
+    assert response.status_code == 422, response.text
+    assert response.json()["error"].startswith(f"{name}: has to be true or false, not ")
 
 
 def test_numbers_of_many_digits_are_refused(server: Running) -> None:

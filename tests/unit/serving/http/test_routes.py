@@ -32,8 +32,8 @@ def test_answers_are_those_of_the_recommender(server: Running, bundle_of: Callab
 @pytest.mark.parametrize(
     ("body", "source", "note"),
     [
-        ({"user": "nobody"}, "popularity", "unknown user nobody"),
-        ({"user": 10**18}, "popularity", "unknown user"),
+        ({"user": "nobody"}, "popularity", "user nobody has no history"),
+        ({"user": 10**18}, "popularity", f"user {10**18} has no history"),
         ({}, "popularity", "anonymous"),
         ({"user": 1, "history": []}, "popularity", "no history"),
         ({"user": 1, "history": ["nothing", 99]}, "popularity", "unknown"),
