@@ -23,7 +23,7 @@ def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedR
         config = read_config(session, arguments)
         return find_run(config, session.workspace), config.evaluate
     run = finished(session.workspace.run(given))
-    run.verify(run.config)
+    run.verify_config()
     others = [text for text in overrides if not text.startswith("evaluate.")]
     if others:
         raise ConfigError(
