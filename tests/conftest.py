@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, settings
 from strategies import known_state
 
 from recsys_cli import cpu
@@ -21,6 +22,9 @@ from recsys_cli.workspace import PreparedData, Workspace, write_manifest
 # Tests use small tensors, and share the cores with each other: torch's threads would only wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 cpu.configure_threads()
+# A busy machine is no failure.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 PLAN = FeaturePlan(
     user="userId",

@@ -30,7 +30,9 @@ def compare(
     ctx: typer.Context,
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN", help="Evaluated runs (name, or its beginning or end).", show_default=False),
+        typer.Argument(
+            metavar="RUN", help="Evaluated runs (name, its beginning or end, or its model).", show_default=False
+        ),
     ],
     against: Annotated[
         str | None,
@@ -47,12 +49,15 @@ def compare(
     correction for multiple comparisons. Insignificant differences are marked as noise.
     """
     from recsys_cli.cli.results import compare as shown
+    from recsys_cli.cli.runs import full_name
 
     session: Session = ctx.obj
     require_one_format(session, latex=latex)
     from recsys_cli.stages.compare import compare
 
-    comparison = compare(runs, session.workspace, against=against, html=html)
+    names = [full_name(session, run) for run in runs]
+    reference = None if against is None else full_name(session, against)
+    comparison = compare(names, session.workspace, against=reference, html=html)
     if latex:
         from recsys_cli.evaluation.compare.latex import paper_table
 

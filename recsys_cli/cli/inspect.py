@@ -29,7 +29,7 @@ def inspect(
     run: Annotated[
         str | None,
         typer.Option(
-            help="Run (name, or its beginning or end). Default: the run of the config of the last stage.",
+            help="Run (name, its beginning or end, or its model). Default: the run of the config of the last stage.",
             metavar="RUN",
             show_default=False,
         ),

@@ -20,7 +20,7 @@ Source = Annotated[
     str | None,
     typer.Argument(
         metavar="RUN|BUNDLE",
-        help="Run (name, or its beginning or end) or folder of a bundle. Default: the run of the config of the last stage.",
+        help="Run (name, its beginning or end, or its model), or folder of a bundle. Default: run of the last config.",
         show_default=False,
     ),
 ]

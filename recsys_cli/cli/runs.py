@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from recsys_cli.cli.params import config_path, is_config, read_config, split_arguments
 from recsys_cli.cli.session import Session
-from recsys_cli.errors import ConfigError, MissingArtifactError
+from recsys_cli.errors import ConfigError, MissingArtifactError, RecsysError
 
 if TYPE_CHECKING:
     from recsys_cli.config import EvaluateConfig, RunConfig
@@ -22,8 +22,8 @@ def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedR
     if given is None or is_config(given):
         config = read_config(session, arguments)
         return find_run(config, session.workspace), config.evaluate
-    run = finished(session.workspace.run(given))
-    run.verify(run.config)
+    run = finished(session.workspace.run(full_name(session, given)))
+    run.verify_config()
     others = [text for text in overrides if not text.startswith("evaluate.")]
     if others:
         raise ConfigError(
@@ -42,8 +42,27 @@ def named_run(session: Session, name: str | None) -> TrainedRun:
     from recsys_cli.config import load
 
     if name is not None:
-        return finished(session.workspace.run(name))
+        return finished(session.workspace.run(full_name(session, name)))
     return find_run(load(config_path(session, None)), session.workspace)
+
+
+def full_name(session: Session, name: str) -> str:
+    """Return the full name of a run; of several matches, the only one on the data of the current config.
+
+    Without such a run the name itself, for the error of its reader.
+    """
+    from recsys_cli.config import load
+    from recsys_cli.stages.etl import data_key
+
+    matches = [run for run in session.workspace.runs_like(name) if run.exists]
+    if len(matches) < 2:
+        return name
+    try:
+        key = data_key(load(config_path(session, None)), session.workspace)
+        names = [run.folder.name for run in matches if run.manifest["data"].get("key") == key]
+    except RecsysError:  # the current config, its dataset or a manifest is missing or damaged
+        return name
+    return names[0] if len(names) == 1 else name
 
 
 def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:

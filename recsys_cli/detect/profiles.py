@@ -34,6 +34,7 @@ class Profile:
         time: Format of the values as times, as in the dataset's `times`; None if they are none.
         separator: Separator of the elements of text lists.
         elements: Number of distinct elements of lists.
+        compound: A text that is a list of other elements with another separator; None without one.
         length: Mean number of characters of text, or of elements of lists.
         width: Length of all lists of numbers with fractions; 0 for lists of several lengths, None for other columns.
         is_whole: Whether all numbers are integers.
@@ -53,6 +54,7 @@ class Profile:
     time: str | None = None
     separator: str | None = None
     elements: int = 0
+    compound: str | None = None
     length: float = 0.0
     width: int | None = None
     is_whole: bool = False
@@ -168,7 +170,10 @@ def _text(
     if time is not None:
         return Profile(name, "time", **size, **shown, time=time)
     separator, elements = _list_of(name, few)
-    return Profile(name, "text", **size, **shown, length=length, separator=separator, elements=elements)
+    compound = _compound(few, separator)
+    return Profile(
+        name, "text", **size, **shown, length=length, separator=separator, elements=elements, compound=compound
+    )
 
 
 def _time_format(name: str, values: pa.ChunkedArray) -> str | None:
@@ -220,6 +225,18 @@ def _list_of(name: str, texts: pl.Series) -> tuple[str | None, int]:
         if short and distinct <= len(elements) / 3 and not elements.str.contains(r"^\s|[\s|,;]$").any():
             return separator, distinct
     return None, 0
+
+
+def _compound(texts: pl.Series, separator: str | None) -> str | None:
+    """Return an element made of other elements with another separator, such as "b, c" of "a|b" and "a|c|b, c"."""
+    elements = set(texts if separator is None else texts.str.split(separator).explode())
+    found = (
+        one
+        for one in sorted(elements)
+        for mark in "|,;"
+        if mark in one and all(part.strip() in elements for part in one.split(mark))
+    )
+    return next(found, None)
 
 
 def _any_order(lists: pl.Series) -> bool:

@@ -91,6 +91,12 @@ class Understanding:
         ]
         if sample.total < ENOUGH:
             notes.append(f"{sample.name} has {sample.total:,} rows: enough for a config, not for a model")
+        notes += [
+            f"{one.name}: {one.compound!r} is a list of other values; write all lists of the column with one separator"
+            for table in (self.interactions, *(one.table for one in self.joined))
+            for one in table.columns.values()
+            if one.compound is not None
+        ]
         if self.proposal is None:
             return notes
         if self.proposal.of_rows:

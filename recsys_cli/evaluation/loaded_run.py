@@ -12,10 +12,10 @@ from recsys_cli.workspace import PreparedData, TrainedRun, not_finished
 
 
 def config_of(run: TrainedRun) -> RunConfig:
-    """Return the config of a run, after a check of its files."""
+    """Return the verified config of a run."""
     if not run.exists:
         raise not_finished(run)
-    run.verify()
+    run.verify_config()
     return load(run.config)
 
 
@@ -23,8 +23,10 @@ def model_of(run: TrainedRun, config: RunConfig, data: PreparedData) -> Model:
     """Return the model of a run with its best weights, in evaluation mode on the CPU.
 
     Raises:
-        DataError: The checkpoint is of another model.
+        MissingArtifactError: The checkpoint is missing.
+        DataError: The checkpoint is damaged, or of another model.
     """
+    run.verify(run.checkpoint("best"))
     model = build(config.model.name, config.model.options, data.schema, placement=placement_of(config))
     load_weights(model, run.checkpoint("best"))
     return model.eval()

@@ -55,6 +55,7 @@ def evaluate(
     with workspace.lock(run_lock(run), emit=emit):
         if not force and _is_fresh(run, key):
             return StageResult(run, up_to_date=True)
+        run.verify(run.metrics)
         data = workspace.data_of(run)
         names = names_of(run_config, data, workspace, title=config.title)  # first, to fail early without the column
         measurements, rankings = _measure(run, data, run_config, config, emit=emit)

@@ -88,14 +88,18 @@ def select(
 
 
 def _finished_run(workspace: Workspace, key: str, emit: Emit) -> TrainedRun | None:
-    """Return the latest finished run of a key without damage, with a warning on later, damaged ones."""
+    """Return the latest finished run of a key without damage, with a warning on later, damaged ones.
+
+    Weights may have gigabytes: unchanged files are verified by their readers only.
+    """
     for run in reversed(workspace.runs()):
         if not (run.exists and run.folder.name.endswith(key[:8])):
             continue
         try:
-            run.verify()
+            run.verify_changed()
         except (DataError, MissingArtifactError) as error:
-            emit(Message(f"{error.message}; the run has to be trained again", "warning"))
+            text = f"{error.message}; the run is trained again, and {run.folder} can be deleted"
+            emit(Message(text, "warning"))
         else:
             if run.key == key:
                 return run

@@ -67,8 +67,9 @@ def carry_over(model: Model, name: str, start: Start, data: PreparedData, *, emi
     Raises:
         ConfigError: Model or data do not match; the message lists all differences.
         MissingArtifactError: The checkpoint is gone.
-        DataError: The checkpoint is unreadable.
+        DataError: The checkpoint is damaged.
     """
+    start.run.verify(start.run.checkpoint("best"))
     fitted = tuple(f"{path}." for path, module in model.named_modules() if isinstance(module, CollaborativeColumns))
     weights = {
         **{

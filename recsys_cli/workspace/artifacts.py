@@ -118,8 +118,8 @@ class Artifact:
         """Whether the artifact has a key, and all files in full size."""
         return self.exists and self.damage is None and self.key == key
 
-    def verify(self, *only: Path) -> None:
-        """Verify the checksums of some files, or of all, once per process and file.
+    def verify(self, *only: Path, hint: str | None = None) -> None:
+        """Verify the checksums of some files, or of all, once per process and file; the default hint is `remake`.
 
         Raises:
             MissingArtifactError: A file is missing.
@@ -127,7 +127,23 @@ class Artifact:
         """
         files = self.manifest.get("files", {})
         names = {path.relative_to(self.folder).as_posix() for path in only} or set(files)
-        verify(self.folder, {name: files[name] for name in files if name in names}, hint=self.remake)
+        verify(self.folder, {name: files[name] for name in files if name in names}, hint=hint or self.remake)
+
+    def verify_changed(self) -> None:
+        """Verify the sizes of all files, and the checksums of files modified after the manifest.
+
+        Unchanged files are not read: their readers verify them.
+
+        Raises:
+            MissingArtifactError: A file is missing.
+            DataError: A file is damaged.
+        """
+        files = self.manifest.get("files", {})
+        check_sizes(self.folder, files, hint=self.remake)
+        written = (self.folder / MANIFEST).stat().st_mtime_ns
+        changed = [path for path in map(self.folder.joinpath, files) if path.stat().st_mtime_ns > written]
+        if changed:
+            self.verify(*changed)
 
 
 _REMEASURE = "recsys evaluate --force"
@@ -196,10 +212,18 @@ class TrainedRun(Artifact):
     candidates: str = "all"
 
     expected: ClassVar[Mapping[str, type]] = {"key": str, "data": dict}
-    command: ClassVar[str] = "recsys train --force"
     config = _File("config.yaml")
     metrics = _File("metrics.jsonl")
     """Events and metrics of the training, one JSON object per line."""
+
+    @property
+    def remake(self) -> str:
+        """Hint with the command to create the artifact again."""
+        return f"recsys train {self.config} --force"
+
+    def verify_config(self) -> None:
+        """Verify the checksum of the config; see `verify`."""
+        self.verify(self.config, hint="recsys train CONFIG --force, with the config of the run")
 
     def evaluated(self, candidates: str | None = None) -> TrainedRun:
         """Return the run with another selected evaluation: by default the full one, or else a sampled one."""

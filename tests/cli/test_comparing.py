@@ -65,6 +65,26 @@ def test_from_the_bench_to_the_paper(benched: Recsys) -> None:
     assert "--latex and --json exclude each other" in twice.out
 
 
+def test_a_model_names_its_run_on_the_current_data(benched: Recsys) -> None:
+    models = {name.split("-")[1]: name for name in (run["name"] for run in benched("status", "--json").json["runs"])}
+    current = Path("workspace/current.yaml").read_text()
+    ease = ("model={name: ease, positive_only: true}", *SHORT[:2])
+    assert benched("run", "ratings.yaml", "split.test=0.2", *ease).code == 0
+    (added,) = {run["name"] for run in benched("status", "--json").json["runs"]} - {*models.values()}
+    assert benched("evaluate", "ease", "--json").json["run"] == added
+    assert benched("report", "ease", "--json").json["run"] == added
+
+    Path("workspace/current.yaml").write_text(current)
+    assert benched("evaluate", "ease", "--json").json["run"] == models["ease"]
+    compared = benched("compare", "popularity", "ease", "--json")
+    assert compared.code == 0, compared.err
+
+    Path("workspace/current.yaml").unlink()
+    refused = benched("evaluate", "ease")
+    assert refused.code == 3
+    assert "2 runs match 'ease'" in refused.err
+
+
 def test_data_prepared_again_has_the_same_held_out_rows(benched: Recsys) -> None:
     """Another order of train is other data with the same users, things to find and rows; another split is not."""
     first = next(run for run in benched("status", "--json").json["runs"] if "ease" in run["name"])

@@ -412,7 +412,7 @@ def test_the_stage_writes_the_same_files_with_every_participant(layout: str, tmp
 
 
 @needs_all
-@settings(max_examples=30, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=30, derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(cases())
 def test_engines_agree(case: Case) -> None:
     made = []

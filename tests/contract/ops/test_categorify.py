@@ -378,7 +378,7 @@ OPTIONS = st.sampled_from([
 
 
 @needs_all
-@settings(max_examples=12, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=12, derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(cases(), OPTIONS, OPTIONS, st.booleans())
 def test_engines_agree(case: Case, keys: dict[str, Any], others: dict[str, Any], joint: bool) -> None:
     join, encode, label = case.plan.ops

@@ -161,7 +161,7 @@ def test_options_that_do_not_fit(op: Any, options: dict[str, Any], problem: str)
 
 
 @needs_all
-@settings(max_examples=10, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=10, derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(cases(), st.integers(1, 9))
 def test_engines_agree(case: Case, num_buckets: int) -> None:
     join, _, label = case.plan.ops

@@ -254,7 +254,7 @@ def random_cases(draw: st.DrawFn) -> Case:
 
 
 @needs_all
-@settings(max_examples=8, derandomize=True, deadline=None)
+@settings(max_examples=8, derandomize=True)
 @given(random_cases())
 def test_engines_agree(drawn: Case) -> None:
     made = []

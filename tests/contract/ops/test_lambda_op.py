@@ -149,7 +149,7 @@ PARTS = [("year", "%Y"), ("month", "%m"), ("day", "%d"), ("hour", "%H"), ("minut
 
 
 @needs_all
-@settings(max_examples=10, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=10, derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(st.lists(TIMES, min_size=1, max_size=30), st.lists(st.none() | st.text(), min_size=30, max_size=30))
 def test_engines_agree_on_parts_of_dates_and_lower_case(seconds: list[int | None], texts: list[str | None]) -> None:
     size = len(seconds)

@@ -159,7 +159,7 @@ def chains(draw: st.DrawFn) -> Case:
 
 
 @needs_all
-@settings(max_examples=10, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=10, derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(chains())
 def test_engines_agree_on_chains(case: Case) -> None:
     made = []

@@ -38,7 +38,7 @@ from recsys_cli.features.ops import (
 from recsys_cli.features.schema import Schema
 from recsys_cli.serving.encoder import Lists, RowEncoder
 
-few = settings(max_examples=40, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+few = settings(max_examples=40, derandomize=True, phases=[Phase.explicit, Phase.generate])
 
 
 def fitted_on(case: Case, engine: PolarsEngine, folder: Path) -> tuple[FittedPlan, FittedPlan]:

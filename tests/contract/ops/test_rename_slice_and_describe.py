@@ -294,7 +294,7 @@ PLACES = st.integers(-5, 5)
 
 
 @needs_all
-@settings(max_examples=12, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=12, derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(ROWS, PLACES, PLACES | st.none(), st.booleans())
 def test_engines_agree_with_each_other_and_with_python(
     rows: list[list[Any] | None], start: int, end: int | None, pad: bool

@@ -26,12 +26,12 @@ features:
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Write:
-    """Write HEAD of the test module or of this one, or another head, plus a text as x.yaml in the working directory."""
+    """Write HEAD, MORE of the test module or other lines, and a text as x.yaml in the working directory."""
     monkeypatch.chdir(tmp_path)
 
-    def write(rest: str, *, head: str = getattr(request.module, "HEAD", HEAD)) -> Path:
+    def write(rest: str, *, more: str = getattr(request.module, "MORE", "")) -> Path:
         path = Path("x.yaml")
-        path.write_text(head + rest)
+        path.write_text(HEAD + more + rest)
         return path
 
     return write

@@ -9,15 +9,7 @@ import pytest
 from recsys_cli.config import RunConfig, dump, load, vary, with_model
 from recsys_cli.config.load import dump_resolved, model_config_type, train_defaults
 
-HEAD = """\
-dataset: {name: movielens-25m}
-features:
-  user: userId
-  item: movieId
-  label: label
-  ops:
-    - {op: Categorify, columns: [userId, movieId]}
-    - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
+MORE = """\
 model: {name: mlp, hidden_dims: [7]}
 train: {batch_size: 111}
 """
@@ -59,13 +51,13 @@ def test_model_defaults_fill_missing_keys(write, tmp_path: Path) -> None:
     assert train_defaults(model_config_type("ease"))["monitor"] == "ndcg@10"
     for own in ("ease", "mlp"):
         config = load(
-            write("bench: {models: [ease, mlp]}", head=HEAD.replace("name: mlp, hidden_dims: [7]", f"name: {own}"))
+            write("bench: {models: [ease, mlp]}", more=MORE.replace("name: mlp, hidden_dims: [7]", f"name: {own}"))
         )
         assert [cell.train.monitor for cell in cells(config)] == ["ndcg@10", "auc"]
         later = tmp_path / "current.yaml"
         later.write_text(dump_resolved(config))
         assert [cell.train.monitor for cell in cells(load(later))] == ["ndcg@10", "auc"]
-    config = load(write("bench: {models: [ease, mlp]}", head=HEAD.replace("train: {", "train: {monitor: loss, ")))
+    config = load(write("bench: {models: [ease, mlp]}", more=MORE.replace("train: {", "train: {monitor: loss, ")))
     assert {cell.train.monitor for cell in cells(config)} == {"loss"}
 
 
@@ -108,18 +100,18 @@ def test_a_label_of_an_entry_is_no_option(write, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        ("- poplarity", "x.yaml:14: bench.models.1: model.name: unknown model 'poplarity' (did you mean popularity?)"),
+        ("- poplarity", "x.yaml:15: bench.models.1: model.name: unknown model 'poplarity' (did you mean popularity?)"),
         (
             "- {name: mlp, hiden: [3]}",
-            "x.yaml:14: bench.models.1: model.hiden: unknown key (did you mean hidden_dims?)",
+            "x.yaml:15: bench.models.1: model.hiden: unknown key (did you mean hidden_dims?)",
         ),
-        ("- {name: mlp, train: {epochs: 0}}", "x.yaml:14: bench.models.1: train.epochs: has to be at least 1, not 0"),
+        ("- {name: mlp, train: {epochs: 0}}", "x.yaml:15: bench.models.1: train.epochs: has to be at least 1, not 0"),
         (
             "- {name: mlp, train: {epoch: 3}}",
-            "x.yaml:14: bench.models.1: train.epoch: unknown key (did you mean epochs?)",
+            "x.yaml:15: bench.models.1: train.epoch: unknown key (did you mean epochs?)",
         ),
         ("- {name: mlp, train: {seed: 3}}", "bench.models.1.train: train.seed is the same for all models"),
-        ("- {hidden_dims: [3]}", "x.yaml:14: bench.models.1.name: is missing"),
+        ("- {hidden_dims: [3]}", "x.yaml:15: bench.models.1.name: is missing"),
         ("- popularity", "bench.models: has popularity twice"),
         ("- {name: mlp, label: popularity}", "bench.models: has popularity twice"),
         ("- {name: mlp, label: 'a, b'}", "bench.models.1.label: has to be words of letters, digits"),
@@ -154,5 +146,5 @@ def test_problems_of_seeds_and_metrics(problems, write, line: str, expected: str
 
 
 def test_problem_of_the_config_is_reported_once(problems, write) -> None:
-    (found,) = problems(write(GOOD, head=HEAD.replace("hidden_dims: [7]", "hiden: [7]")))
-    assert found == "x.yaml:9: model.hiden: unknown key (did you mean hidden_dims?)"
+    (found,) = problems(write(GOOD, more=MORE.replace("hidden_dims: [7]", "hiden: [7]")))
+    assert found == "x.yaml:10: model.hiden: unknown key (did you mean hidden_dims?)"

@@ -11,15 +11,7 @@ from recsys_cli.config.load import vary
 from recsys_cli.config.tune import Values
 from recsys_cli.errors import ConfigError
 
-HEAD = """\
-dataset: {name: movielens-25m}
-features:
-  user: userId
-  item: movieId
-  label: label
-  ops:
-    - {op: Categorify, columns: [userId, movieId]}
-    - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
+MORE = """\
 train: {embedding_weight_decay: 0.1}
 tune:
   space:
@@ -109,14 +101,14 @@ def test_a_good_space_is_read_and_written(write) -> None:
 def test_problem_has_its_line(problems, write, entry: str, line: str) -> None:
     found = problems(write(f"    {entry}\n"), "train.epochs=3")
     assert len(found) == 1
-    assert found[0].startswith(f"x.yaml:12: {line}")
+    assert found[0].startswith(f"x.yaml:13: {line}")
 
 
 def test_all_problems_of_all_sections_are_reported(problems, write) -> None:
     path = write("    train.max_grad_norm: {low: 5, high: 1}\n    train.sparse_embeddings: {choices: [maybe]}\n")
     assert problems(path, "tune.trails=3", "train.epochs=0") == [
-        "x.yaml:12: tune.space.train.max_grad_norm: low has to be less than high, and 5 is not less than 1",
-        "x.yaml:13: tune.space: train.sparse_embeddings: has to be true or false, not 'maybe'",
+        "x.yaml:13: tune.space.train.max_grad_norm: low has to be less than high, and 5 is not less than 1",
+        "x.yaml:14: tune.space: train.sparse_embeddings: has to be true or false, not 'maybe'",
         "override train.epochs=0: train.epochs: has to be at least 1, not 0",
         "override tune.trails=3: tune.trails: unknown key (did you mean trials?)",
     ]

@@ -79,3 +79,12 @@ def test_authors_with_commas_are_no_lists(tmp_path: Path) -> None:
         for item in range(ITEMS)
     ]
     assert lists(understood(tmp_path, of_items={"author": authors}, of_rows={"by": authors}), "loans") == {}
+
+
+def test_two_separators_in_a_column_are_a_note(tmp_path: Path) -> None:
+    mixed = [f"{SUBJECTS[item % 8]}|{SUBJECTS[(item + 1) % 8]}" for item in range(ITEMS)]
+    mixed[7] = "Art, Crime"
+    found = understood(tmp_path, of_items={"subjects": mixed, "tags": subjects("|")}, of_rows={})
+    assert [note for note in found.notes if "separator" in note] == [
+        "subjects: 'Art, Crime' is a list of other values; write all lists of the column with one separator"
+    ]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recsys_cli.etl.counts import add_up, count, in_order, unpacked
@@ -39,7 +39,6 @@ def as_counter(table: pa.Table) -> Counter[Any]:
     return Counter(dict(pairs))
 
 
-@settings(deadline=None)
 @given(SOME)
 def test_sum_of_partial_counts_equals_total_counts(drawn: tuple[pa.DataType, list[list[Any]]]) -> None:
     kind, parts = drawn
@@ -51,7 +50,6 @@ def test_sum_of_partial_counts_equals_total_counts(drawn: tuple[pa.DataType, lis
     assert as_counter(both) == Counter(value for part in parts for value in part)
 
 
-@settings(deadline=None)
 @given(SOME)
 def test_order_is_by_count_then_value(drawn: tuple[pa.DataType, list[list[Any]]]) -> None:
     kind, parts = drawn

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recsys_cli.errors import DataError
@@ -105,7 +105,6 @@ def test_hash_collisions_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     assert both(pa.array(["a text of some lengtH", "a text of any length,", None, "b"])).tolist() == [4, 2, 1, 2]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**64 - 1), unique=True, max_size=50), st.lists(st.integers(0, 2**64 - 1), max_size=20))
 def test_index_finds_all_and_nothing_else(known: list[int], others: list[int]) -> None:
     index = Index(np.array(known, dtype=np.uint64))

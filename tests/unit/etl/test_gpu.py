@@ -92,7 +92,7 @@ def test_without_cudf_polars_everything_falls_back_to_the_cpu(tmp_path: Path) ->
     }  # fmt: skip
 
 
-@settings(max_examples=25, derandomize=True, deadline=None)
+@settings(max_examples=25, derandomize=True)
 @given(cases())
 def test_categorify_by_joins_is_categorify(case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

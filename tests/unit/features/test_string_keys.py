@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recsys_cli.features.string_keys import BLOCK_ROWS, Words, pack, unpack
@@ -26,7 +26,6 @@ def test_words_are_eight_bytes_each_and_zeros_behind_the_last() -> None:
     assert int(second).to_bytes(8, "little") == "é".encode().ljust(8, b"\0")
 
 
-@settings(deadline=None)
 @given(TEXTS, st.sampled_from([pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]))
 def test_short_texts_are_numbers_in_the_same_order(texts: list[str], kind: pa.DataType) -> None:
     numbers, refused = pack(pa.array([text.encode() for text in texts], pa.binary()).cast(kind))

@@ -42,7 +42,7 @@ def test_ticks_are_round(kind: str, values: tuple[float, float], expected: list[
 
 @pytest.mark.parametrize("kind", ["linear", "share", "log", "time"])
 @given(values=st.lists(st.floats(1e-3, 2e9), min_size=1, max_size=4))
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, max_examples=100)
 def test_values_and_ticks_are_within_the_axis(kind: str, values: list[float]) -> None:
     scale = Axis("", kind=kind).over(values)  # type: ignore[arg-type]
     ticks = [value for value, _ in scale.ticks(5)]

@@ -153,7 +153,8 @@ def test_a_damaged_finished_run_is_trained_again(data: PreparedData, workspace: 
     healed = bench_on(data, config, workspace, emit=events.append)
     warnings = [event.text for event in events if isinstance(event, Message) and event.level == "warning"]
     assert warnings == [
-        f"{weights.absolute()} is damaged: its content does not match its checksum; the run has to be trained again"
+        f"{weights.absolute()} is damaged: its content does not match its checksum; "
+        f"the run is trained again, and {damaged.folder} can be deleted"
     ]
     assert healed.failures == ()
     before, after = (next(one for one in board.standings if one.label == "mlp") for board in (first, healed))

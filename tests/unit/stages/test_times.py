@@ -408,7 +408,7 @@ def test_dates_in_digits_stay_numbers(tmp_path: Path) -> None:
         assert times_of(prepare(tmp_path, str(tmp_path / "rows.parquet"))) == [digits] * 14
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(draw=st.data())
 def test_any_times_in_any_form_order_histories_by_time_and_then_by_row(draw: st.DataObject) -> None:
     size = draw.draw(st.integers(7, 40))

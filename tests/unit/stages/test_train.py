@@ -22,6 +22,7 @@ from sealing import reseal
 
 from recsys_cli.config import RunConfig, load
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, TrainingError
+from recsys_cli.evaluation.loaded_run import model_of
 from recsys_cli.events import Event, Message, Progress
 from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train, train_on
@@ -121,6 +122,27 @@ def test_train_is_skipped_where_it_is_done(make_prepared: MakePrepared, workspac
     assert not forced.up_to_date
     assert forced.artifact != first.artifact
     assert same_weights(forced.artifact, first.artifact)
+
+
+def test_an_up_to_date_training_reads_no_weights(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    """Damage of a later write is found by the file's time; damage of the disk, with the old time, by the reader."""
+    data, config = make_prepared(), a_config(epochs=1)
+    run = train_on(data, config, workspace).artifact
+    weights = run.checkpoint("best")
+    content = bytearray(weights.read_bytes())
+    content[-2] ^= 1
+    times = weights.stat().st_atime_ns, weights.stat().st_mtime_ns
+    weights.write_bytes(content)
+    os.utime(weights, ns=times)
+    assert train_on(data, config, workspace).artifact == run
+    with pytest.raises(DataError, match=r"best\.safetensors is damaged") as caught:
+        model_of(run, config, data)
+    assert caught.value.hint == f"recsys train {run.config} --force"
+
+    weights.touch()
+    again = train_on(data, config, workspace)
+    assert not again.up_to_date
+    model_of(again.artifact, config, data)
 
 
 def test_of_equal_trainings_at_once_the_second_waits_and_finds_the_run(

@@ -17,7 +17,7 @@ from sealing import reseal
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import RunConfig
-from recsys_cli.errors import ConfigError, MissingArtifactError
+from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.events import Event, Message
 from recsys_cli.models import build
 from recsys_cli.models.weights import load_weights, read_weights
@@ -94,6 +94,15 @@ def test_old_pairs_score_the_same_on_new_ids(data: PreparedData, grown: Prepared
         assert torch.equal(
             after.score(a_batch([reserved], [reserved], [[]])), before.score(a_batch([reserved], [reserved], [[]]))
         )
+
+
+def test_damaged_weights_are_not_continued(data: PreparedData, workspace: Workspace) -> None:
+    run = train_on(data, a_config(epochs=1), workspace).artifact
+    content = bytearray(run.checkpoint("best").read_bytes())
+    content[-2] ^= 1
+    run.checkpoint("best").write_bytes(content)
+    with pytest.raises(DataError, match=r"best\.safetensors is damaged"):
+        continued(run, data, workspace)
 
 
 MODEL_OPTIONS = {key: value for key, value in MODEL.items() if key != "name"}

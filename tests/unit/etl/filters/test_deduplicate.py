@@ -64,7 +64,7 @@ def reference(table: pa.Table, columns: Sequence[str], keep: str, order_by: Sequ
     return sorted(rows[0 if keep == "first" else -1] for rows in groups.values())
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True)
 @given(
     tables(),
     st.sampled_from([("user",), ("user", "item"), ("time", "item")]),

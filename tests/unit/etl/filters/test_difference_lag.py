@@ -108,7 +108,7 @@ def reference(table: pa.Table, by: Sequence[str], order_by: Sequence[str], shift
     return found
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True)
 @given(
     tables(),
     st.sampled_from([("user",), ("user", "item")]),

@@ -181,7 +181,7 @@ def _aggregates(values: list[Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True)
 @given(
     tables(), st.sampled_from([("user",), ("user", "item")]), st.sampled_from([(), ("time",), ("time", "item")]),
     st.integers(1, 5),

@@ -64,7 +64,7 @@ def reference(table: pa.Table, least: dict[str, int]) -> list[int]:
         rows = left
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True)
 @given(
     tables(),
     st.dictionaries(st.sampled_from(["user", "item", "time"]), st.integers(1, 4), min_size=1),

@@ -230,7 +230,7 @@ def test_types_of_the_first_file_hold_and_dictionaries_are_decoded() -> None:
     assert sent.table.schema.field("user").type == pa.string()
 
 
-@settings(max_examples=20, derandomize=True, deadline=None)
+@settings(max_examples=20, derandomize=True)
 @given(tables())
 def test_rows_out_are_rows_in(table: pa.Table) -> None:
     for op in (

@@ -59,7 +59,7 @@ def test_without_a_quote_character_every_line_end_ends_a_row() -> None:
     assert end_of_rows(b'1,"a\n2', described(quote=None)) == 5
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80, derandomize=True)
 @given(
     values=st.lists(st.text(st.sampled_from('ab,"\n\r é'), max_size=6), min_size=1, max_size=12),
     chunk_bytes=st.integers(1, 40),

@@ -57,7 +57,7 @@ def outcome(table: RawTable, chunk_bytes: int, columns: Sequence[str] | None = N
     return rows.to_pylist(), [(row.line, row.column, row.reason, row.text) for row in reader.rejected]
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=250, derandomize=True)
 @given(text=TEXTS, chunk_bytes=st.integers(1, 24), separator=st.sampled_from([",", "::"]), quoted=st.booleans())
 @example(text='12" vinyl,1\n"open\nfield",2\n', chunk_bytes=18, separator=",", quoted=True)
 @example(text='"a\nb","c\n', chunk_bytes=9, separator=",", quoted=True)
@@ -73,7 +73,7 @@ def test_rows_are_the_same_for_any_chunks(
     assert outcome(table, chunk_bytes) == outcome(table, 1 << 20)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(text=TEXTS, block=st.integers(1, 9))
 def test_rows_are_those_that_arrow_reads(text: str, block: int) -> None:
     table = RawTable("interactions", (Path("r.csv"),), COLUMNS)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recsys_cli.etl.reading.times import NotATimeError, is_time, to_times, unit_of
@@ -25,7 +25,6 @@ def _written(moment: datetime, form: str) -> str:
     return f"{moment.timestamp():.0f}250" if form == "ms" else moment.strftime(form)
 
 
-@settings(deadline=None)
 @given(draw=st.data())
 def test_a_slice_has_the_times_of_the_whole(draw: st.DataObject) -> None:
     how = draw.draw(st.sampled_from(list(FORMATS)))

@@ -27,7 +27,7 @@ def test_values_with_count_zero_are_ignored() -> None:
 
 
 @given(COUNTS)
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, max_examples=100)
 def test_curves_are_those_of_the_counts(counts: np.ndarray) -> None:
     found = frequency(counts)
     there = sorted((int(count) for count in counts if count), reverse=True)

@@ -105,7 +105,7 @@ def test_looked_up_values_are_kept_up_to_a_limit() -> None:
             assert len(index._found) <= 3
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sets(st.text(st.characters(exclude_categories=["Cs"]), max_size=20)), TEXTS)
 def test_every_text_is_found_and_no_other(values: set[str], others: list[str]) -> None:
     known = sorted(values)

@@ -2,51 +2,98 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
+import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from servers import Running, running
+from servers import running, until
+from starlette.responses import Response
 
-from recsys_cli.serving.http.work import ARRIVED, QUERY, Work, units_of
+from recsys_cli.serving.http.batching import ModelThread
+from recsys_cli.serving.http.metrics import Metrics
+from recsys_cli.serving.http.settings import Batching
+from recsys_cli.serving.http.work import ARRIVED, CALL, QUERY, ROW, Work, units_of
+from recsys_cli.serving.large_tables import CacheCounters
 from recsys_cli.serving.query import Query
+from recsys_cli.serving.recommender import Recommender
 
 _ROWS = {"columns": {"userId": [1, 2, 3, 4] * 1_024, "movieId": [3, 44, 5, 7] * 1_024}}
-_BATCH = {"requests": [{"user": user, "explain": True, "diversity": 0.5, "k": 50} for user in range(1, 129)]}
 _CANDIDATES = {"user": 1, "candidates": list(range(20_000)), "history": list(range(20_000))}
 
 
-@pytest.fixture(scope="module")
-def brief(tmp_path_factory: pytest.TempPathFactory, bundle_of: Callable[[str], Path]) -> Iterator[Running]:
-    """A server with a time limit of a second: less than the work of 160 requests, on fast machines too."""
-    with running(tmp_path_factory.mktemp("brief"), str(bundle_of("fm")), "--timeout", "1") as server:
-        yield server
+Send = Callable[[ModelThread], Awaitable[Any]]
+_RANK = Query(user=1, k=10)
+_SENDS: dict[str, tuple[Send, Callable[[Recommender], int]]] = {
+    "queries": (
+        lambda thread: thread.recommend([_RANK]),
+        lambda model: units_of(_RANK, len(model.catalog), by_pair=model.scorer.scores_subsets),
+    ),
+    "rows": (lambda thread: thread.score(_ROWS["columns"]), lambda _: ROW * 4_096),
+}
 
 
-@pytest.mark.parametrize(
-    ("path", "body"), [("/score", _ROWS), ("/recommend/batch", _BATCH), ("/recommend", _CANDIDATES)]
-)
-def test_a_flood_of_work_is_refused_and_not_late(path: str, body: dict[str, Any], brief: Running) -> None:
-    content = json.dumps(body).encode()
-    with ThreadPoolExecutor(160) as pool:
-        answers = list(pool.map(lambda _: httpx.post(brief.url + path, content=content, timeout=60), range(256)))
-    codes = Counter(answer.status_code for answer in answers)
-    refused = [answer for answer in answers if answer.status_code == 429]
-    assert codes[200], codes
-    assert len(refused) > 5, codes
-    assert codes.keys() <= {200, 429, 504}
-    assert codes[504] < 50, codes  # the machine may become slower, but no queue is late as a whole
-    longest = max(int(answer.headers["Retry-After"]) for answer in refused)
-    assert longest >= 1
-    assert all(answer.elapsed.total_seconds() < 4 for answer in refused)
-    time.sleep(longest)
-    assert brief.post("/recommend", {"user": 1})["items"]
+@pytest.mark.parametrize("kind", _SENDS)
+def test_work_beyond_the_time_of_a_request_is_refused(kind: str, recommenders: Callable[[str], Recommender]) -> None:
+    """Five requests and the call before them take less than the 800 s that a request has for its wait; six take more."""
+    model = recommenders("fm")
+    send, units = _SENDS[kind][0], _SENDS[kind][1](model)
+    seconds = 800 / (CALL + 5.5 * units)
+    refused = _flood(model, send, Work(seconds, limit=1_000), Batching(), accepted=5)
+    assert {one.headers["Retry-After"] for one in refused} == {str(math.ceil((CALL + 5 * units) * seconds))}
+
+
+@pytest.mark.parametrize("kind", _SENDS)
+def test_requests_beyond_the_queue_are_refused(kind: str, recommenders: Callable[[str], Recommender]) -> None:
+    refused = _flood(recommenders("fm"), _SENDS[kind][0], Work(1e-6, limit=1_000), Batching(queue=4), accepted=3)
+    assert {one.headers["Retry-After"] for one in refused} == {"1"}
+
+
+def _flood(model: Recommender, send: Send, work: Work, batching: Batching, *, accepted: int) -> list[Response]:
+    """Send requests to a busy model thread, check that the first ones are answered, and return the refusals of the others."""
+    busy, free = threading.Event(), threading.Event()
+
+    def wait(_: Recommender) -> None:
+        busy.set()
+        free.wait()
+
+    async def flood() -> list[Any]:
+        thread = ModelThread("a", model, batching, work, Metrics(), lambda: 1, CacheCounters())
+        call = asyncio.create_task(thread.call(wait))
+        await asyncio.to_thread(busy.wait)
+        requests = [asyncio.create_task(send(thread)) for _ in range(20)]
+        await asyncio.sleep(0)  # each request is refused or waits for the model
+        assert [request.done() for request in requests] == [False] * accepted + [True] * (20 - accepted)
+        free.set()
+        results = await asyncio.gather(*requests, return_exceptions=True)
+        await call
+        assert await send(thread)  # an empty queue takes every request
+        await thread.close()
+        return results
+
+    results = asyncio.run(flood())
+    assert all(isinstance(one, list) for one in results[:accepted])
+    refused = [one.response() for one in results[accepted:]]
+    assert {one.status_code for one in refused} == {429}
+    return refused
+
+
+def test_a_flood_ends_in_answers_and_refusals(tmp_path: Path, bundle_of: Callable[[str], Path]) -> None:
+    bodies = [("/score", _ROWS), ("/recommend", _CANDIDATES)]
+    contents = [(path, json.dumps(body).encode()) for path, body in bodies] * 48
+    with running(tmp_path, str(bundle_of("fm")), "--queue", "1") as server, ThreadPoolExecutor(48) as pool:
+        codes = {
+            *pool.map(lambda one: httpx.post(server.url + one[0], content=one[1], timeout=60).status_code, contents)
+        }
+        assert codes - {504} == {200, 429}  # 504: a busy machine
+        until(lambda: server.ask("POST", "/recommend", {"user": 1}).status_code == 200)
 
 
 def test_work_is_measured_by_kind_and_late_by_the_time_left() -> None:

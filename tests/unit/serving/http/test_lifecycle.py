@@ -63,16 +63,6 @@ def _write_until_killed(server: Running, number: int, acknowledged: set[tuple[in
             writer.result()
 
 
-def test_saturation_is_429_with_a_time_to_wait(tmp_path: Path, bundle_of: BundleOf) -> None:
-    with running(tmp_path, str(bundle_of("ease")), "--queue", "1") as server, ThreadPoolExecutor(16) as pool:
-        responses = list(pool.map(lambda user: server.ask("POST", "/recommend", {"user": user}), range(200)))
-        codes = Counter(response.status_code for response in responses)
-        assert set(codes) == {200, 429}
-        refused = next(response for response in responses if response.status_code == 429)
-        assert int(refused.headers["Retry-After"]) >= 1
-        assert server.post("/recommend", {"user": 1})["items"]
-
-
 def test_time_limit_is_504(tmp_path: Path, bundle_of: BundleOf) -> None:
     with running(tmp_path, str(bundle_of("ease")), "--timeout", "0.3") as server, _connected(server) as slow:
         slow.sendall(b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
