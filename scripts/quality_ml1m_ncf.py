@@ -1,9 +1,10 @@
 """Figures of the protocol `ml1m-ncf` on draws of our own: options on a hold-out of train, then test of several draws.
 
-usage: quality_ml1m_ncf.py RATINGS FOLDER [--seeds 0 1 2]
+usage: quality_ml1m_ncf.py ROWS FOLDER [--seeds 0 1 2]
 
-RATINGS is as in make_ml1m_ncf.py: here the folder of the publisher's rows. FOLDER takes the files and a workspace of each draw, and a second call reuses them. The hold-out
-is the last train row of each user among 99 drawn items, and its intervals are not kept: it only ranks options.
+ROWS is the folder with the publisher's train and test rows, as in make_ml1m_ncf.py. FOLDER takes the files and a workspace of each
+draw, and a second call reuses them. The hold-out is the last train row of each user among 99 drawn items, and its intervals are not
+kept: it only ranks options.
 """
 
 from __future__ import annotations
@@ -66,16 +67,16 @@ def mean_of_draws(draws: list[dict[str, dict[str, dict[str, float]]]]) -> dict[s
 def main() -> None:
     """Measure, and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ratings", type=Path)
+    parser.add_argument("rows", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     given = parser.parse_args()
-    make(given.ratings, given.folder / "valid", seed=100, without_last=1)
+    make(given.rows, given.folder / "valid", seed=100, without_last=1)
     candidates = [{"name": "ials", **options} for options in OF_IALS]
     valid = bench(given.folder / "valid", [*candidates, "slim", "ease", "popularity"], "evaluate.bootstrap=50")
     draws = []
     for seed in given.seeds:
-        make(given.ratings, given.folder / f"test{seed}", seed=seed)
+        make(given.rows, given.folder / f"test{seed}", seed=seed)
         draws.append(bench(given.folder / f"test{seed}", [CHOSEN, "ials", "ease", "popularity"]))
     result = {
         "work": "ml1m-ncf, the publisher's train and test rows, negatives drawn by make_ml1m_ncf.py",
