@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from recsys_cli.data.parquet import open_parquet
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.features.parquet import read_parquet
 from recsys_cli.workspace import replacing
 
 FORMATS = (".parquet", ".csv", ".jsonl")
@@ -56,7 +56,11 @@ def read_column(path: Path, name: str) -> list[Any]:
 
 def _read(path: Path) -> pa.Table:
     try:
-        table = read_parquet(path) if path.suffix == ".parquet" else pa_csv.read_csv(path)
+        if path.suffix == ".parquet":
+            with open_parquet(str(path)) as file:
+                table = file.read()
+        else:
+            table = pa_csv.read_csv(path)
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot read a table: {error}", hint="write parquet or csv with a header") from error
     if not table.num_columns:

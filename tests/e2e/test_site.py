@@ -80,7 +80,9 @@ def test_the_reference_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.syspath_prepend(ROOT)
     from scripts.site.reference import pages
 
-    for name, text in pages().items():
+    found = pages()
+    assert {"reference/commands.md", "reference/configs.md", "reference/models.md"} <= found.keys()
+    for name, text in found.items():
         page = tmp_path / Path(name).name
         page.write_text(text)
         test_docs.test_every_block_has_a_language(page)

@@ -39,6 +39,16 @@ def test_a_tensor_takes_the_pages_of_those_before_it() -> None:
     assert faults("leave") >= 32
 
 
-def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+@pytest.mark.parametrize("error", [None, OSError, TypeError])
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch, error: type[Exception] | None) -> None:
+    loaded: list[object] = []
+
+    def load(name: object) -> object:
+        loaded.append(name)
+        if error is not None:
+            raise error
+        return object()
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
     keep_freed_memory()
+    assert loaded == [None]  # the library of the process, without mallopt
