@@ -19,6 +19,10 @@ BLOCK = 128
 """Users scored at once; affects only memory and speed."""
 _FUSION = 60
 """Constant of reciprocal rank fusion (Cormack et al., 2009)."""
+LOG_RANK = "log rank"
+"""Feature of a generator: its order of the candidates."""
+HISTORY_LENGTH = "history length"
+"""Feature of a user; 0 without a history."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +90,9 @@ class CandidateSource:
     def names(self) -> list[str]:
         """Names of the features."""
         of_generators = [
-            f"{name}: {what}" for name in self.generators for what in ("score", "relative score", "log rank")
+            f"{name}: {what}" for name in self.generators for what in ("score", "relative score", LOG_RANK)
         ]
-        of_user = ["history length", "popularity of the history", "similarity of content"]
+        of_user = [HISTORY_LENGTH, "popularity of the history", "similarity of content"]
         return ["rank fusion", *of_generators, *self.statistics.names, *of_user, *self.content.names]
 
     def blocks(self, users: Tensor) -> Iterator[tuple[slice, Candidates]]:
@@ -114,7 +118,7 @@ class CandidateSource:
         fusion = torch.zeros(len(row), device=self.device)
         for values, (top, last) in zip(scores, ends, strict=True):
             of_pair = values[row, column]
-            rank = _ranks(row, of_pair, len(users))
+            rank = ranks_in_lists(row, of_pair, len(users))
             fusion += 1 / (_FUSION + rank)
             relative = ((of_pair - last[row]) / (top - last)[row].clamp(min=1e-12)).clamp(-10, 10)
             columns += [of_pair.sign() * of_pair.abs().log1p(), relative, rank.log()]
@@ -157,7 +161,7 @@ def _ends(best: Tensor) -> tuple[Tensor, Tensor]:
     return best[:, 0].nan_to_num(neginf=0.0), lowest.nan_to_num(posinf=0.0)
 
 
-def _ranks(row: Tensor, scores: Tensor, num_users: int) -> Tensor:
+def ranks_in_lists(row: Tensor, scores: Tensor, num_users: int) -> Tensor:
     """Return the rank, from 1, of each pair among those of its user, by falling score; ties in order."""
     order = scores.argsort(descending=True, stable=True)
     order = order[row[order].argsort(stable=True)]

@@ -17,6 +17,7 @@ from recsys_cli.models.interaction_matrix import InteractionMatrix
 from recsys_cli.models.model import ClosedFormModel, Progress, Stage, TrainingContext, no_progress, pair_ids
 from recsys_cli.models.model import Model as AnyModel
 from recsys_cli.models.two_stage.candidates import Candidates, CandidateSource
+from recsys_cli.models.two_stage.cold_start import ColdStart
 from recsys_cli.models.two_stage.config import Config
 from recsys_cli.models.two_stage.holdout import Fold, folds_of
 from recsys_cli.models.two_stage.item_columns import ItemContent, ItemStatistics
@@ -41,6 +42,7 @@ class Model(ClosedFormModel):
 
     scoring = "catalog"
     folds_in = True
+    ranks_without_history = True
 
     def __init__(self, config: Config, schema: Schema) -> None:
         super().__init__()
@@ -52,7 +54,9 @@ class Model(ClosedFormModel):
         self.folds_in = all(generator.folds_in for generator in self._models.values())
         self.statistics = self._new_statistics()
         self._content = ItemContent(schema, max_categories=config.max_categories)
-        self.ranker = ranker_of(config.ranker, schema, lambda: self._source(self._models, self.statistics).names)
+        features = self._source(self._models, self.statistics).names
+        self.ranker = ranker_of(config.ranker, schema, len(features))
+        self.cold_start = ColdStart(config.cold_start, list(config.generators), features)
         self._ready: CandidateSource | None = None
         self._orders: list[Order] = []
 
@@ -95,6 +99,7 @@ class Model(ClosedFormModel):
 
         progress(0, total)
         if self.ranker is not None and (rows := self.training_rows(context, step)) is not None:
+            self.cold_start.choose(self.ranker, rows, context)
             self.ranker.fit(rows, context)
         self._fit_generators(self._models, self.statistics, self._part(context.interactions(), context), step)
 
@@ -119,8 +124,7 @@ class Model(ClosedFormModel):
             for generator in generators.values():
                 generator.eval()
             source.set_context(part)
-            first = FIRST + number * int(self.user.cardinality or 0)
-            if (labeled := self._labeled(source, fold, first=first)) is not None:
+            if (labeled := self._labeled(source, fold, number)) is not None:
                 parts.append(labeled)
         return LabeledCandidates.concatenated(parts) if parts else None
 
@@ -149,8 +153,9 @@ class Model(ClosedFormModel):
                 context.train(generator, self.config.generators[name].training, context, self.schema)
             step()
 
-    def _labeled(self, source: CandidateSource, fold: Fold, *, first: int) -> LabeledCandidates | None:
-        """Return the candidates of users with a positive target, as lists with numbers from `first`; None without users."""
+    def _labeled(self, source: CandidateSource, fold: Fold, number: int) -> LabeledCandidates | None:
+        """Return the candidates of users with a positive target in a hold-out, by its number; None without users."""
+        first = FIRST + number * int(self.user.cardinality or 0)
         targets = InteractionMatrix.of(fold.targets, self.user, self.item, positive_only=True, device=self.device)
         pairs = targets.users * targets.num_items + targets.items
         users, catalog = targets.offsets.diff().nonzero().flatten(), source.catalog
@@ -165,7 +170,8 @@ class Model(ClosedFormModel):
         if not blocks:
             return None
         items, features, labels, group = (torch.cat(column) for column in zip(*blocks, strict=True))
-        return LabeledCandidates(items, features, labels, group, histories_of(fold.fit, users, first=first))
+        histories = histories_of(fold.fit, users, first=first)
+        return LabeledCandidates(items, features, labels, group, torch.full_like(group, number), histories)
 
     def _kept(self, row: Tensor, labels: Tensor, chance: Tensor) -> Tensor:
         """Return the mask of rows for training: of lists with a positive, its positives and sampled negatives."""
@@ -237,6 +243,7 @@ class Model(ClosedFormModel):
         row, column, features = candidates.row, candidates.column, candidates.features
         items, ranker = catalog[column], self.ranker
         scores = features[:, 0].clone() if ranker is None else ranker.score(users[row], items, features)
+        scores = self.cold_start.replaced(scores, features)
         for order in self._orders:
             scores = reordered(order, scores, row, items)
         num_users = len(candidates.fallback)
