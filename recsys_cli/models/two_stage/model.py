@@ -100,6 +100,8 @@ class Model(ClosedFormModel):
         progress(0, total)
         if self.ranker is not None and (rows := self.training_rows(context, step)) is not None:
             self.cold_start.choose(self.ranker, rows, context)
+            if self.config.cold_start == "auto":
+                self.chosen = {"cold_start": self.cold_start.chosen}
             self.ranker.fit(rows, context)
         self._fit_generators(self._models, self.statistics, self._part(context.interactions(), context), step)
 

@@ -131,7 +131,10 @@ def test_users_without_a_history_have_one_list_in_evaluation_and_service(
     recsys.etl(config, served_workspace, progress=False)
     run = recsys.train(config, served_workspace, progress=False)
     recsys.evaluate(run, progress=False)
-    bundle = load_bundle(recsys.export(run, tmp_path / "bundle", progress=False))
+    exported = recsys.export(run, tmp_path / "bundle", progress=False)
+    chosen = "(ranker|ease|popularity) .chosen on train" if cold_start == "auto" else "popularity"
+    assert re.search(f"cold_start.*{chosen}", (exported / "model_card.md").read_text(encoding="utf-8"))
+    bundle = load_bundle(exported)
     loaded = Recommender(served_run(run, served_workspace))
     rankings, names = Rankings.read(run.rankings), IdNames(served_workspace.data_of(run))
     lists = [
