@@ -145,7 +145,7 @@ class Model(nn.Module, ABC):
     by_content: bool = False
     timestamp: str | None = None
     device = torch.device("cpu")
-    chosen: Mapping[str, float | str] = MappingProxyType({})
+    chosen: Mapping[str, float] = MappingProxyType({})
     left_out: LeftOut | None = None
 
     @classmethod

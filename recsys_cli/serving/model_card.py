@@ -37,10 +37,7 @@ def model_card(manifest: Mapping[str, Any], served: ServedModel) -> str:
 
 def _options(manifest: Mapping[str, Any], served: ServedModel) -> dict[str, Any]:
     """Return the options, with the values chosen on train."""
-    chosen = {
-        name: f"{value if isinstance(value, str) else f'{value:g}'} (chosen on train)"
-        for name, value in manifest.get("chosen", {}).items()
-    }
+    chosen = {name: f"{value:g} (chosen on train)" for name, value in manifest.get("chosen", {}).items()}
     return dict(served.source.options) | chosen
 
 

@@ -72,10 +72,7 @@ class ClosedFormTrainer:
 
     def _report(self, record: EpochRecord) -> None:
         model = self.model
-        chosen = "".join(
-            f", {option} {value if isinstance(value, str) else f'{value:g}'} chosen on train"
-            for option, value in model.chosen.items()
-        )
+        chosen = "".join(f", {option} {value:g} chosen on train" for option, value in model.chosen.items())
         figures = "".join(f", valid {name} {value:.4f}" for name, value in record.valid.items() if value is not None)
         self.emit(Message(f"{self.name} is fitted{chosen}{figures}", facts=asdict(record)))
         if model.left_out is not None:

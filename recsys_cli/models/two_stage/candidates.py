@@ -118,7 +118,7 @@ class CandidateSource:
         fusion = torch.zeros(len(row), device=self.device)
         for values, (top, last) in zip(scores, ends, strict=True):
             of_pair = values[row, column]
-            rank = ranks_in_lists(row, of_pair, len(users))
+            rank = _ranks(row, of_pair, len(users))
             fusion += 1 / (_FUSION + rank)
             relative = ((of_pair - last[row]) / (top - last)[row].clamp(min=1e-12)).clamp(-10, 10)
             columns += [of_pair.sign() * of_pair.abs().log1p(), relative, rank.log()]
@@ -161,7 +161,7 @@ def _ends(best: Tensor) -> tuple[Tensor, Tensor]:
     return best[:, 0].nan_to_num(neginf=0.0), lowest.nan_to_num(posinf=0.0)
 
 
-def ranks_in_lists(row: Tensor, scores: Tensor, num_users: int) -> Tensor:
+def _ranks(row: Tensor, scores: Tensor, num_users: int) -> Tensor:
     """Return the rank, from 1, of each pair among those of its user, by falling score; ties in order."""
     order = scores.argsort(descending=True, stable=True)
     order = order[row[order].argsort(stable=True)]

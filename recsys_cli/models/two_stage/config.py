@@ -29,8 +29,6 @@ _WITHOUT_VALID = frozenset({"early_stopping", "monitor"})
 """Train defaults without effect: the training of a part has no valid split."""
 _MOST_EPOCHS = 20
 """Upper bound of a default for epochs: defaults of many epochs rely on early stopping."""
-RANKER = "ranker"
-"""Value of `cold_start`."""
 
 
 class Part(BaseModel):
@@ -180,7 +178,7 @@ class Config(Section):
     After Covington et al., "Deep Neural Networks for YouTube Recommendations" (2016).
     """
 
-    format: ClassVar[int] = 4
+    format: ClassVar[int] = 3
     train_defaults: ClassVar[Mapping[str, Any]] = {"monitor": "ndcg@10"}
 
     candidates: tuple[Generator, ...] = Field(default_factory=_default_generators, min_length=1)
@@ -195,10 +193,9 @@ class Config(Section):
     """Candidates per user that are no targets, sampled as negatives of the ranker. None: all."""
     max_categories: PositiveInt = 50
     """Item features with at most this many categories are features of the ranker, one column per category."""
-    cold_start: str = "auto"
-    """Order of the candidates for users without a history: `ranker`, the name of a generator, or `auto`: the best generator
-    if its NDCG@10 of such users in the hold-outs is above that of a ranker fitted to the other hold-outs, by more than one
-    standard error."""
+    cold_start: str | None = None
+    """Generator that orders the candidates of users without a history; `popularity 2` is the second one of that name. None: the
+    ranker."""
     rerank: tuple[Reranker, ...] = ()
     """Re-rankers of the ranker's list, in order."""
 
@@ -225,10 +222,8 @@ class Config(Section):
     @model_validator(mode="after")
     def _options_name_generators(self) -> Self:
         known = self.generators
-        if self.cold_start not in ("auto", RANKER, *known):
-            raise ValueError(
-                f"cold_start is {self.cold_start}, which is no generator; there are auto, {RANKER}, {', '.join(known)}"
-            )
+        if self.cold_start not in (None, *known):
+            raise ValueError(f"cold_start is {self.cold_start}, which is no generator; there are {', '.join(known)}")
         for reranker in self.rerank:
             if isinstance(reranker, Mmr) and reranker.by is not None and reranker.by not in known:
                 raise ValueError(f"rerank: by is {reranker.by}, which is no generator; there are {', '.join(known)}")

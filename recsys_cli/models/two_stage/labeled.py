@@ -13,8 +13,6 @@ from torch import Tensor
 
 from recsys_cli.interactions import Interactions
 
-_COLUMNS = ("items", "features", "labels", "group", "fold")
-
 
 @dataclass(frozen=True)
 class LabeledCandidates:
@@ -25,7 +23,6 @@ class LabeledCandidates:
         features: Shape (N, F), float32.
         labels: 1 for a target, float32; shape (N,).
         group: Number of the list of each row, ascending; shape (N,).
-        fold: Number of the hold-out of each row, shape (N,).
         histories: The user's rows outside the hold-out, with the number of the list as user.
     """
 
@@ -33,18 +30,16 @@ class LabeledCandidates:
     features: Tensor
     labels: Tensor
     group: Tensor
-    fold: Tensor
     histories: Interactions
 
     @classmethod
     def concatenated(cls, parts: Sequence[LabeledCandidates]) -> LabeledCandidates:
         """Return the rows of several hold-outs, at least one."""
-        columns = {name: torch.cat([getattr(one, name) for one in parts]) for name in _COLUMNS}
-        return cls(**columns, histories=reduce(operator.add, (one.histories for one in parts)))
-
-    def chosen(self, rows: Tensor) -> LabeledCandidates:
-        """Return some rows, by mask, with all histories."""
-        return LabeledCandidates(**{name: getattr(self, name)[rows] for name in _COLUMNS}, histories=self.histories)
+        items, features, labels, group = (
+            torch.cat(tensors)
+            for tensors in zip(*((one.items, one.features, one.labels, one.group) for one in parts), strict=True)
+        )
+        return cls(items, features, labels, group, reduce(operator.add, (one.histories for one in parts)))
 
 
 def histories_of(rows: Interactions, users: Tensor, *, first: int) -> Interactions:

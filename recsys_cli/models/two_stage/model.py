@@ -16,8 +16,7 @@ from recsys_cli.models import build
 from recsys_cli.models.interaction_matrix import InteractionMatrix
 from recsys_cli.models.model import ClosedFormModel, Progress, Stage, TrainingContext, no_progress, pair_ids
 from recsys_cli.models.model import Model as AnyModel
-from recsys_cli.models.two_stage.candidates import Candidates, CandidateSource
-from recsys_cli.models.two_stage.cold_start import ColdStart
+from recsys_cli.models.two_stage.candidates import HISTORY_LENGTH, LOG_RANK, Candidates, CandidateSource
 from recsys_cli.models.two_stage.config import Config
 from recsys_cli.models.two_stage.holdout import Fold, folds_of
 from recsys_cli.models.two_stage.item_columns import ItemContent, ItemStatistics
@@ -54,9 +53,8 @@ class Model(ClosedFormModel):
         self.folds_in = all(generator.folds_in for generator in self._models.values())
         self.statistics = self._new_statistics()
         self._content = ItemContent(schema, max_categories=config.max_categories)
-        features = self._source(self._models, self.statistics).names
-        self.ranker = ranker_of(config.ranker, schema, len(features))
-        self.cold_start = ColdStart(config.cold_start, list(config.generators), features)
+        self._names = self._source(self._models, self.statistics).names
+        self.ranker = ranker_of(config.ranker, schema, len(self._names))
         self._ready: CandidateSource | None = None
         self._orders: list[Order] = []
 
@@ -99,9 +97,6 @@ class Model(ClosedFormModel):
 
         progress(0, total)
         if self.ranker is not None and (rows := self.training_rows(context, step)) is not None:
-            self.cold_start.choose(self.ranker, rows, context)
-            if self.config.cold_start == "auto":
-                self.chosen = {"cold_start": self.cold_start.chosen}
             self.ranker.fit(rows, context)
         self._fit_generators(self._models, self.statistics, self._part(context.interactions(), context), step)
 
@@ -126,7 +121,8 @@ class Model(ClosedFormModel):
             for generator in generators.values():
                 generator.eval()
             source.set_context(part)
-            if (labeled := self._labeled(source, fold, number)) is not None:
+            first = FIRST + number * int(self.user.cardinality or 0)
+            if (labeled := self._labeled(source, fold, first=first)) is not None:
                 parts.append(labeled)
         return LabeledCandidates.concatenated(parts) if parts else None
 
@@ -155,9 +151,8 @@ class Model(ClosedFormModel):
                 context.train(generator, self.config.generators[name].training, context, self.schema)
             step()
 
-    def _labeled(self, source: CandidateSource, fold: Fold, number: int) -> LabeledCandidates | None:
-        """Return the candidates of users with a positive target in a hold-out, by its number; None without users."""
-        first = FIRST + number * int(self.user.cardinality or 0)
+    def _labeled(self, source: CandidateSource, fold: Fold, *, first: int) -> LabeledCandidates | None:
+        """Return the candidates of users with a positive target, as lists with numbers from `first`; None without users."""
         targets = InteractionMatrix.of(fold.targets, self.user, self.item, positive_only=True, device=self.device)
         pairs = targets.users * targets.num_items + targets.items
         users, catalog = targets.offsets.diff().nonzero().flatten(), source.catalog
@@ -172,8 +167,7 @@ class Model(ClosedFormModel):
         if not blocks:
             return None
         items, features, labels, group = (torch.cat(column) for column in zip(*blocks, strict=True))
-        histories = histories_of(fold.fit, users, first=first)
-        return LabeledCandidates(items, features, labels, group, torch.full_like(group, number), histories)
+        return LabeledCandidates(items, features, labels, group, histories_of(fold.fit, users, first=first))
 
     def _kept(self, row: Tensor, labels: Tensor, chance: Tensor) -> Tensor:
         """Return the mask of rows for training: of lists with a positive, its positives and sampled negatives."""
@@ -245,7 +239,9 @@ class Model(ClosedFormModel):
         row, column, features = candidates.row, candidates.column, candidates.features
         items, ranker = catalog[column], self.ranker
         scores = features[:, 0].clone() if ranker is None else ranker.score(users[row], items, features)
-        scores = self.cold_start.replaced(scores, features)
+        if self.config.cold_start is not None:
+            by_rank = -features[:, self._names.index(f"{self.config.cold_start}: {LOG_RANK}")]
+            scores = torch.where(features[:, self._names.index(HISTORY_LENGTH)] == 0, by_rank, scores)
         for order in self._orders:
             scores = reordered(order, scores, row, items)
         num_users = len(candidates.fallback)

@@ -357,7 +357,7 @@ def test_parts_train_for_few_epochs_unless_the_config_has_more() -> None:
         ({"ranker": {"name": "din", "history": {"column": "items"}}}, "a candidate has no interaction"),
         ({"ranker": {"name": "fm", "collaborative": {}}}, "needs rows of interactions"),
         ({"rerank": [{"name": "mmr", "by": "sasrec"}]}, "no generator"),
-        ({"cold_start": "sasrec"}, "no generator; there are auto, ranker, ease, popularity"),
+        ({"cold_start": "sasrec"}, "no generator; there are ease, popularity"),
     ],
 )
 def test_parts_that_do_not_fit_are_errors(options: dict[str, object], message: str) -> None:
@@ -387,8 +387,8 @@ def world_of_newcomers(*, popular: bool) -> Interactions:
     )
 
 
-def lists_of(world: Interactions, **options: object) -> tuple[str, torch.Tensor, torch.Tensor]:
-    """Return what ranks for users without a history, the lists of the old users, and the list without a history."""
+def lists_of(world: Interactions, **options: object) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the lists of the old users, and the list without a history."""
     size = OLD + NEW * BLOCKS + 4
     columns = (
         each.model_copy(update={"cardinality": size}) if each.name == "user" else each for each in SCHEMA.columns
@@ -404,62 +404,24 @@ def lists_of(world: Interactions, **options: object) -> tuple[str, torch.Tensor,
     model.eval().set_context(context_of(world))
     items, users = torch.arange(3, ITEMS + 3), torch.tensor([*range(3, OLD + 3), size - 1])
     lists = items[model.scores(users, items).argsort(dim=1, descending=True, stable=True)]
-    return model.cold_start.chosen, lists[:-1], lists[-1]
+    return lists[:-1], lists[-1]
 
 
 OF_NEWCOMERS = set(range(OTHERS + 3, ITEMS + 3))
 
 
-def test_a_generator_ranks_for_users_without_history_where_it_is_better() -> None:
+def test_a_generator_ranks_for_users_without_history_alone() -> None:
     """Trees of two leaves add up: they have one opinion on popular items, that of the many users with a history."""
     world = world_of_newcomers(popular=True)
-    (chosen, warm, cold), (_, same, by_ranker), (_, _, named) = (
-        lists_of(world, cold_start=option) for option in ("auto", "ranker", "popularity")
-    )
-    assert chosen == "popularity"
-    assert set(cold[:10].tolist()) == OF_NEWCOMERS
+    (warm, by_generator), (same, by_ranker) = (lists_of(world, cold_start=option) for option in ("popularity", None))
+    assert set(by_generator[:10].tolist()) == OF_NEWCOMERS
     assert set(by_ranker[:10].tolist()) != OF_NEWCOMERS
-    assert torch.equal(named, cold)
     assert torch.equal(warm, same)
 
 
-def test_the_ranker_ranks_for_users_without_history_where_it_is_better() -> None:
+def test_the_ranker_knows_users_without_history() -> None:
     world = world_of_newcomers(popular=False)
-    chosen, _, cold = lists_of(world, ranker={**TREES, "num_trees": 100})
-    assert chosen == "ranker"
-    assert set(cold[:10].tolist()) == OF_NEWCOMERS
-    _, _, by_generator = lists_of(world, cold_start="popularity")
+    _, by_ranker = lists_of(world, ranker={**TREES, "num_trees": 100})
+    _, by_generator = lists_of(world, cold_start="popularity")
+    assert set(by_ranker[:10].tolist()) == OF_NEWCOMERS
     assert not set(by_generator[:10].tolist()) & OF_NEWCOMERS
-
-
-def test_one_hold_out_cannot_choose_a_generator() -> None:
-    chosen, _, _ = lists_of(world_of_newcomers(popular=True), holdout={"share": 0.1, "rounds": 1})
-    assert chosen == "ranker"
-
-
-@pytest.mark.parametrize("ranker", [TREES, {"name": "din", "embedding_dim": 4, "train": {"epochs": 1}}])
-def test_the_choice_does_not_change_the_ranker(ranker: dict[str, object]) -> None:
-    models = []
-    for option in ("auto", "ranker"):
-        model = a_model(ranker=ranker, holdout={"rounds": 4}, cold_start=option)
-        model.fit(replace(context_of(world_of_late_users()), train=train_part))
-        models.append(model.ranker.state_dict())
-    first, second = models
-    assert first.keys() == second.keys()
-    assert all(torch.equal(first[name], second[name]) for name in first)
-
-
-def world_of_late_users() -> Interactions:
-    """The rows of users in order of time: each hold-out has users without a history."""
-    early = rows()
-    order = np.argsort(early.user_idx, kind="stable")
-    return replace(early.chosen(order), times=np.arange(len(order)))
-
-
-def test_a_run_from_before_the_choice_keeps_the_ranker() -> None:
-    model = fitted()
-    state = model.state_dict()
-    state.pop("cold_start.generator")
-    other = a_model(cold_start="popularity")
-    other.load_state_dict(state)
-    assert other.cold_start.chosen == "ranker"
