@@ -123,6 +123,7 @@ class Model(nn.Module, ABC):
         probabilistic: Scores predict the main label, as its logit or its regression value, instead of an order only.
         folds_in: The model depends on a user only through the context's interactions, and scores cold-start users
             without retraining.
+        ranks_without_history: With `folds_in`, scores order the catalog for a user without interactions too, instead of ties.
         by_content: The model scores users and items by their features, cold-start ones included; with `folds_in`, items
             only, as users follow from their history.
         timestamp: Column of times in the batches of rows, as given by `Loader(…, times=True)`; None for a model without times.
@@ -140,6 +141,7 @@ class Model(nn.Module, ABC):
     scoring: ClassVar[Scoring] = "pairs"
     probabilistic: ClassVar[bool] = False
     folds_in: bool = False
+    ranks_without_history: ClassVar[bool] = False
     by_content: bool = False
     timestamp: str | None = None
     device = torch.device("cpu")

@@ -141,7 +141,7 @@ class Resolver:
         return Request(query, scores, source, user_idx, own, seen, excluded, allowed, notes)
 
     def _origin(self, query: Query, user: int, history: History, notes: list[str]) -> tuple[Scores, Source]:
-        """Choose the origin of the scores: user or history, then features, then popularity."""
+        """Choose the origin of the scores: user or history, then features, then the model without a history, then popularity."""
         served, model = self._served, self._served.model
         if query.features and model.scores_users_by_features:
             return "rows", "model"
@@ -156,7 +156,7 @@ class Resolver:
             if has_history:
                 return "history", "model" if trained else "fold-in"
             notes.append(f"{_who(query)} has no history of items in train: {_GIVE}")
-            return "popularity", "popularity"
+            return ("history", "model") if model.ranks_without_history else ("popularity", "popularity")
         if trained or (user >= served.users.cardinality and model.by_content):
             return "user", "model"
         refusal = f"{served.source.name} cannot fold in a history; train with rows of the user"

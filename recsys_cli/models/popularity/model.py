@@ -25,6 +25,7 @@ class Model(ClosedFormModel):
 
     scoring = "catalog"
     folds_in = True
+    ranks_without_history = True
     deterministic = True
     counts: Tensor
 

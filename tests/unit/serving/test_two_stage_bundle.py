@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from rich.console import Console
-from served_runs import config_of
+from served_runs import COLUMNS, config_of, ratings
 
 import recsys_cli as recsys
 from recsys_cli.cli.results.evaluate import draw, result
@@ -104,3 +105,43 @@ def check_pages(evaluation: Evaluation, report: str, shown: dict[str, Any]) -> N
         for cell in cells:
             assert cell in row
             assert any(cell in line for line in lines)
+
+
+def newcomers() -> pl.DataFrame:
+    """The ratings, with those of users above 50 after all others, user by user."""
+    late = pl.col("userId") > 50
+    return ratings().with_columns(
+        timestamp=pl.col("timestamp") + pl.when(late).then(pl.col("userId") * 10_000).otherwise(0)
+    )
+
+
+@pytest.mark.parametrize("cold_start", [None, "popularity"])
+def test_users_without_a_history_have_one_list_in_evaluation_and_service(
+    cold_start: str | None, served_workspace: recsys.Workspace, tmp_path: Path
+) -> None:
+    frame = newcomers()
+    values = recsys.config_from_frame(frame, served_workspace, **COLUMNS, model="two-stage").model_dump()
+    values["split"] = {"method": "temporal", "valid": 0.1, "test": 0.1}
+    values["model"] = {
+        "name": "two-stage", "cold_start": cold_start, "holdout": {"method": "latest", "rounds": 3},
+        "candidates": [{"name": "ease", "k": 10}, {"name": "popularity", "k": 10, "half_life": 30}],
+        "ranker": {"name": "lightgbm", "num_trees": 30, "min_data_in_leaf": 5},
+    }  # fmt: skip
+    config = recsys.load_config(values)
+    recsys.etl(config, served_workspace, progress=False)
+    run = recsys.train(config, served_workspace, progress=False)
+    recsys.evaluate(run, progress=False)
+    bundle = load_bundle(recsys.export(run, tmp_path / "bundle", progress=False))
+    loaded = Recommender(served_run(run, served_workspace))
+    rankings, names = Rankings.read(run.rankings), IdNames(served_workspace.data_of(run))
+    lists = [
+        names.decode(Role.ITEM, row[row >= FIRST].astype(np.int64)).to_pylist()
+        for row in rankings.items[MODEL][rankings.users < FIRST, :5]
+    ]
+    (by_bundle,), (by_run,) = (one.recommend([Query(user="nobody", k=5)]) for one in (bundle, loaded))
+    expected = [one.item.id for one in by_bundle.items]
+    assert lists.count(expected) >= 4  # users 57 to 60 have rows in test alone
+    assert [one.item.id for one in by_run.items] == expected
+    assert by_bundle.source == "model"
+    assert "no history" in str(by_bundle.note)
+    assert expected != [loaded.catalog.item(place).id for place in range(5)]  # the catalog is in order of popularity
