@@ -9,7 +9,7 @@ by its Python. Each run is a process with one thread. After each epoch, NDCG@10 
 the processor seconds so far: of ours with its validation; of RecTools with the validation that ends it; of RecBole with its own.
 The lists for test come from the epoch that is best on valid. `--limit` ends a peer after the epoch in which its
 processor seconds are used up. Runs that FOLDER has are not repeated, so a bench goes on where it stopped; results go to
-scripts/results/peers_sequences.json.
+scripts/results/peers_sequences.json. Peers that FOLDER lacks keep the rows that file has of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 from bench_peers import REQUIREMENTS, THREADS, make_venv
 from fixed_splits import SCRIPT, make_splits
-from measure import Run, keep, machine, run, spread
+from measure import RESULTS, Run, keep, machine, run, spread
 from peers.cost import compared, show
 from peers.ours import RECSYS
 from peers.systems import SEQUENCE_MODELS, SEQUENCES
@@ -115,8 +115,8 @@ def main() -> None:
         for system in given.only:
             bench.finish(system, seed)
     systems = {system: seeds for system in SYSTEMS if (seeds := _seeds(bench, system))}
-    rows = {system: _facts(bench, system, seeds) for system, seeds in systems.items()}
-    for system in rows:
+    rows = _kept_peers() | {system: _facts(bench, system, seeds) for system, seeds in systems.items()}
+    for system in systems:
         if not system.startswith("ours"):
             rows[system] |= _against_ours(bench, system, systems)
     ratios = compared(rows)
@@ -124,6 +124,18 @@ def main() -> None:
         NAME, {"work": WORK, "versions": _versions(), "rows": rows, "same quality": ratios, "machine": machine("torch")}
     )
     show(rows, ratios)
+
+
+def _kept_peers() -> dict[str, Any]:
+    """Return the peers' rows of earlier folders, without the comparison on test, which needs the lists of both."""
+    kept = RESULTS / f"{NAME}.json"
+    rows = json.loads(kept.read_text(encoding="utf-8"))["rows"] if kept.is_file() else {}
+    compared_on_test = ("ours less", "ours is")
+    return {
+        system: {name: value for name, value in row.items() if name not in compared_on_test}
+        for system, row in rows.items()
+        if not system.startswith("ours")
+    }
 
 
 def _arguments() -> argparse.Namespace:
