@@ -1,15 +1,15 @@
 """Training cost against quality of our sequence models and those of RecTools and RecBole, on the same rows of ml-latest-small.
 
 usage: bench_sequence_peers.py ZIP --folder FOLDER [--python PYTHON] [--only ours-sasrec rectools-sasrec ...] [--seeds 1]
-       [--limit 900] [--splits make_splits.py]
+       [--limit 900] [--epochs 40] [--splits make_splits.py]
 
 ZIP is MovieLens latest-small; models are fitted to train of the fixed leave-last-out split and rank the items with a train row
 that a user has not met. The peers get a venv of their own with what peers/requirements.txt pins; one that is there already is named
 by its Python. Each run is a process with one thread. After each epoch, NDCG@10 of all users of valid goes into its curve, next to
 the processor seconds so far: of ours with its validation; of RecTools with the validation that ends it; of RecBole with its own.
-The lists for test come from the epoch that is best on valid. `--limit` ends a peer after the epoch in which its
-processor seconds are used up. Runs that FOLDER has are not repeated, so a bench goes on where it stopped; results go to
-scripts/results/peers_sequences.json.
+The lists for test come from the epoch that is best on valid. `--limit` ends a peer after the epoch in which its processor seconds
+are used up, `--epochs` ours after some epochs. Runs that FOLDER has are not repeated, so a bench goes on where it stopped; results
+go to scripts/results/peers_sequences.json. Peers that FOLDER lacks keep the rows that file has of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 from bench_peers import REQUIREMENTS, THREADS, make_venv
 from fixed_splits import SCRIPT, make_splits
-from measure import Run, keep, machine, run, spread
+from measure import RESULTS, Run, keep, machine, run, spread
 from peers.cost import compared, show
 from peers.ours import RECSYS
 from peers.systems import SEQUENCE_MODELS, SEQUENCES
@@ -54,11 +54,13 @@ class Bench:
         folder: Splits, workspace and finished runs.
         python: Of the peers' venv.
         limit: Processor seconds of a peer's training; None for no limit.
+        epochs: Most epochs of ours; None for the default.
     """
 
     folder: Path
     python: Path
     limit: float | None
+    epochs: int | None
 
     @property
     def splits(self) -> Path:
@@ -89,7 +91,8 @@ class Bench:
             "workspace": self.folder / "ws",
             "valid": self.splits / "valid.parquet",
         }
-        return {"model": model, "overrides": [], **{name: str(path) for name, path in paths.items()}}
+        overrides = [f"train.epochs={self.epochs}"] if self.epochs else []
+        return {"model": model, "overrides": overrides, **{name: str(path) for name, path in paths.items()}}
 
     def _job(self, peer: str, model: str) -> dict[str, Any]:
         setting = SEQUENCES[peer][model]
@@ -109,14 +112,16 @@ def main() -> None:
     )
     folder = given.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    bench = Bench(folder, given.python.absolute() if given.python else make_venv(folder / "venv"), given.limit)
+    bench = Bench(
+        folder, given.python.absolute() if given.python else make_venv(folder / "venv"), given.limit, given.epochs
+    )
     _prepare(bench, given.zip, given.splits)
     for seed in range(given.seeds):
         for system in given.only:
             bench.finish(system, seed)
     systems = {system: seeds for system in SYSTEMS if (seeds := _seeds(bench, system))}
-    rows = {system: _facts(bench, system, seeds) for system, seeds in systems.items()}
-    for system in rows:
+    rows = _kept_peers() | {system: _facts(bench, system, seeds) for system, seeds in systems.items()}
+    for system in systems:
         if not system.startswith("ours"):
             rows[system] |= _against_ours(bench, system, systems)
     ratios = compared(rows)
@@ -124,6 +129,18 @@ def main() -> None:
         NAME, {"work": WORK, "versions": _versions(), "rows": rows, "same quality": ratios, "machine": machine("torch")}
     )
     show(rows, ratios)
+
+
+def _kept_peers() -> dict[str, Any]:
+    """Return the peers' rows of earlier folders, without the comparison on test, which needs the lists of both."""
+    kept = RESULTS / f"{NAME}.json"
+    rows = json.loads(kept.read_text(encoding="utf-8"))["rows"] if kept.is_file() else {}
+    compared_on_test = ("ours less", "ours is")
+    return {
+        system: {name: value for name, value in row.items() if name not in compared_on_test}
+        for system, row in rows.items()
+        if not system.startswith("ours")
+    }
 
 
 def _arguments() -> argparse.Namespace:
@@ -134,6 +151,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", choices=SYSTEMS, default=SYSTEMS)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--limit", type=float)
+    parser.add_argument("--epochs", type=int)
     parser.add_argument("--splits", type=Path, default=SCRIPT)
     return parser.parse_args()
 
@@ -163,7 +181,7 @@ def _facts(bench: Bench, system: str, seeds: list[int]) -> dict[str, Any]:
     peer, model = system.split("-", 1)
     found = figures(KIND, files, bench.splits / "test.parquet")
     return {
-        "settings": SEQUENCES[peer][model].note if peer != "ours" else "our defaults",
+        "settings": SEQUENCES[peer][model].note if peer != "ours" else _our_settings(files[0]),
         "seeds": seeds,
         "epochs": [len(curve["points"]) for curve in curves],
         "best epoch": [curve["best"] for curve in curves],
@@ -176,6 +194,11 @@ def _facts(bench: Bench, system: str, seeds: list[int]) -> dict[str, Any]:
         "test": {name: round(value, 4) for name, value in found.items()},
         "curve": curves[0]["points"],
     }
+
+
+def _our_settings(lists: Path) -> str:
+    overrides = json.loads(lists.with_suffix(".job.json").read_text(encoding="utf-8"))["overrides"]
+    return " and ".join(["our defaults", *overrides])
 
 
 def _against_ours(bench: Bench, system: str, systems: dict[str, list[int]]) -> dict[str, Any]:

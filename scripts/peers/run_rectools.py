@@ -21,6 +21,7 @@ from rectools.dataset import Dataset
 from rectools.models import (
     BERT4RecModel,
     EASEModel,
+    HSTUModel,
     ImplicitALSWrapperModel,
     ImplicitBPRWrapperModel,
     ImplicitItemKNNWrapperModel,
@@ -84,6 +85,8 @@ def make_model(job: Job) -> Any:
             return SASRecModel(**options)
         case "bert4rec":
             return BERT4RecModel(**options)
+        case "hstu":
+            return HSTUModel(**options)
     raise SystemExit(f"RecTools has no {job.model}")
 
 

@@ -35,10 +35,10 @@ class Model(SequenceModel):
         self.network = Transformer(config, causal=False, hidden=4 * dim, activation=nn.GELU)
         self.outward = nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.LayerNorm(dim))
 
-    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
-        """Return the bidirectional states of the items, shape (T, D)."""
+    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None, at: Tensor | None = None) -> Tensor:
+        """Return the bidirectional states of the items, shape (P, D)."""
         del times
-        states: Tensor = self.network(vectors, layout)
+        states: Tensor = self.network(vectors, layout, at=at)
         return states
 
     @property
@@ -53,8 +53,8 @@ class Model(SequenceModel):
     def predict(self, windows: Windows, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Predict randomly masked items; the last item if none was sampled."""
         targets = self._sample_masks(windows)
-        states = self.states(torch.where(targets.unsqueeze(1), self.mask, vectors), windows.layout)
-        return targets, self.outward(states[targets])
+        inputs, places = torch.where(targets.unsqueeze(1), self.mask, vectors), targets.nonzero().squeeze(1)
+        return targets, self.outward(self.states(inputs, windows.layout, at=places))
 
     def false_negatives(self, windows: Windows, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return the targets for which each item is a false negative: itself, and of an unmasked item all of the window."""
@@ -71,7 +71,7 @@ class Model(SequenceModel):
         is_mask = layout.positions == windows.counts[layout.rows]
         vectors = self.mask.expand(len(is_mask), -1).clone()
         vectors[~is_mask] = self.window_vectors(windows)[windows.items != PADDING]
-        vector: Tensor = self.outward(self.states(vectors, layout)[layout.last])
+        vector: Tensor = self.outward(self.states(vectors, layout, at=layout.last))
         return vector
 
     def _sample_masks(self, windows: Windows) -> Tensor:

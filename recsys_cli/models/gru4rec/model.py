@@ -33,12 +33,13 @@ class Model(SequenceModel):
         )
         self.outward = nn.Linear(config.hidden_size, config.embedding_dim)
 
-    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
-        """Return the prediction after each item, shape (T, D)."""
+    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None, at: Tensor | None = None) -> Tensor:
+        """Return the prediction after each item, shape (P, D)."""
         del times
         # Each group costs steps as many as its length, so few of them. A `PackedSequence` takes twice as long on a CPU.
         inputs = self.dropout(vectors * self.config.embedding_dim**0.5)
-        outward: Tensor = self.outward(self.dropout(Jagged(layout.counts, similarity=0.5).map(self._states, inputs)))
+        states = Jagged(layout.counts, similarity=0.5).map(self._states, inputs)
+        outward: Tensor = self.outward(self.dropout(states if at is None else states[at]))
         return outward
 
     def _states(self, group: Group, inputs: Tensor) -> Tensor:

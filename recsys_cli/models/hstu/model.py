@@ -33,9 +33,9 @@ class Model(SequenceModel):
         super().__init__(config, schema, sparse=sparse, placement=placement)
         self.network = Encoder(config, (Block(config) for _ in range(config.num_layers)))
 
-    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
-        """Return the prediction after each item, shape (T, D); items without times are a unit apart."""
-        states: Tensor = self.network(vectors, layout, layout.positions.double() if times is None else times)
+    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None, at: Tensor | None = None) -> Tensor:
+        """Return the prediction after each item, shape (P, D); items without times are a unit apart."""
+        states: Tensor = self.network(vectors, layout, layout.positions.double() if times is None else times, at)
         return states
 
 
@@ -57,11 +57,13 @@ class Block(nn.Module):
         self.by_distance = nn.Parameter(torch.zeros(config.num_positions))
         self.by_time = nn.Parameter(torch.zeros(BUCKETS, 1)) if config.relative_time else None
 
-    def forward(self, states: Tensor, layout: Jagged, times: Tensor) -> Tensor:
-        """Return the states of the next block, shape (T, D)."""
+    def forward(self, states: Tensor, layout: Jagged, times: Tensor, at: Tensor | None = None) -> Tensor:
+        """Return the states of the next block, shape (T, D); with P places only those, shape (P, D)."""
         dim = states.shape[1]
         gate, inner = F.silu(self.inward(self.before(states))).split([dim, 3 * dim], dim=1)
         attended = layout.map(self._attention, inner, times)
+        if at is not None:
+            states, attended, gate = states[at], attended[at], gate[at]
         return states + self.outward(self.dropout(self.after(attended) * gate))
 
     def _attention(self, group: Group, parts: Tensor, times: Tensor) -> Tensor:

@@ -30,8 +30,8 @@ class Model(SequenceModel):
             init_small
         )
 
-    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
-        """Return the prediction after each item, shape (T, D)."""
+    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None, at: Tensor | None = None) -> Tensor:
+        """Return the prediction after each item, shape (P, D)."""
         del times
-        states: Tensor = self.network(vectors, layout)
+        states: Tensor = self.network(vectors, layout, at=at)
         return states

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,12 +57,14 @@ class Jagged:
     items and not the longest sequence. Sequences in order of length make few groups.
 
     Attributes:
-        counts: Number of items of each sequence, at least 1; shape (B,).
+        counts: Number of items of each sequence, at least 1 (of a selection, 0); shape (B,).
         similarity: Length of the shortest sequence of a group by that of the longest, or more.
+        given_runs: Sequences of each group; None: by similarity.
     """
 
     counts: Tensor
     similarity: float = 0.75
+    given_runs: tuple[slice, ...] | None = None
 
     @cached_property
     def offsets(self) -> Tensor:
@@ -85,11 +87,20 @@ class Jagged:
         return self.offsets[1:] - 1
 
     @cached_property
+    def runs(self) -> tuple[slice, ...]:
+        """Sequences of each group, in order."""
+        return self.given_runs or tuple(_runs(self.counts.tolist(), self.similarity))
+
+    def select(self, at: Tensor) -> Jagged:
+        """Return the layout of some of the items, at ascending places, shape (P,), with the same sequences in each group."""
+        return Jagged(torch.bincount(self.rows[at], minlength=len(self.counts)), given_runs=self.runs)
+
+    @cached_property
     def groups(self) -> tuple[Group, ...]:
         """Groups of similar lengths, in order."""
         lengths, groups, start = self.counts.tolist(), [], 0
-        for rows in _runs(lengths, self.similarity):
-            stop, length = start + sum(lengths[rows]), max(lengths[rows])
+        for rows in self.runs:
+            stop, length = start + sum(lengths[rows]), max(1, *lengths[rows])
             index = None
             if stop - start < length * (rows.stop - rows.start):
                 index = (self.rows[start:stop] - rows.start) * length + self.positions[start:stop]
@@ -107,11 +118,16 @@ class Jagged:
         Returns:
             The packed values, shape (T, D).
         """
-        sizes = [group.num_items for group in self.groups]
-        parts = zip(*(values.split(sizes) for values in packed), strict=True)  # one gradient for all groups
-        values = [
-            group.pack(function(group, *map(group.pad, part))) for group, part in zip(self.groups, parts, strict=True)
-        ]
+        return self.packed(map(function, self.groups, *map(self.padded, packed)))
+
+    def padded(self, packed: Tensor) -> Iterator[Tensor]:
+        """Yield the padded items of each group, shape (S, L, ...), from packed ones, shape (T, ...)."""
+        parts = packed.split([group.num_items for group in self.groups])  # one gradient for all groups
+        yield from (group.pad(part) for group, part in zip(self.groups, parts, strict=True))
+
+    def packed(self, groups: Iterable[Tensor]) -> Tensor:
+        """Return the packed items, shape (T, ...), of padded groups, shape (S, L, ...) each."""
+        values = [group.pack(padded) for group, padded in zip(self.groups, groups, strict=True)]
         return values[0] if len(values) == 1 else torch.cat(values)
 
 

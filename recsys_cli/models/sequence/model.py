@@ -77,11 +77,17 @@ class SequenceModel(Model):
             self.periods = TimeFeatures(config.time_features, dim, schema.only(Role.TIMESTAMP))
 
     @abstractmethod
-    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
-        """Return the state of each sequence after each of its items, shape (T, D).
+    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None, at: Tensor | None = None) -> Tensor:
+        """Return the states of the sequences after their items.
 
-        Item vectors are packed, shape (T, D), in the layout of their sequences. An empty sequence has one item, with a vector of
-        zeros. Times of the items, shape (T,), are given to models that read them.
+        Args:
+            vectors: Packed item vectors, shape (T, D). An empty sequence has one item, with a vector of zeros.
+            layout: Of the sequences.
+            times: Of the items, shape (T,), for models that read them.
+            at: Ascending places of the items whose states are needed, shape (P,); None for all.
+
+        Returns:
+            Shape (P, D).
         """
 
     @property
@@ -137,7 +143,7 @@ class SequenceModel(Model):
     def encode(self, users: Tensor) -> Tensor:
         """Return the vectors of B users, shape (B, D): the states after their latest items."""
         windows = self.histories.last(users, self.length)
-        return self.states(self.window_vectors(windows), windows.layout, windows.times)[windows.layout.last]
+        return self.states(self.window_vectors(windows), windows.layout, windows.times, windows.layout.last)
 
     def set_context(self, context: TrainingContext) -> None:
         """Sort interactions into histories, and choose the maximum length if the options leave it open."""

@@ -20,7 +20,8 @@ class Encoder(nn.Module):
 
     Positions count from the end, so that the latest item always has the same one, as with left padding. Groups are
     padded on the right, so that causal attention never sees padding. A block is a function of packed items, shape
-    (T, D), their `Jagged` layout, and their times, shape (T,), if the model reads them.
+    (T, D), their `Jagged` layout, and their times, shape (T,), if the model reads them; the last block's also of the places
+    of the states to return.
     """
 
     def __init__(self, config: AttentionOptions, blocks: Iterable[nn.Module]) -> None:
@@ -32,12 +33,24 @@ class Encoder(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(dim)
 
-    def forward(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
-        """Return the contextual states of the items, shape (T, D), of sequences of up to `num_positions`."""
+    def forward(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None, at: Tensor | None = None) -> Tensor:
+        """Return the contextual states of items of sequences of up to `num_positions`.
+
+        Args:
+            vectors: Item vectors, shape (T, D).
+            layout: Of the items.
+            times: Of the items, shape (T,).
+            at: Ascending places of the items whose states are needed, shape (P,); None for all.
+
+        Returns:
+            Shape (P, D).
+        """
         index = layout.positions + (len(self.positions) - layout.counts)[layout.rows]
         states = self.dropout((vectors + F.embedding(index, self.positions)) * self._scale)
-        for block in self.blocks:
+        *blocks, last = self.blocks
+        for block in blocks:
             states = block(states, layout, times)
+        states = last(states, layout, times, at)
         normalized: Tensor = self.norm(states)
         return normalized
 
@@ -70,23 +83,57 @@ class Block(nn.Module):
         self.dropout = dropout
         self.dense = nn.Sequential(nn.Linear(dim, hidden), activation(), dropout, nn.Linear(hidden, dim), dropout)
 
-    def forward(self, states: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
-        """Return the states of the next block, shape (T, D)."""
+    def forward(self, states: Tensor, layout: Jagged, times: Tensor | None = None, at: Tensor | None = None) -> Tensor:
+        """Return the states of the next block, shape (T, D); with P places only those, shape (P, D)."""
         del times
-        states = states + self.dropout(self._attend(self.before_attention(states), layout))
+        attended = self._attend(self.before_attention(states), layout, at)
+        states = (states if at is None else states[at]) + self.dropout(attended)
         return states + self.dense(self.before_dense(states))
 
-    def _attend(self, states: Tensor, layout: Jagged) -> Tensor:
-        outward: Tensor = self.outward(layout.map(self._attention, self.inward(states)))
+    def _attend(self, states: Tensor, layout: Jagged, at: Tensor | None) -> Tensor:
+        attended = (
+            layout.map(self._attention, self.inward(states)) if at is None else self._attend_at(states, layout, at)
+        )
+        outward: Tensor = self.outward(attended)
         return outward
+
+    def _attend_at(self, states: Tensor, layout: Jagged, at: Tensor) -> Tensor:
+        """Return what P of the T items attend to, shape (P, D): all items have keys and values, only those have queries."""
+        dim, asking = states.shape[1], layout.select(at)
+        weight, bias = self.inward.weight, self.inward.bias
+        queries, others = F.linear(states[at], weight[:dim], bias[:dim]), F.linear(states, weight[dim:], bias[dim:])
+        positions = asking.padded(layout.positions[at])
+        return asking.packed(
+            map(self._attention_at, layout.groups, asking.padded(queries), positions, layout.padded(others))
+        )
+
+    def _attention_at(self, group: Group, queries: Tensor, positions: Tensor, others: Tensor) -> Tensor:
+        """Return the attended values of P items of each sequence of a group, shape (S, P, D).
+
+        Args:
+            group: Of the keys and values.
+            queries: Shape (S, P, D).
+            positions: Of the queries in their sequences, shape (S, P).
+            others: Keys and values, shape (S, L, 2D).
+        """
+        (query,), (key, value) = heads(queries, 1, self._heads), heads(others, 2, self._heads)
+        visible = self._visible(group)
+        if self._causal:  # padding comes after the items
+            visible = (torch.arange(group.length, device=positions.device) <= positions.unsqueeze(2)).unsqueeze(1)
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=visible).transpose(1, 2).flatten(2)
 
     def _attention(self, group: Group, parts: Tensor) -> Tensor:
         """Return the attended values of a group, shape (S, L, D), from its queries, keys and values, shape (S, L, 3D)."""
         query, key, value = heads(parts, 3, self._heads)
-        visible = None if self._causal or group.mask is None else group.mask[:, None, None, :]
         # No dropout on attention weights: torch has no fast CPU kernel with it, and all other parts have dropout.
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=visible, is_causal=self._causal)
+        attended = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=self._visible(group), is_causal=self._causal
+        )
         return attended.transpose(1, 2).flatten(2)
+
+    def _visible(self, group: Group) -> Tensor | None:
+        """Return the mask of the items for attention to both sides; None without padding."""
+        return None if self._causal or group.mask is None else group.mask[:, None, None, :]
 
 
 def heads(parts: Tensor, number: int, num_heads: int) -> tuple[Tensor, ...]:
@@ -108,10 +155,11 @@ class LigrBlock(Block):
         self.dense = nn.Sequential(SwiGLU(dim, hidden), self.dropout, nn.Linear(hidden, dim, bias=False))
         self.attention_gate, self.dense_gate = nn.Linear(dim, dim), nn.Linear(dim, dim)
 
-    def forward(self, states: Tensor, layout: Jagged, times: Tensor | None = None) -> Tensor:
-        """Return the states of the next block, shape (T, D)."""
+    def forward(self, states: Tensor, layout: Jagged, times: Tensor | None = None, at: Tensor | None = None) -> Tensor:
+        """Return the states of the next block, shape (T, D); with P places only those, shape (P, D)."""
         del times
-        attended = self._attend(self.before_attention(states), layout)
+        attended = self._attend(self.before_attention(states), layout, at)
+        states = states if at is None else states[at]
         states = states + self.dropout(attended * self.attention_gate(states).sigmoid())
         return states + self.dropout(self.dense(self.before_dense(states)) * self.dense_gate(states).sigmoid())
 

@@ -313,6 +313,23 @@ def test_a_batch_of_different_lengths_has_the_states_of_each_alone(name: str) ->
         )
 
 
+@pytest.mark.parametrize(
+    ("name", "layer"), [*((name, None) for name in ALL), ("sasrec", "ligr"), ("bert4rec", "ligr")]
+)
+def test_states_at_some_places_are_those_of_all(name: str, layer: str | None) -> None:
+    model: Any = a_model(name, max_seq_len=50, **({"layer": layer} if layer else {}))
+    layout = Jagged(torch.tensor([30, 50, 1, 20, 25, 17, 3]))
+    vectors, times = torch.randn(146, 32), torch.rand(146, dtype=torch.float64).cumsum(0)
+    some = torch.tensor([0, 7, 29, 40, 41, 79, 100, 143, 145])  # none of three sequences
+    for at in (some, layout.last):
+        found = []
+        for states in (model.states(vectors, layout, times, at), model.states(vectors, layout, times)[at]):
+            model.zero_grad()
+            states.square().sum().backward()
+            found.append((states, [weight.grad for weight in model.network.parameters() if weight.grad is not None]))
+        torch.testing.assert_close(*found, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize(("steps", "length"), [(3, 10), (17, 17), (250, 200)])
 def test_the_length_follows_from_the_first_histories_and_is_stored(steps: int, length: int) -> None:
     model = a_model("sasrec", steps=steps, max_seq_len=None)
