@@ -313,9 +313,7 @@ def test_a_batch_of_different_lengths_has_the_states_of_each_alone(name: str) ->
         )
 
 
-@pytest.mark.parametrize(
-    ("name", "layer"), [*((name, None) for name in ALL), ("sasrec", "ligr"), ("bert4rec", "ligr")]
-)
+@pytest.mark.parametrize(("name", "layer"), [*((name, None) for name in ALL), ("sasrec", "ligr"), ("bert4rec", "ligr")])
 def test_states_at_some_places_are_those_of_all(name: str, layer: str | None) -> None:
     model: Any = a_model(name, max_seq_len=50, **({"layer": layer} if layer else {}))
     layout = Jagged(torch.tensor([30, 50, 1, 20, 25, 17, 3]))
