@@ -84,7 +84,7 @@ _TUTORIAL = Setting(
 SEQUENCES: dict[str, dict[str, Setting]] = {
     "rectools": {
         "sasrec": _PATIENT, "sasrec-guide": _GUIDE, "sasrec-sampled": _SAMPLED,
-        "bert4rec": _PATIENT, "bert4rec-sampled": _SAMPLED, "hstu": _TUTORIAL,
+        "bert4rec": _PATIENT, "hstu": _TUTORIAL,
     },
     "recbole": dict.fromkeys(("sasrec", "gru4rec", "bert4rec"), Setting(note=_STOPPED.note, training={"epochs": 300})),
 }  # fmt: skip
