@@ -46,19 +46,10 @@ DAY = 86_400
 STACK = "two-stage"
 RE_RANKED = "as shipped"
 """The variant that needs genres."""
-RANKERS = {
-    "without re-ranking": ["model.rerank=[]"],
-    "cross-entropy": ["model.rerank=[]", "model.ranker.objective=binary", "model.ranker.num_leaves=7"],
-}
-NEWCOMERS = {"": None, ", newcomers 180 days": 2, ", newcomers 30 days": 3, ", newcomers 10 days": 4}
-"""Generators for users without a history: popularity of positives by half-life; none for the ranker."""
 STACKS = {
     RE_RANKED: [],
-    **{
-        ranker + newcomers: [*options, *([f"model.cold_start=popularity {number}"] if number else [])]
-        for ranker, options in RANKERS.items()
-        for newcomers, number in NEWCOMERS.items()
-    },
+    "without re-ranking": ["model.rerank=[]"],
+    "cross-entropy": ["model.rerank=[]", "model.ranker.objective=binary", "model.ranker.num_leaves=7"],
 }
 """Options of the stack to choose from, by name."""
 STAGES: dict[str, dict[str, dict[str, Any]]] = {

@@ -19,10 +19,6 @@ BLOCK = 128
 """Users scored at once; affects only memory and speed."""
 _FUSION = 60
 """Constant of reciprocal rank fusion (Cormack et al., 2009)."""
-LOG_RANK = "log rank"
-"""Feature of a generator: its order of the candidates."""
-HISTORY_LENGTH = "history length"
-"""Feature of a user; 0 without a history."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +86,9 @@ class CandidateSource:
     def names(self) -> list[str]:
         """Names of the features."""
         of_generators = [
-            f"{name}: {what}" for name in self.generators for what in ("score", "relative score", LOG_RANK)
+            f"{name}: {what}" for name in self.generators for what in ("score", "relative score", "log rank")
         ]
-        of_user = [HISTORY_LENGTH, "popularity of the history", "similarity of content"]
+        of_user = ["history length", "popularity of the history", "similarity of content"]
         return ["rank fusion", *of_generators, *self.statistics.names, *of_user, *self.content.names]
 
     def blocks(self, users: Tensor) -> Iterator[tuple[slice, Candidates]]:

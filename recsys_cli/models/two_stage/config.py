@@ -193,9 +193,6 @@ class Config(Section):
     """Candidates per user that are no targets, sampled as negatives of the ranker. None: all."""
     max_categories: PositiveInt = 50
     """Item features with at most this many categories are features of the ranker, one column per category."""
-    cold_start: str | None = None
-    """Generator that orders the candidates of users without a history; `popularity 2` is the second one of that name. None: the
-    ranker."""
     rerank: tuple[Reranker, ...] = ()
     """Re-rankers of the ranker's list, in order."""
 
@@ -220,10 +217,8 @@ class Config(Section):
         return (*self.candidates, *([self.ranker] if isinstance(self.ranker, Part) else []))
 
     @model_validator(mode="after")
-    def _options_name_generators(self) -> Self:
+    def _rerankers_name_generators(self) -> Self:
         known = self.generators
-        if self.cold_start not in (None, *known):
-            raise ValueError(f"cold_start is {self.cold_start}, which is no generator; there are {', '.join(known)}")
         for reranker in self.rerank:
             if isinstance(reranker, Mmr) and reranker.by is not None and reranker.by not in known:
                 raise ValueError(f"rerank: by is {reranker.by}, which is no generator; there are {', '.join(known)}")

@@ -16,7 +16,7 @@ from recsys_cli.models import build
 from recsys_cli.models.interaction_matrix import InteractionMatrix
 from recsys_cli.models.model import ClosedFormModel, Progress, Stage, TrainingContext, no_progress, pair_ids
 from recsys_cli.models.model import Model as AnyModel
-from recsys_cli.models.two_stage.candidates import HISTORY_LENGTH, LOG_RANK, Candidates, CandidateSource
+from recsys_cli.models.two_stage.candidates import Candidates, CandidateSource
 from recsys_cli.models.two_stage.config import Config
 from recsys_cli.models.two_stage.holdout import Fold, folds_of
 from recsys_cli.models.two_stage.item_columns import ItemContent, ItemStatistics
@@ -53,8 +53,7 @@ class Model(ClosedFormModel):
         self.folds_in = all(generator.folds_in for generator in self._models.values())
         self.statistics = self._new_statistics()
         self._content = ItemContent(schema, max_categories=config.max_categories)
-        self._names = self._source(self._models, self.statistics).names
-        self.ranker = ranker_of(config.ranker, schema, len(self._names))
+        self.ranker = ranker_of(config.ranker, schema, lambda: self._source(self._models, self.statistics).names)
         self._ready: CandidateSource | None = None
         self._orders: list[Order] = []
 
@@ -239,9 +238,6 @@ class Model(ClosedFormModel):
         row, column, features = candidates.row, candidates.column, candidates.features
         items, ranker = catalog[column], self.ranker
         scores = features[:, 0].clone() if ranker is None else ranker.score(users[row], items, features)
-        if self.config.cold_start is not None:
-            by_rank = -features[:, self._names.index(f"{self.config.cold_start}: {LOG_RANK}")]
-            scores = torch.where(features[:, self._names.index(HISTORY_LENGTH)] == 0, by_rank, scores)
         for order in self._orders:
             scores = reordered(order, scores, row, items)
         num_users = len(candidates.fallback)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -191,10 +191,10 @@ def _none() -> Any:
     raise AssertionError("a ranker of candidates reads no interactions")
 
 
-def ranker_of(options: TreeRanker | Part | None, schema: Schema, num_features: int) -> Ranker | None:
+def ranker_of(options: TreeRanker | Part | None, schema: Schema, names: Callable[[], list[str]]) -> Ranker | None:
     """Return the ranker of a config; None for rank fusion."""
     if options is None:
         return None
     if isinstance(options, TreeRanker):
         return Trees(options, seed=int(torch.randint(2**31 - 1, ())))
-    return RowRanker(options, schema, num_features)
+    return RowRanker(options, schema, len(names()))

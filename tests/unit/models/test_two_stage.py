@@ -357,7 +357,6 @@ def test_parts_train_for_few_epochs_unless_the_config_has_more() -> None:
         ({"ranker": {"name": "din", "history": {"column": "items"}}}, "a candidate has no interaction"),
         ({"ranker": {"name": "fm", "collaborative": {}}}, "needs rows of interactions"),
         ({"rerank": [{"name": "mmr", "by": "sasrec"}]}, "no generator"),
-        ({"cold_start": "sasrec"}, "no generator; there are ease, popularity"),
     ],
 )
 def test_parts_that_do_not_fit_are_errors(options: dict[str, object], message: str) -> None:
@@ -369,15 +368,11 @@ OLD, NEW, BLOCKS, OTHERS = 100, 4, 10, 20
 """Old users, new users of a block of time, blocks, and the items that only old users buy."""
 
 
-def world_of_newcomers(*, popular: bool) -> Interactions:
-    """In each block of time each old user buys one of 20 items, and new users buy two of 10 others.
-
-    These are popular if each old user bought eight of them before; else they are the least popular items.
-    """
+def world_of_newcomers() -> Interactions:
+    """In each block of time each old user buys one of 20 items, and each new user two of the 10 others."""
     draw = np.random.default_rng(0)
     rows = []
     for user in range(OLD):
-        rows += [(-1, user, OTHERS + item) for item in draw.permutation(ITEMS - OTHERS)[:8] if popular]
         rows += list(zip(range(BLOCKS), [user] * BLOCKS, draw.permutation(OTHERS), strict=False))
     for user in range(NEW * BLOCKS):
         rows += [(user // NEW, OLD + user, OTHERS + item) for item in draw.permutation(ITEMS - OTHERS)[:2]]
@@ -387,41 +382,27 @@ def world_of_newcomers(*, popular: bool) -> Interactions:
     )
 
 
-def lists_of(world: Interactions, **options: object) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the lists of the old users, and the list without a history."""
+def test_users_without_history_get_what_such_users_bought() -> None:
+    """In each hold-out they buy the least popular items, which no generator of popularity has first."""
+    world = world_of_newcomers()
     size = OLD + NEW * BLOCKS + 4
     columns = (
         each.model_copy(update={"cardinality": size}) if each.name == "user" else each for each in SCHEMA.columns
     )
     torch.manual_seed(0)
-    values = {
-        "candidates": [{"name": "popularity", "k": ITEMS}], "ranker": {**TREES, "num_trees": 100, "num_leaves": 2},
-        "holdout": {"share": (OLD + 2 * NEW) / len(world), "rounds": 4}, **options,
+    options = {
+        "candidates": [{"name": "popularity", "k": ITEMS}], "ranker": {**TREES, "num_trees": 100},
+        "holdout": {"share": (OLD + 2 * NEW) / len(world), "rounds": 4},
     }  # fmt: skip
-    model = build("two-stage", values, Schema(columns=tuple(columns)))
+    model = build("two-stage", options, Schema(columns=tuple(columns)))
     assert isinstance(model, two_stage.Model)
     model.fit(context_of(world))
     model.eval().set_context(context_of(world))
-    items, users = torch.arange(3, ITEMS + 3), torch.tensor([*range(3, OLD + 3), size - 1])
-    lists = items[model.scores(users, items).argsort(dim=1, descending=True, stable=True)]
-    return lists[:-1], lists[-1]
-
-
-OF_NEWCOMERS = set(range(OTHERS + 3, ITEMS + 3))
-
-
-def test_a_generator_ranks_for_users_without_history_alone() -> None:
-    """Trees of two leaves add up: they have one opinion on popular items, that of the many users with a history."""
-    world = world_of_newcomers(popular=True)
-    (warm, by_generator), (same, by_ranker) = (lists_of(world, cold_start=option) for option in ("popularity", None))
-    assert set(by_generator[:10].tolist()) == OF_NEWCOMERS
-    assert set(by_ranker[:10].tolist()) != OF_NEWCOMERS
-    assert torch.equal(warm, same)
-
-
-def test_the_ranker_knows_users_without_history() -> None:
-    world = world_of_newcomers(popular=False)
-    _, by_ranker = lists_of(world, ranker={**TREES, "num_trees": 100})
-    _, by_generator = lists_of(world, cold_start="popularity")
-    assert set(by_ranker[:10].tolist()) == OF_NEWCOMERS
-    assert not set(by_generator[:10].tolist()) & OF_NEWCOMERS
+    items, newcomer = torch.arange(3, ITEMS + 3), torch.tensor([size - 1])
+    by_popularity = model.generators[0].scores(newcomer, items)
+    expected = set(range(OTHERS + 3, ITEMS + 3))
+    best, popular = (
+        set(items[one[0].topk(10).indices].tolist()) for one in (model.scores(newcomer, items), by_popularity)
+    )
+    assert best == expected
+    assert not popular & expected

@@ -115,15 +115,14 @@ def newcomers() -> pl.DataFrame:
     )
 
 
-@pytest.mark.parametrize("cold_start", [None, "popularity"])
 def test_users_without_a_history_have_one_list_in_evaluation_and_service(
-    cold_start: str | None, served_workspace: recsys.Workspace, tmp_path: Path
+    served_workspace: recsys.Workspace, tmp_path: Path
 ) -> None:
     frame = newcomers()
     values = recsys.config_from_frame(frame, served_workspace, **COLUMNS, model="two-stage").model_dump()
     values["split"] = {"method": "temporal", "valid": 0.1, "test": 0.1}
     values["model"] = {
-        "name": "two-stage", "cold_start": cold_start, "holdout": {"method": "latest", "rounds": 3},
+        "name": "two-stage", "holdout": {"method": "latest", "rounds": 3},
         "candidates": [{"name": "ease", "k": 10}, {"name": "popularity", "k": 10, "half_life": 30}],
         "ranker": {"name": "lightgbm", "num_trees": 30, "min_data_in_leaf": 5},
     }  # fmt: skip
