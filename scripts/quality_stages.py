@@ -128,11 +128,15 @@ def base_of(dataset: str, file: Path | None, workspace: recsys.Workspace) -> tup
 def at_moment(share: float, dataset: str, file: Path | None, workspace: recsys.Workspace, without: list[str]) -> Moment:
     """Return the metric of all variants of the stack and of the stages at a moment."""
     base, ratings = base_of(dataset, file, workspace)
+    variants_of = STAGES
+    if (ratings["rating"] > 3).all():  # then models of all rows and of positives are the same
+        base["model"]["candidates"] = [part for part in base["model"]["candidates"] if part.get("positive_only")]
+        variants_of = {name: of_positives for name, them in STAGES.items() if (of_positives := positives(them))}
     base["split"] = write_split(ratings, share, workspace.root / "splits" / dataset / f"{share:g}")
     recsys.etl(recsys.load_config(base), workspace, progress=False)
     stacks = {name: options for name, options in STACKS.items() if file is None or name != RE_RANKED}
     configs = {STACK: {name: recsys.load_config(base, options) for name, options in stacks.items()}}
-    for stage, variants in STAGES.items():
+    for stage, variants in variants_of.items():
         if stage not in without:
             configs[stage] = {name: recsys.load_config({**base, "model": model}) for name, model in variants.items()}
     moment = Moment()
@@ -142,6 +146,11 @@ def at_moment(share: float, dataset: str, file: Path | None, workspace: recsys.W
             moment.systems[system][name] = users = measured(config, workspace, moment)
             print(dataset, share, system, name, means_of(users), f"{len(users['test'])} users", flush=True)
     return moment
+
+
+def positives(variants: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the variants that use positives alone."""
+    return {name: model for name, model in variants.items() if model.get("positive_only")}
 
 
 def means_of(users: dict[str, Users]) -> dict[str, float]:
