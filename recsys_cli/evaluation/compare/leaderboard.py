@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class SeededScore(Frozen):
     deviation: float | None = None
     """Standard deviation over the seeds; None for one run."""
     low: float | None = None
-    """Lower end of the 95 % confidence interval: over users and seeds, or without a test that of the first seed."""
+    """Lower end of the 95 % confidence interval over users and seeds; None for several seeds of a metric without a test."""
     high: float | None = None
 
     @property
@@ -210,10 +211,13 @@ def _score(system: _SeededSystem, metric: str, *, resamples: int, seed: int) -> 
     values = [estimate.value for estimate in per_seed if estimate.value is not None]
     if not values or len(values) < len(system.estimates):
         return SeededScore(value=None)
-    low, high = per_seed[0].low, per_seed[0].high
+    low = high = deviation = None
     if metric in system.outcomes.metrics:
         low, high = system.outcomes.interval(metric, resamples=resamples, seed=seed)
-    deviation = statistics.stdev(values) if len(values) > 1 else None
+    elif len(values) == 1:
+        low, high = per_seed[0].low, per_seed[0].high
+    if len(values) > 1:
+        deviation = statistics.stdev(values)
     return SeededScore(value=statistics.fmean(values), deviation=deviation, low=low, high=high)
 
 
@@ -226,7 +230,8 @@ def _from_best(
         return
     others = [other for other in others if metric in other.outcomes.metrics]
     tested = [other.outcomes.minus(best.outcomes, [metric], resamples=resamples, seed=seed)[metric] for other in others]
-    corrected = holm([one.p for one in tested])
+    # The best is chosen by the same data, so any pair could have been tested.
+    corrected = holm([one.p for one in tested], hypotheses=math.comb(len(tested) + 1, 2))
     for other, one, p_holm in zip(others, tested, corrected, strict=True):
         yield other.label, difference_of(one, p_holm, better_of(metric))
 

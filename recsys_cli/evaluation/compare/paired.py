@@ -50,14 +50,18 @@ def by_means(differences: Floats, seed_spread: Spread = NO_SPREAD) -> PairedTest
     return by_rows(differences, users, seed_spread)
 
 
-def holm(p: Sequence[float]) -> list[float]:
+def holm(p: Sequence[float], *, hypotheses: int | None = None) -> list[float]:
     """Return Holm-corrected p-values: they limit the family-wise error rate (Holm, 1979).
 
     The smallest of n p-values is multiplied by n, the next by n - 1, and so on; corrected values keep the order.
+
+    Args:
+        p: The p-values.
+        hypotheses: Number n of the family, for p-values chosen from more; None: these.
     """
     values = np.asarray(p, dtype=np.float64)
     order = np.argsort(values, kind="stable")
-    steps = np.minimum(1.0, values[order] * np.arange(len(values), 0, -1))
+    steps = np.minimum(1.0, values[order] * ((hypotheses or len(values)) - np.arange(len(values))))
     corrected = np.empty_like(values)
     corrected[order] = np.maximum.accumulate(steps) if len(steps) else steps
     return [float(value) for value in corrected]

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,9 @@ def test_models_are_ranked_over_their_seeds(data: PreparedData, workspace: Works
     assert popularity.from_best.verdict == "worse"
     assert mlp.from_best.value < 0  # two seeds, far apart: that is not much to go by
     assert mlp.from_best.low < mlp.from_best.value < mlp.from_best.high
+    tested = [one.from_best for one in found.standings if one.from_best]
+    smallest = min(tested, key=lambda one: one.p)
+    assert smallest.p_holm == pytest.approx(min(1, smallest.p * comb(len(tested) + 1, 2)))  # any pair could be tested
     assert popularity.from_best.value == pytest.approx(popularity.scores["ndcg@5"].value - best.scores["ndcg@5"].value)
     assert not popularity.is_baseline  # a model of the bench, and not twice in the table
     assert popularity.parameters == workspace.run(popularity.runs[0]).manifest["parameters"]
@@ -92,6 +96,15 @@ def test_models_are_ranked_over_their_seeds(data: PreparedData, workspace: Works
     seen = see((tmp_path / "x.html").read_text(), tmp_path, width=360)
     assert (seen["loaded"], seen["charts"], seen["headings"]) == ([], 2, ["Models", "Method"])
     assert seen["overflow"] <= 0
+
+
+def test_no_interval_of_seeds_without_a_test(data: PreparedData, workspace: Workspace) -> None:
+    short = {**STEPS, "train": {"epochs": 1}}
+    found = bench_on(data, a_config(data, GOOD, short, metrics=("ndcg@5", "psndcg@5"), seeds=(1, 2)), workspace)
+    scores = {one.label: one.scores["psndcg@5"] for one in found.standings}
+    assert scores["mlp"].deviation is not None
+    assert scores["mlp"].interval is None
+    assert scores["ease"].interval is not None  # one run for all seeds
 
 
 def test_accuracy_and_coverage_are_a_figure_of_the_page(data: PreparedData, workspace: Workspace) -> None:
@@ -254,6 +267,7 @@ def test_without_a_section_it_says_what_to_write(data: PreparedData, workspace: 
 
 CHILD = """
 import os, sys
+from math import comb
 from pathlib import Path
 from recsys_cli.config import load
 from recsys_cli.events import Progress
