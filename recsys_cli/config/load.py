@@ -118,8 +118,8 @@ def dump(config: RunConfig) -> str:
 
 
 def dump_resolved(config: RunConfig) -> str:
-    """Return a config as YAML for later commands: like `dump`, but with a bench, train defaults stay up to each model."""
-    return yaml12.write(_written(config) if config.bench is not None else _values(config))
+    """Return a config as YAML for later commands: like `dump`, but train defaults stay up to the model."""
+    return yaml12.write(_written(config))
 
 
 def _values(config: RunConfig) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from recsys_cli.config import load
 from recsys_cli.errors import ConfigError
+from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.events import Emit, Message
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.schema import FIRST, Column
@@ -106,7 +106,7 @@ def _tables(model: Model) -> dict[str, tuple[Embeddings, str]]:
 
 
 def _problems(start: Start, model: str, data: PreparedData) -> list[str]:
-    old_name = load(start.run.config).model.name
+    old_name = config_of(start.run).model.name
     problems = [f"model.name is {model} and was {old_name}"] if old_name != model else []
     old, new = ({column.name: column for column in one.schema.features} for one in (start.data, data))
     problems += [f"the column {name} is new" for name in new if name not in old]

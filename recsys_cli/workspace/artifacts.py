@@ -150,8 +150,11 @@ _REMEASURE = "recsys evaluate --force"
 
 
 def read_evaluation(path: Path) -> dict[str, Any]:
-    """Read an evaluation.json."""
-    return read_json(path, hint=_REMEASURE, expected={"key": str, "pointwise": dict, "ranking": dict})
+    """Read the evaluation.json of the run in its folder."""
+    found = read_json(path, hint=_REMEASURE, expected={"key": str, "pointwise": dict, "ranking": dict})
+    if found.get("run", path.parent.name) != path.parent.name:
+        raise DataError(f"{path} is of the run {found['run']}", hint=_REMEASURE)
+    return found
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ class Model(ClosedFormModel):
             step()
 
     def _labeled(self, source: CandidateSource, fold: Fold, *, first: int) -> LabeledCandidates | None:
-        """Return the candidates of users with a positive target, as lists with numbers from `first`; None without users."""
+        """Return the candidates of users with a positive target, as lists with numbers from `first`; None without any."""
         targets = InteractionMatrix.of(fold.targets, self.user, self.item, positive_only=True, device=self.device)
         pairs = targets.users * targets.num_items + targets.items
         users, catalog = targets.offsets.diff().nonzero().flatten(), source.catalog
@@ -163,7 +163,7 @@ class Model(ClosedFormModel):
             keep = self._kept(row, labels, torch.rand(len(row), generator=draw, device=self.device))
             group = row[keep] + first + span.start
             blocks.append((items[keep], candidates.features[keep], labels[keep].float(), group))
-        if not blocks:
+        if not any(len(items) for items, *_ in blocks):  # no target is among the candidates
             return None
         items, features, labels, group = (torch.cat(column) for column in zip(*blocks, strict=True))
         return LabeledCandidates(items, features, labels, group, histories_of(fold.fit, users, first=first))

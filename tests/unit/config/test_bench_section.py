@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recsys_cli.config import RunConfig, dump, load, vary, with_model
+from recsys_cli.config import RunConfig, load, vary, with_model
 from recsys_cli.config.load import dump_resolved, model_config_type, train_defaults
 
 MORE = """\
@@ -70,8 +70,16 @@ def test_the_current_config_has_the_same_bench(write, tmp_path: Path) -> None:
     assert cells(again) == cells(config)
     assert [cell.train.batch_size for cell in cells(load(later, ["train.batch_size=333"]))] == [333, 333, 222]
     assert load(write("")).bench is None
-    plain = load(write(""))
-    assert dump_resolved(plain) == dump(plain)
+
+
+def test_the_current_config_has_the_train_keys_of_the_user(write, tmp_path: Path) -> None:
+    """Another model has other defaults: those of mlp are not taken for the user's."""
+    config = load(write(""))
+    later = tmp_path / "current.yaml"
+    later.write_text(dump_resolved(config))
+    assert load(later) == config
+    other = "model={name: ease}"
+    assert load(later, [other]).train == load(write(""), [other]).train != config.train
 
 
 def test_a_trial_has_no_bench(write) -> None:

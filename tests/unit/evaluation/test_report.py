@@ -12,6 +12,7 @@ import pytest
 from browser import see
 
 from recsys_cli.config import EvaluateConfig
+from recsys_cli.errors import DataError
 from recsys_cli.evaluation import Ceiling, Counts, Curve, Estimate, Evaluation, Protocol
 from recsys_cli.evaluation.report import render
 from recsys_cli.evaluation.report.history import read_history
@@ -307,11 +308,21 @@ def test_page_draws_each_metric_of_valid_and_says_which_epoch_is_kept(evaluation
 
 
 def test_evaluation_survives_its_file(evaluation: Evaluation, tmp_path: Path) -> None:
-    path = tmp_path / "evaluation.json"
+    path = tmp_path / evaluation.run / "evaluation.json"
+    path.parent.mkdir()
     path.write_text(evaluation.model_dump_json())
 
     assert Evaluation.read(path) == evaluation
     assert json.loads(path.read_text())["pointwise"]["item mean"]["auc"] == {"value": None, "low": None, "high": None}
+
+
+def test_evaluation_of_another_run_is_refused(evaluation: Evaluation, tmp_path: Path) -> None:
+    path = tmp_path / "20260101T000000-other-1" / "evaluation.json"
+    path.parent.mkdir()
+    path.write_text(evaluation.model_dump_json())
+    with pytest.raises(DataError, match=f"is of the run {evaluation.run}") as caught:
+        Evaluation.read(path)
+    assert caught.value.hint == "recsys evaluate --force"
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (500, True), (360, False)])

@@ -125,6 +125,17 @@ def hold_out_last(monkeypatch: pytest.MonkeyPatch, *, leak: bool) -> None:
     monkeypatch.setattr(two_stage.Model, "_kept", lambda _, row, *others: torch.ones_like(row, dtype=torch.bool))
 
 
+def test_without_a_target_among_the_candidates_the_order_is_rank_fusion() -> None:
+    """The last item of each user is in no other row, so no generator has it as a candidate."""
+    users, items = np.array([3, 4, 3, 4], np.int32), np.array([3, 3, 4, 5], np.int32)
+    context = context_of(Interactions(users, items, np.ones(4, np.float32), times=np.arange(4)))
+    model = a_model(holdout={"method": "last", "rounds": 1})
+    assert model.training_rows(context) is None
+    model.fit(context)
+    model.set_context(context)
+    assert torch.isfinite(model.eval().scores(torch.tensor([3, 4]), torch.tensor([3, 4, 5]))).all()
+
+
 @pytest.mark.parametrize("leak", [False, True])
 def test_features_of_the_ranker_depend_on_its_targets_only_with_a_leak(
     monkeypatch: pytest.MonkeyPatch, *, leak: bool
