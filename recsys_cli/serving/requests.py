@@ -125,6 +125,8 @@ class Resolver:
         if query.features and not self._served.model.scores_users_by_features:
             notes.append(f"{self._served.source.name} reads no features: {', '.join(query.features)} had no effect")
         scores, source = self._origin(query, user, own, notes)
+        if source != "popularity":
+            notes += seen_last(self._served, query)
         seen = self._catalog.places(own.items) if query.exclude_seen else np.empty(0, np.int64)
         excluded = self._catalog.places(exclude[exclude >= 0]) if exclude is not None else np.empty(0, np.int64)
         allowed = None
@@ -162,6 +164,13 @@ class Resolver:
         refusal = f"{served.source.name} cannot fold in a history; train with rows of the user"
         notes.append(f"{_who(query)} has no row in train: {_GIVE if served.takes_histories else refusal}")
         return "popularity", "popularity"
+
+
+def seen_last(served: ServedModel, query: Query) -> list[str]:
+    """Return a note on a request for seen items to a model that ranks them last."""
+    if query.exclude_seen or not served.model.ranks_seen_last:
+        return []
+    return [f"seen items are no candidates of {served.source.name}: they rank behind all candidates"]
 
 
 def _check(query: Query) -> None:
