@@ -113,7 +113,10 @@ def check_pages(evaluation: Evaluation, report: str, shown: dict[str, Any]) -> N
     """The report and the terminal show recall, gain, interval and verdict of each stage."""
     drawn = StringIO()
     draw(Console(file=drawn, width=200), shown)
+    corrected = f"corrected for {sum(stage.verdict is not None for stage in evaluation.stages)} comparisons"
+    assert corrected in drawn.getvalue()
     section = report.partition("<h2>Stages")[2].partition("</section>")[0]
+    assert corrected in section
     for stage in evaluation.stages[:-1]:
         cells = [] if stage.recall is None else [f"{stage.recall.value:.4f}"]
         if stage.gain is not None:
