@@ -94,9 +94,9 @@ def test_verdict_on_rankings_explains_a_worse_label_model(predicts_labels: bool)
     systems = {"model": ranked(users < 100), "ease": ranked(users < 200), "popularity": ranked(users < 20)}
     found = rows({"model": LABELS}, auc=None)
     said, *why = verdicts(found, asked(LABELS), systems, CONFIG, predicts_labels=predicts_labels)
-    assert (
-        said
-        == "By NDCG@2, the model is significantly better than popularity and significantly worse than ease (corrected for 2 comparisons)."
+    assert said == (
+        "By NDCG@2, the model is significantly better than popularity and significantly worse than ease (corrected for 2 "
+        "comparisons)."
     )
     assert len(why) == predicts_labels
     assert all("recsys run CONFIG model.name=ease" in sentence for sentence in why)
