@@ -170,5 +170,5 @@ def _unknown(users: pa.Array, total: int) -> ConfigError:
     shown = ", ".join(str(user) for user in users[:_SHOWN]) + (" …" if len(users) > _SHOWN else "")
     return ConfigError(
         f"train has no interactions of {len(users):,} of {total:,} users: {shown}",
-        hint="omit these users, or train on data with their interactions",
+        hint="omit these users, or train on data with their interactions; a bundle gives them the most popular items",
     )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from recsys_cli.cli.params import config_path, is_config, read_config, split_arguments
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError, MissingArtifactError, RecsysError
+
+_MAX_LISTED = 8
+"""Number of runs in an error."""
 
 if TYPE_CHECKING:
     from recsys_cli.config import EvaluateConfig, RunConfig
@@ -49,7 +53,10 @@ def named_run(session: Session, name: str | None) -> TrainedRun:
 def full_name(session: Session, name: str) -> str:
     """Return the full name of a run; of several matches, the only one on the data of the current config.
 
-    Without such a run the name itself, for the error of its reader.
+    Without a match the name itself, for the error of its reader.
+
+    Raises:
+        MissingArtifactError: Several runs match; the message has the options that differ.
     """
     from recsys_cli.config import load
     from recsys_cli.stages.etl import data_key
@@ -61,8 +68,28 @@ def full_name(session: Session, name: str) -> str:
         key = data_key(load(config_path(session, None)), session.workspace)
         names = [run.folder.name for run in matches if run.manifest["data"].get("key") == key]
     except RecsysError:  # the current config, its dataset or a manifest is missing or damaged
+        names = []
+    if len(names) == 1:
+        return names[0]
+    try:
+        listed = "; ".join(_with_options(matches[-_MAX_LISTED:]))
+    except RecsysError:  # the config of a run is damaged
         return name
-    return names[0] if len(names) == 1 else name
+    raise MissingArtifactError(f"{len(matches)} runs match {name!r}: {listed}", hint="name one of them in full")
+
+
+def _with_options(runs: Sequence[TrainedRun]) -> list[str]:
+    """Return the names of runs with the options of model and training that differ between them."""
+    from recsys_cli.config import load
+    from recsys_cli.training.trackers.tracker import flat
+
+    configs = [flat(load(run.config).model_dump(mode="json", include={"model", "train"}), ".") for run in runs]
+    differing = [key for key in dict.fromkeys(chain(*configs)) if len({str(one.get(key)) for one in configs}) > 1]
+    options = [
+        ", ".join(f"{key}={'null' if one[key] is None else one[key]}" for key in differing if key in one)
+        for one in configs
+    ]
+    return [f"{run.folder.name}{f' ({text})' if text else ''}" for run, text in zip(runs, options, strict=True)]
 
 
 def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:

@@ -34,6 +34,12 @@ class Question:
         return f"cannot guess the {self.role} column; set it with --{self.role}"
 
 
+def _named(table: Table) -> str:
+    """Return the name of a table with its first file, if it has files."""
+    name, address = table.sample.name, table.sample.address
+    return name if address == name else f"{name} ({address})"
+
+
 @dataclass(frozen=True)
 class Understanding:
     """The roles and the task of some tables, and the config; without `proposal`, questions are open."""
@@ -81,7 +87,7 @@ class Understanding:
         """Remarks on the tables."""
         sample = self.interactions.sample
         notes = [
-            f"table {table.sample.name} is not used: "
+            f"table {_named(table)} is not used: "
             + (
                 "one table of users and one of items are joined, with a row per key, and a key with a name of its own"
                 if table.columns

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.clusters import Clusters, by_owner
 from recsys_cli.evaluation.compare.comparison import Verdict, figures_of
-from recsys_cli.evaluation.compare.format import joined
+from recsys_cli.evaluation.compare.format import correction, joined
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.impressions import Impressions
 from recsys_cli.evaluation.pointwise import MeasuredRows
@@ -88,8 +90,12 @@ def _compared_impressions(
 
 
 def _of_rankings(ranked: Mapping[str, Ranked], config: EvaluateConfig, *, predicts_labels: bool) -> Iterator[str]:
-    """Yield the test of NDCG at the first cut-off, and an explanation for a worse model."""
-    if not ranked or not len(ranked[MODEL].num_relevant):
+    """Yield the test of NDCG at the first cut-off, and an explanation for a worse model.
+
+    Without baselines of the same rankings: a model is not compared with itself.
+    """
+    ranked = {name: hits for name, hits in ranked.items() if name == MODEL or not _same(hits, ranked[MODEL])}
+    if len(ranked) < 2 or not len(ranked[MODEL].num_relevant):
         return
     k = min(config.k)
     metric = f"{config.label}ndcg@{k}"
@@ -101,6 +107,10 @@ def _of_rankings(ranked: Mapping[str, Ranked], config: EvaluateConfig, *, predic
     yield _sentence(title, by)
     if by["worse"] and predicts_labels:
         yield _NO_RANKING_OBJECTIVE
+
+
+def _same(one: Ranked, other: Ranked) -> bool:
+    return np.array_equal(one.hits, other.hits) and np.array_equal(one.candidates, other.candidates)
 
 
 def _tested(
@@ -121,4 +131,5 @@ def _sentence(title: str, by: Mapping[Verdict, list[str]]) -> str:
         "noise": "not significantly different from",
     }
     parts = [f"{text} {joined(by[verdict])}" for verdict, text in words.items() if by[verdict]]
-    return f"By {title}, the model is {joined(parts)}."
+    corrected = correction(sum(map(len, by.values())))
+    return f"By {title}, the model is {joined(parts)}{f' ({corrected})' if corrected else ''}."

@@ -124,6 +124,7 @@ class Model(nn.Module, ABC):
         folds_in: The model depends on a user only through the context's interactions, and scores cold-start users
             without retraining.
         ranks_without_history: With `folds_in`, scores order the catalog for a user without interactions too, instead of ties.
+        ranks_seen_last: Seen items are no candidates: they rank behind all of these.
         by_content: The model scores users and items by their features, cold-start ones included; with `folds_in`, items
             only, as users follow from their history.
         timestamp: Column of times in the batches of rows, as given by `Loader(…, times=True)`; None for a model without times.
@@ -142,6 +143,7 @@ class Model(nn.Module, ABC):
     probabilistic: ClassVar[bool] = False
     folds_in: bool = False
     ranks_without_history: ClassVar[bool] = False
+    ranks_seen_last: ClassVar[bool] = False
     by_content: bool = False
     timestamp: str | None = None
     device = torch.device("cpu")

@@ -26,6 +26,9 @@ Scores = Literal["user", "history", "rows", "popularity"]
 _GIVE = "give item ids as the history"
 """What helps a user without a history in train."""
 
+_SHOWN = 5
+"""Number of unknown ids in a note."""
+
 
 @dataclass
 class Request:
@@ -115,7 +118,7 @@ class Resolver:
                 ticks = self._served.schema.ticks
                 own = extended(self._served.histories, own, query.recent, recent, ticks=ticks)
         else:
-            known = _known(history, "the history", notes)
+            known = _known(history, query.history, "the history", notes)
             own = self._served.histories.of_items(known)
             if self._served.takes_histories and (num_cold := int(self._served.cold.among(known).sum())):
                 name = self._served.source.name
@@ -125,11 +128,13 @@ class Resolver:
         if query.features and not self._served.model.scores_users_by_features:
             notes.append(f"{self._served.source.name} reads no features: {', '.join(query.features)} had no effect")
         scores, source = self._origin(query, user, own, notes)
+        if source != "popularity":
+            notes += seen_last(self._served, query)
         seen = self._catalog.places(own.items) if query.exclude_seen else np.empty(0, np.int64)
         excluded = self._catalog.places(exclude[exclude >= 0]) if exclude is not None else np.empty(0, np.int64)
         allowed = None
         if candidates is not None:
-            places = self._catalog.places(_known(candidates, "the candidates", notes))
+            places = self._catalog.places(_known(candidates, query.candidates, "the candidates", notes))
             allowed = np.unique(places[places >= 0])
             if missing := int((places < 0).sum()):
                 notes.append(f"{missing:,} of the candidates are not in train, and the model cannot score them")
@@ -155,13 +160,20 @@ class Resolver:
         if model.folds_in:
             if has_history:
                 return "history", "model" if trained else "fold-in"
-            notes.append(f"{_who(query)} has no history of items in train: {_GIVE}")
+            notes.append(_lacking(query, "history of items in train", _GIVE))
             return ("history", "model") if model.ranks_without_history else ("popularity", "popularity")
         if trained or (user >= served.users.cardinality and model.by_content):
             return "user", "model"
         refusal = f"{served.source.name} cannot fold in a history; train with rows of the user"
-        notes.append(f"{_who(query)} has no row in train: {_GIVE if served.takes_histories else refusal}")
+        notes.append(_lacking(query, "row in train", _GIVE if served.takes_histories else refusal))
         return "popularity", "popularity"
+
+
+def seen_last(served: ServedModel, query: Query) -> list[str]:
+    """Return a note on a request for seen items to a model that ranks them last."""
+    if query.exclude_seen or not served.model.ranks_seen_last:
+        return []
+    return [f"seen items are no candidates of {served.source.name}: they rank behind all candidates"]
 
 
 def _check(query: Query) -> None:
@@ -174,12 +186,19 @@ def _check(query: Query) -> None:
             raise ConfigError(f"{name} is a single text", hint=f"pass a list of item ids, such as [{value!r}]")
 
 
-def _known(encoded: npt.NDArray[np.int64], what: str, notes: list[str]) -> npt.NDArray[np.int64]:
-    """Return the known items; unknown ones are counted in a note."""
-    if num_unknown := int((encoded < 0).sum()):
-        notes.append(f"{num_unknown:,} of {len(encoded):,} ids of {what} are unknown")
+def _known(
+    encoded: npt.NDArray[np.int64], raw: Sequence[Any] | None, what: str, notes: list[str]
+) -> npt.NDArray[np.int64]:
+    """Return the known items; a note counts the unknown ones and names the first."""
+    unknown = np.flatnonzero(encoded < 0)
+    if len(unknown) and raw is not None:
+        shown = ", ".join(str(raw[row]) for row in unknown[:_SHOWN]) + (" …" if len(unknown) > _SHOWN else "")
+        notes.append(f"{len(unknown):,} of {len(encoded):,} ids of {what} are unknown: {shown}")
     return encoded[encoded >= 0]
 
 
-def _who(query: Query) -> str:
-    return "the anonymous user" if query.user is None else f"user {query.user}"
+def _lacking(query: Query, what: str, step: str) -> str:
+    """Return what the user lacks, and what helps; a history of the request has no item in train then."""
+    if query.history and step == _GIVE:
+        return "no item of the history is in train"
+    return f"{'the anonymous user' if query.user is None else f'user {query.user}'} has no {what}: {step}"

@@ -13,11 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.events import Emit, Progress, ignore
+from recsys_cli.events import Emit, Message, Progress, ignore
 from recsys_cli.features.schema import FIRST
 from recsys_cli.serving.every_user import recommend_to_all
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
+from recsys_cli.serving.requests import seen_last
 from recsys_cli.stages.tables import TableWriter, read_column, read_columns
 
 _BLOCK = 1_024
@@ -83,7 +84,7 @@ def recommend_users(
             file.write(*named, block.ranks, block.scores, ["model"] * len(block.items))
             bulk.count(block.num_users, len(block.items), block.num_users - len(np.unique(block.users)))
         bulk.answer(query, [(user, None) for user in others.to_pylist()])
-    return bulk.written(output)
+    return bulk.written(query, output)
 
 
 def recommend_histories(
@@ -109,7 +110,7 @@ def recommend_histories(
     with TableWriter(output, _schema(recommender, table.column(0).type)) as file:
         bulk = _Bulk(recommender, file, len(lists), emit, skipped)
         bulk.answer(query, list(lists.items()))
-    return bulk.written(output)
+    return bulk.written(query, output)
 
 
 @dataclass
@@ -145,8 +146,10 @@ class _Bulk:
         self.done, self.rows, self.without = self.done + users, self.rows + rows, self.without + without
         self.emit(Progress("recommend", self.done, self.users, "users"))
 
-    def written(self, output: Path) -> Written:
-        """Return the result."""
+    def written(self, query: Query, output: Path) -> Written:
+        """Return the result, and report what holds for all users."""
+        for note in seen_last(self.recommender.served, query):
+            self.emit(Message(note))
         why = _why_popular(self.recommender) if self.popular else None
         seconds = time.monotonic() - self.start
         return Written(output, self.users, self.rows, self.without, self.popular, why, self.skipped, seconds)

@@ -83,6 +83,13 @@ def test_a_model_names_its_run_on_the_current_data(benched: Recsys) -> None:
     refused = benched("evaluate", "ease")
     assert refused.code == 3
     assert "2 runs match 'ease'" in refused.err
+    assert (
+        benched("train", "ratings.yaml", "bench=null", "model={name: ease, regularization: 7.0}", *SHORT[:2]).code == 0
+    )
+    Path("workspace/current.yaml").unlink()
+    refused = benched("evaluate", "ease")
+    assert "3 runs match 'ease'" in refused.err
+    assert "model.regularization=7.0" in refused.err.replace("\n", " ")
 
 
 def test_data_prepared_again_has_the_same_held_out_rows(benched: Recsys) -> None:

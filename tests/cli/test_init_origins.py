@@ -170,6 +170,14 @@ def test_a_table_of_structs_alone_is_named_and_not_used(
     assert load(Path("plays.yaml")).dataset.options["interactions"]["query"] == 'SELECT * FROM "main"."plays"'
 
 
+def test_a_table_that_is_not_used_is_named_with_its_file(recsys: Recsys, plays: str) -> None:
+    Path("plays.csv").write_text(plays)
+    Path("feedback.csv").write_text("session,kind\n" + "7,view\n8,click\n" * 100)
+    answer = recsys("init", "plays.csv", "feedback.csv", "--yes")
+    assert answer.code == 0
+    assert "(feedback.csv) is not used: one table" in answer.out + answer.err
+
+
 def test_tables_of_one_name_are_all_there(recsys: Recsys, plays: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("plays.csv").write_text(plays)
     for name in ("a", "b"):

@@ -52,7 +52,7 @@ def test_a_user_a_history_and_an_item(trained: Recsys) -> None:
     assert "Film " in shown.out
     found = trained("--json", "recommend", "ease", "--history", "1, 3,999", "--k", "3").json
     assert (found["source"], found["num_seen"], len(found["items"])) == ("fold-in", 2, 3)
-    assert found["note"] == "1 of 3 ids of the history are unknown"
+    assert found["note"] == "1 of 3 ids of the history are unknown: 999"
     assert found["items"][0]["because"]
     near = trained("--json", "recommend", "--similar-to", "film 7", "--k", "4").json
     assert near["item"]["title"] == "Film 7"

@@ -168,7 +168,9 @@ def evaluation() -> dict[str, Any]:
         "ranking": ranking,
         "beyond": {name: {"coverage@10": {"value": 0.0421, "low": None, "high": None}} for name in ranking},
         "cohorts": [{**cohort, "name": f"cohort {number}"} for number in range(8)],
-        "verdict": ["By AUC, the model is significantly better than item mean and constant."],
+        "verdict": [
+            "By AUC, the model is significantly better than item mean and constant (corrected for 2 comparisons)."
+        ],
         "notes": ["What a reader of the figures has to know."],
         "seconds": {"rank": 2.0},
         "report": "workspace/runs/x/report.html",

@@ -107,6 +107,7 @@ def _draw_stages(to: Console, stages: Sequence[Mapping[str, Any]], metric: str) 
     """Draw the stages of a model with several, with the gain of the whole model over each."""
     if not stages:
         return
+    from recsys_cli.evaluation.compare.format import correction
     from recsys_cli.evaluation.result import StageFigures
 
     cells = [
@@ -122,7 +123,8 @@ def _draw_stages(to: Console, stages: Sequence[Mapping[str, Any]], metric: str) 
         for stage in stages
     ]
     title = f"stages, each by its own; gain: {_title(metric)} of the whole model minus that of the stage"
-    table(to, title, ("", "k", "recall@k", _title(metric), "gain", ""), cells)
+    corrected = correction(sum(stage["verdict"] is not None for stage in stages))
+    table(to, ", ".join(filter(None, [title, corrected])), ("", "k", "recall@k", _title(metric), "gain", ""), cells)
 
 
 def _draw_cohorts(to: Console, cohorts: Sequence[Mapping[str, Any]], metric: str, *, own: str) -> None:

@@ -37,7 +37,8 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     source = _SOURCES.get(result["source"])
     table(to, f"{about}, {result['model']}{f': {source}' if source else ''}", (*heads, "score"), rows, text=len(heads))
     if result["num_seen"]:
-        line(to, f"{result['num_seen']:,} seen items are left out", style="dim")
+        items_are = "item is" if result["num_seen"] == 1 else "items are"
+        line(to, f"{result['num_seen']:,} seen {items_are} left out", style="dim")
     if result["note"]:
         line(to, result["note"], style="yellow")
 

@@ -19,8 +19,14 @@ def verdicts(against: str, others: Sequence[str], figures: Sequence[Figure], **u
     sample = " and ".join(
         f"{number:,} {unit}" for unit, number in units.items() if any(figure.unit == unit for figure in figures)
     )
+    sample = "; ".join(filter(None, [sample, correction(len(others) * len(figures))]))
     for label in others:
         yield " ".join(_about(label, against, figures, sample))
+
+
+def correction(tests: int) -> str:
+    """Return Holm's correction in words; empty for one test."""
+    return f"corrected for {tests:,} comparisons" if tests > 1 else ""
 
 
 def joined(names: Sequence[str]) -> str:

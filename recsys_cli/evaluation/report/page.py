@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from recsys_cli.evaluation.compare.format import correction
 from recsys_cli.evaluation.protocol_text import positive_in_words
 from recsys_cli.evaluation.report import plots
 from recsys_cli.evaluation.report.history import TrainingHistory
@@ -54,6 +55,7 @@ def render(
         ranking=ranking,
         beyond=beyond,
         stages=stage_rows(evaluation.stages),
+        correction=correction(sum(stage.verdict is not None for stage in evaluation.stages)),
         cohorts=[(c.name, c.about, f"{c.rows:,}", f"{c.users:,}" if c.users else "–") for c in evaluation.cohorts],
         figures=_figures(evaluation, own, history, rankings),
         learning=plots.learning(history),

@@ -42,6 +42,7 @@ class Model(ClosedFormModel):
     scoring = "catalog"
     folds_in = True
     ranks_without_history = True
+    ranks_seen_last = True
 
     def __init__(self, config: Config, schema: Schema) -> None:
         super().__init__()

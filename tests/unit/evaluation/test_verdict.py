@@ -40,7 +40,7 @@ def test_verdict_by_auc() -> None:
     (said,) = verdicts(rows(scores, auc=0.7, rmse=0.5), asked(LABELS), {}, CONFIG, predicts_labels=True)
     assert said == (
         "By AUC, the model is significantly better than worse, significantly worse than best and not significantly different "
-        "from same."
+        "from same (corrected for 3 comparisons)."
     )
 
 
@@ -94,9 +94,22 @@ def test_verdict_on_rankings_explains_a_worse_label_model(predicts_labels: bool)
     systems = {"model": ranked(users < 100), "ease": ranked(users < 200), "popularity": ranked(users < 20)}
     found = rows({"model": LABELS}, auc=None)
     said, *why = verdicts(found, asked(LABELS), systems, CONFIG, predicts_labels=predicts_labels)
-    assert said == "By NDCG@2, the model is significantly better than popularity and significantly worse than ease."
+    assert said == (
+        "By NDCG@2, the model is significantly better than popularity and significantly worse than ease (corrected for 2 "
+        "comparisons)."
+    )
     assert len(why) == predicts_labels
     assert all("recsys run CONFIG model.name=ease" in sentence for sentence in why)
+
+
+def test_a_model_is_not_compared_with_itself() -> None:
+    users = np.arange(300)
+    systems = {"model": ranked(users < 20), "ease": ranked(users < 200), "popularity": ranked(users < 20)}
+    found = rows({"model": LABELS}, auc=None)
+    (said,) = verdicts(found, asked(LABELS), systems, CONFIG, predicts_labels=False)
+    assert said == "By NDCG@2, the model is significantly worse than ease."
+    del systems["ease"]
+    assert verdicts(found, asked(LABELS), systems, CONFIG, predicts_labels=False) == ()
 
 
 def test_verdict_names_sampled_metrics() -> None:

@@ -97,7 +97,7 @@ def test_filters_hold_for_every_model(name: str, recommenders: Recommenders) -> 
     genres = {one.item.id: one.item.features["genres"] for one in plain.items}
     assert ids(comedy) == [item for item in ids(plain) if "Comedy" in genres[item]]
     assert ids(chosen) == [item for item in ids(plain) if item <= 6]
-    assert "1 of 7 ids of the candidates are unknown" in (chosen.note or "")
+    assert "1 of 7 ids of the candidates are unknown: unknown" in (chosen.note or "")
     assert ids(without) == [item for item in ids(plain) if item not in {2, 4}]
     assert len(seen.items) == len(plain.items) + plain.num_seen
     assert seen.num_seen == 0
@@ -111,7 +111,7 @@ def test_an_anonymous_user_gets_fold_in_or_popularity(name: str, recommenders: R
     folds_in = recommender.served.model.folds_in
     assert new.source == ("fold-in" if folds_in else "popularity")
     assert new.num_seen == 3
-    assert "1 of 4 ids of the history are unknown" in str(new.note)
+    assert "1 of 4 ids of the history are unknown: 777" in str(new.note)
     assert any(one.because for one in new.items) == folds_in
     for answer in (unknown, empty):
         assert answer.source == ("model" if recommender.served.model.ranks_without_history else "popularity")
@@ -139,7 +139,7 @@ def test_a_history_with_items_that_are_not_in_train_says_so(name: str, recommend
     assert [pair for pair in pairs(mixed) if pair[0] != 43] == [pair for pair in pairs(known) if pair[0] != 43]
     assert mixed.source == known.source
     assert none.source == ("model" if recommender.served.model.ranks_without_history else "popularity")
-    assert none.note
+    assert ("no item of the history is in train" in str(none.note)) == takes
 
 
 def test_nothing_left_is_an_empty_list_with_the_reason(name: str, recommenders: Recommenders) -> None:

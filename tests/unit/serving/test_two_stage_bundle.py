@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,15 @@ from recsys_cli.cli.results.evaluate import draw, result
 from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation
+from recsys_cli.events import Event, Message
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.stages.export import served_run
+from recsys_cli.stages.recommend_many import recommend_users
 
+SEEN_LAST = "seen items are no candidates of two-stage: they rank behind all candidates"
 TRAIN = {"epochs": 2, "batch_size": 64}
 OPTIONS: dict[str, dict[str, Any]] = {
     "folds in": {
@@ -74,6 +78,20 @@ def test_run_evaluation_and_bundle_have_one_ranking(
         assert [(one.item.id, one.score) for one in by_run.items] == [
             (one.item.id, one.score) for one in by_bundle.items
         ]
+    for recommender in (bundle, loaded):
+        check_seen_items(recommender, queries[0])
+    events: list[Event] = []
+    recommend_users(loaded, Query(k=5, exclude_seen=False), tmp_path / "all.csv", emit=events.append)
+    assert Message(SEEN_LAST) in events
+
+
+def check_seen_items(recommender: Recommender | recsys.LoadedBundle, query: Query) -> None:
+    """Seen items that are not left out are behind the candidates, and the answer says so."""
+    answer = recommender.answer if isinstance(recommender, recsys.LoadedBundle) else recommender.recommend
+    unseen, every = answer([query, replace(query, exclude_seen=False)])
+    assert [one.item.id for one in every.items] == [one.item.id for one in unseen.items]
+    assert SEEN_LAST in str(every.note)
+    assert SEEN_LAST not in str(unseen.note)
 
 
 def check_stages(evaluation: Evaluation, generators: list[str]) -> None:
@@ -95,7 +113,10 @@ def check_pages(evaluation: Evaluation, report: str, shown: dict[str, Any]) -> N
     """The report and the terminal show recall, gain, interval and verdict of each stage."""
     drawn = StringIO()
     draw(Console(file=drawn, width=200), shown)
+    corrected = f"corrected for {sum(stage.verdict is not None for stage in evaluation.stages)} comparisons"
+    assert corrected in drawn.getvalue()
     section = report.partition("<h2>Stages")[2].partition("</section>")[0]
+    assert corrected in section
     for stage in evaluation.stages[:-1]:
         cells = [] if stage.recall is None else [f"{stage.recall.value:.4f}"]
         if stage.gain is not None:

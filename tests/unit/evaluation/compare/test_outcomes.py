@@ -115,7 +115,10 @@ def test_identical_systems_do_not_differ_significantly() -> None:
         one = figure.differences["two"]
         assert (one.value, one.low, one.high, one.p_holm, one.verdict) == (0, 0, 0, 1, "noise")
     (sentence,) = verdicts("one", ["two"], figures, users=USERS, rows=ROWS)
-    assert sentence == "two and one do not differ significantly by any of 14 metrics (300 users and 800 rows)."
+    assert (
+        sentence
+        == "two and one do not differ significantly by any of 14 metrics (300 users and 800 rows; corrected for 14 comparisons)."
+    )
 
 
 def a_comparison() -> Comparison:
@@ -151,7 +154,8 @@ def a_comparison() -> Comparison:
 def test_sentences_name_significant_differences() -> None:
     better, mixed = a_comparison().sentences
     assert better == (
-        "Compared with mf_a, <b> is significantly better by HR@10. No significant difference by AUC (300 users and 800 rows)."
+        "Compared with mf_a, <b> is significantly better by HR@10. No significant difference by AUC (300 users and 800 rows; "
+        "corrected for 4 comparisons)."
     )
     assert mixed == "Compared with mf_a, c is significantly better by AUC, but significantly worse by HR@10."
 
