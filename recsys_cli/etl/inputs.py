@@ -14,6 +14,7 @@ from recsys_cli.data import RawTable, open_given, open_source
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.columns import NOTHING
+from recsys_cli.etl.reading.plain_types import refuse_mixed_times
 from recsys_cli.etl.reading.reader import Reader, chunk_bytes
 from recsys_cli.etl.reading.times import DETECT, described
 from recsys_cli.features.program import INTERACTIONS, Program
@@ -70,6 +71,10 @@ class Inputs:
         ids = config.features.raw_ids
         for reader in interactions.values():
             reader.columns, reader.limit, reader.ids = program.reads, limit, ids
+        for reader in others:
+            for field in reader.schema():
+                target, where = schema.field(field.name), str(reader.table.files[0])
+                refuse_mixed_times(field.type, target, where=where, typed_by=str(first.table.files[0]))
         joined = {op.table: readers[op.table] for _, op in program.joins}
         for name, reader in joined.items():
             of_table = [op for _, op in program.joins if op.table == name]

@@ -58,7 +58,8 @@ class HeldOut:
     """A ranking problem over U users and I candidates.
 
     Candidates are in tie-breaking order: more train rows first, then the lower id. A place is a position in it.
-    `num_eligible` users have ground truth, U of which are ranked; `num_without` have none.
+    `num_eligible` users have ground truth, U of which are ranked; `num_without` have none. Of the `num_pairs` distinct
+    relevant (user, item) pairs of all users, `num_repeated` are in the history too, and so not in the ground truth.
 
     Attributes:
         candidates: Encoded candidates; shape (I,).
@@ -79,6 +80,8 @@ class HeldOut:
     num_without: int
     sampled: Lists | None = None
     owners: Ints | None = None
+    num_pairs: int = 0
+    num_repeated: int = 0
 
     @property
     def num_rankable(self) -> Ints:
@@ -141,6 +144,7 @@ def hold_out(
     user, item = rows.user_idx[is_held_out].astype(np.int64), rows.item_idx[is_held_out].astype(np.int64)
 
     pairs = np.unique(user[item >= FIRST] * num_items + item[item >= FIRST])
+    num_pairs = len(pairs)
     pairs = pairs[~np.isin(pairs, history.user_idx.astype(np.int64) * num_items + history.item_idx)]
     owners = np.concatenate([pairs // num_items, user[item < FIRST]])
     eligible, num_relevant = np.unique(owners, return_counts=True)
@@ -156,6 +160,8 @@ def hold_out(
         num_relevant=num_relevant[chosen],
         num_eligible=len(eligible),
         num_without=len(np.unique(rows.user_idx[known])) - len(eligible),
+        num_pairs=num_pairs,
+        num_repeated=num_pairs - len(pairs),
     )
 
 

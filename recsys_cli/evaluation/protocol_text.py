@@ -12,6 +12,7 @@ from recsys_cli.evaluation.result import Counts, Protocol
 from recsys_cli.evaluation.task import EvaluationTask
 from recsys_cli.features.schema import FIRST, UNSEEN
 from recsys_cli.models.model import Model
+from recsys_cli.page import share
 
 _TARGETS = {
     "all": "The user's",
@@ -19,6 +20,7 @@ _TARGETS = {
     "first": "The first by time of the user's",
     "random": "One, random by the seed and after the earlier ones of the split as history, of the user's",
 }
+_MANY_REPEATED = 0.05
 _COLD_ITEMS = " Content-based models score cold items by their features; other models rank them last."
 
 
@@ -45,6 +47,18 @@ def count(task: EvaluationTask, *, num_empty: int) -> Counts:
         candidates_cold=by_user.cold.number,
         relevant=int(held_out.num_relevant.sum()),
         relevant_unreachable=held_out.num_unreachable,
+        pairs=held_out.num_pairs,
+        pairs_repeated=held_out.num_repeated,
+    )
+
+
+def repeat_note(split: str, counts: Counts) -> str | None:
+    """Return a note on relevant pairs left out of the ranking as repeats; None for few."""
+    if counts.pairs_repeated <= _MANY_REPEATED * counts.pairs:
+        return None
+    return (
+        f"{counts.pairs_repeated:,} of the {counts.pairs:,} relevant (user, item) pairs of {split} "
+        f"({share(counts.pairs_repeated, counts.pairs)}) repeat an earlier pair of the user: they are not ranked."
     )
 
 

@@ -110,6 +110,10 @@ class Counts(Frozen):
     """Ground-truth interactions of the ranked users."""
     relevant_unreachable: int
     """Ground-truth interactions with items outside the candidates: misses for every system."""
+    pairs: int = 0
+    """Distinct relevant (user, item) pairs of the split, of all users and of items with an id."""
+    pairs_repeated: int = 0
+    """Pairs with an earlier interaction of the user: seen items, neither recommended nor in the ground truth."""
 
     @property
     def is_sample(self) -> bool:

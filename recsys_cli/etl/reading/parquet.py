@@ -19,7 +19,7 @@ from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.csv_parse import split
 from recsys_cli.etl.reading.dialect import ARROW_TYPES
 from recsys_cli.etl.reading.json_lines import JsonLines
-from recsys_cli.etl.reading.plain_types import plain_type, to_plain_type
+from recsys_cli.etl.reading.plain_types import plain_type, refuse_mixed_times, to_plain_type
 from recsys_cli.etl.reading.times import read_times, stored_type
 from recsys_cli.features.columns import STORED_AS
 from recsys_cli.features.spec import is_list
@@ -145,12 +145,18 @@ def _declared_type(column: RawColumn | None, kind: pa.DataType) -> pa.DataType:
 
 
 def parquet_rows(
-    table: RawTable, schema: pa.Schema, *, chunk_bytes: int, check: Callable[[RawFile, Sequence[str]], None]
+    table: RawTable,
+    schema: pa.Schema,
+    *,
+    typed_by: RawFile,
+    chunk_bytes: int,
+    check: Callable[[RawFile, Sequence[str]], None],
 ) -> Iterator[pa.Table]:
     """Yield the rows of a table's files in order, in the columns and types of a schema.
 
-    `check` gets each file and its column names, before its rows.
+    `typed_by` is the file of the schema, for errors; `check` gets each file and its column names, before its rows.
     """
+    declared = {column.name for column in table.columns if column.dtype is not None}
     lists = {column.name: column for column in table.columns if column.separator is not None}
     times = {column.name: column.time for column in table.columns if column.time is not None}
     for file in table.files:
@@ -164,6 +170,8 @@ def parquet_rows(
                 elif target.name in times:
                     plain = to_plain_type(values, plain_type(values.type), name=target.name, where=str(file))
                     values = read_times(plain, times[target.name], file=str(file), name=target.name, first=first)
+                if target.name not in declared:
+                    refuse_mixed_times(values.type, target, where=str(file), typed_by=str(typed_by))
                 columns[target.name] = to_plain_type(values, target.type, name=target.name, where=str(file))
             first += stored.num_rows
             yield pa.table(columns, schema=schema)

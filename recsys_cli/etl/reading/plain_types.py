@@ -62,6 +62,24 @@ def _is_nested(kind: pa.DataType) -> bool:
     return bool(pa.types.is_nested(inner))
 
 
+def refuse_mixed_times(stored: pa.DataType, target: pa.Field, *, where: str, typed_by: str) -> None:
+    """Refuse numbers in a column of times and times in a column of numbers: a cast would guess their unit.
+
+    `typed_by` is the file with the type of the target, for the error.
+    """
+    kinds = plain_type(stored), target.type
+    if any(map(pa.types.is_temporal, kinds)) and any(map(_is_number, kinds)):
+        raise DataError(
+            f"column {target.name} has type {stored} in {where} and {target.type} in {typed_by}: "
+            "numbers and datetimes in one column",
+            hint="write the numbers as datetimes, or the datetimes as numbers of one unit, in one of the files",
+        )
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
 def to_plain_type(values: pa.ChunkedArray, kind: pa.DataType, *, name: str, where: str) -> pa.ChunkedArray:
     """Cast a column to its plain type in the first file; `where` is the file, for the error."""
     if values.type == kind:

@@ -243,7 +243,10 @@ class Reader:
         schema = pa.schema([self._file_schema.field(name) for name in (*self._in_files, *self._twice)])
         for file in self.table.files:
             stored = replace(self._stored, files=(file,))
-            for rows in parquet_rows(stored, schema, chunk_bytes=self.chunk_bytes, check=self._check):
+            rows_of_file = parquet_rows(
+                stored, schema, typed_by=self.table.files[0], chunk_bytes=self.chunk_bytes, check=self._check
+            )
+            for rows in rows_of_file:
                 yield self._with_constants(rows, file)
 
     def _with_constants(self, rows: pa.Table, file: RawFile) -> pa.Table:

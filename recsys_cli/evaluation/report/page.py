@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from recsys_cli.evaluation.compare.format import correction
-from recsys_cli.evaluation.protocol_text import positive_in_words
+from recsys_cli.evaluation.protocol_text import positive_in_words, repeat_note
 from recsys_cli.evaluation.report import plots
 from recsys_cli.evaluation.report.history import TrainingHistory
 from recsys_cli.evaluation.report.recommended import METRICS, RankingSection
@@ -52,6 +52,7 @@ def render(
         counts=evaluation.counts,
         headlines=headlines,
         pointwise=metric_rows(evaluation.pointwise),
+        repeats=repeat_note(evaluation.split, evaluation.counts),
         ranking=ranking,
         beyond=beyond,
         stages=stage_rows(evaluation.stages),

@@ -156,3 +156,22 @@ def test_nan_users_are_refused_by_a_split_by_user(tmp_path: Path, monkeypatch: p
     code, said = answer("r.parquet", split={"method": "user", "valid": 0.3})
     assert code == 4
     assert "a batch has 1 nulls in the column user, so the split cannot use it" in said
+
+
+def test_splits_with_numbers_and_datetimes_as_times_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = pl.DataFrame({"user": [1, 2, 3], "item": [1, 2, 3], "stars": [5, 1, 5], "t": [1_700_000_000] * 3})
+    rows.write_parquet("late.parquet")
+    rows.with_columns(t=pl.from_epoch("t")).write_parquet("early.parquet")
+    split = {"method": "files", "train": "early.parquet", "valid": "late.parquet"}
+    ops = [{"op": "LambdaOp", "expression": "stars > 3", "output": "label", "dtype": "int8"},
+           {"op": "Categorify", "columns": ["user", "item"]}]  # fmt: skip
+    features = {"user": "user", "item": "item", "label": "label", "timestamp": "t", "ops": ops}
+
+    code, text = answer("early.parquet", split=split, features=features)
+
+    assert code == 4
+    assert "int64 in late.parquet" in text
+    assert "timestamp[us] in early.parquet" in text

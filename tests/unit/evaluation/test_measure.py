@@ -139,6 +139,39 @@ def test_evaluation_on_test_filters_items_seen_in_valid(make_prepared) -> None:
     assert measured.pointwise["model"]["auc"].value == 1
 
 
+@pytest.mark.parametrize(("num_repeated", "num_new", "share"), [(3, 5, "37.5 %"), (1, 19, None), (1, 18, "5.3 %")])
+def test_repeated_pairs_are_counted_and_noted(
+    make_prepared, num_repeated: int, num_new: int, share: str | None
+) -> None:
+    data = make_prepared(rows=400)
+    earlier = {
+        pair
+        for split in ("train", "valid")
+        for shard in data.shards(split)
+        for pair in zip(*pq.read_table(shard, columns=["userId", "movieId"]).to_pydict().values(), strict=True)
+    }
+    liked = [(user, item) for user in range(3, 43) for item in range(3, 33) if (user + item) % 2 == 0]
+    repeated = [pair for pair in liked if pair in earlier][:num_repeated]
+    pairs = repeated + [pair for pair in liked if pair not in earlier][:num_new]
+    disliked = next((user, item) for user, item in earlier if (user + item) % 2)
+    user, item = zip(*pairs, pairs[0], pairs[-1], disliked, strict=True)  # a pair counts once, an irrelevant one never
+    label = [*[1] * (len(user) - 1), 0]
+    rows = pa.table({"userId": user, "movieId": item, "label": label, "timestamp": [0] * len(user)})
+    _add_split(data, "test", rows.cast(pq.read_schema(data.shards("train")[0])))
+
+    measured = measure(Half(), data, CONFIG)
+
+    total = num_repeated + num_new
+    assert (measured.counts.pairs, measured.counts.pairs_repeated) == (total, num_repeated)
+    assert measured.counts.relevant == num_new
+    note = (
+        f"{num_repeated} of the {total} relevant (user, item) pairs of test ({share}) repeat an earlier pair of the user: "
+        "they are not ranked."
+    )
+    assert (note in measured.notes) == (share is not None)
+    assert any("repeat an earlier pair" in one for one in measured.notes) == (share is not None)
+
+
 def test_measure_counts_unknown_users_and_items(make_prepared) -> None:
     data = make_prepared()
     rows = {"userId": [2, 3, 3, 4], "movieId": [4, 2, 2, 2], "label": [1, 1, 1, 0], "timestamp": [0, 0, 0, 0]}

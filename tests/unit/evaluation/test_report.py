@@ -14,6 +14,7 @@ from browser import see
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import DataError
 from recsys_cli.evaluation import Ceiling, Counts, Curve, Estimate, Evaluation, Protocol
+from recsys_cli.evaluation.protocol_text import repeat_note
 from recsys_cli.evaluation.report import render
 from recsys_cli.evaluation.report.history import read_history
 from recsys_cli.evaluation.report.recommended import CONSUMED, METRICS, CutOffChart, RankingSection
@@ -126,6 +127,18 @@ LINES = """\
 {"event": "other"}
 [1, 2]
 {"event": "epoch", "epoch": 2, "step": 6, "train_l"""
+
+
+def test_repeated_pairs_are_noted_once_and_beside_the_ranking(evaluation: Evaluation, tmp_path: Path) -> None:
+    counts = evaluation.counts.model_copy(update={"pairs": 10_468, "pairs_repeated": 3_441})
+    note = repeat_note("test", counts)
+    assert note is not None
+    assert note.startswith("3,441 of the 10,468 relevant (user, item) pairs of test (32.9 %) repeat an earlier pair")
+
+    page = _page(evaluation.model_copy(update={"counts": counts, "notes": (note,)}), tmp_path)
+
+    assert page.count(note) == 1
+    assert page.index("<h2>Ranking</h2>") < page.index(note) < page.index("<h2>Cohorts</h2>")
 
 
 def test_page_shows_figures_sample_and_ceiling(evaluation: Evaluation, tmp_path: Path) -> None:

@@ -171,6 +171,27 @@ def test_files_may_differ_in_order_and_width_of_columns() -> None:
         reader(first, other).read()
 
 
+@pytest.mark.parametrize("numbers_first", [True, False])
+@pytest.mark.parametrize("numbers", [pa.array([1_769_860_800]), pa.array([1_769_860_800.5])])
+def test_numbers_and_datetimes_in_one_column_are_refused(numbers: pa.Array, *, numbers_first: bool) -> None:
+    raw = written(pa.table({"t": numbers}), "raw.parquet")
+    times = written(pa.table({"t": pa.array([NOON], pa.timestamp("ns"))}), "times.parquet")
+    files = (raw, times) if numbers_first else (times, raw)
+
+    with pytest.raises(DataError, match="numbers and datetimes in one column") as error:
+        reader(*files, times={"t": "detect"}).read()
+    assert f"{numbers.type} in raw.parquet" in str(error.value)
+    assert "timestamp[ns] in times.parquet" in str(error.value)
+    assert "write the numbers as datetimes" in str(error.value.hint)
+
+
+def test_numbers_with_a_unit_by_size_join_datetimes() -> None:
+    raw = written(pa.table({"t": [1_769_860_800_000]}), "raw.parquet")
+    times = written(pa.table({"t": pa.array([NOON], pa.timestamp("ns"))}), "times.parquet")
+
+    assert reader(raw, times, times={"t": "detect"}).read().column("t").to_pylist() == [NOON, NOON]
+
+
 def test_column_of_nulls_has_the_type_of_the_next_file() -> None:
     first = written(pa.table({"a": [1], "b": pa.nulls(1)}), "1.parquet")
     second = written(pa.table({"a": [2], "b": ["x"]}), "2.parquet")
