@@ -16,7 +16,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.features.hashing import can_hash, hash_values
 from recsys_cli.features.parquet import read_parquet
-from recsys_cli.features.schema import FIRST, NULL, PADDING, Column, Role
+from recsys_cli.features.schema import FIRST, NULL, PADDING, Column, Role, Schema
 from recsys_cli.loader.interactions import read_user_hashes
 from recsys_cli.workspace import PreparedData
 
@@ -57,6 +57,11 @@ class IdNames:
         self._vocabularies: dict[str, pa.Array] = {}
         self._all: dict[Role, pa.Array] = {}
         self._tables: dict[Role, pa.Table] = {}
+
+    @property
+    def schema(self) -> Schema:
+        """Schema of the data."""
+        return self._data.schema
 
     def values(self, role: Role) -> pa.Array:
         """Return raw ids in order of encoded ids; cold items follow the others."""

@@ -154,6 +154,10 @@ class Schema(BaseModel):
         units = [TICKS[column.unit] for column in self.columns if column.unit is not None]
         return units[0] if units else 1
 
+    def seconds(self, time: float | None) -> float | None:
+        """Convert a time of an interaction to seconds; a raw number stays as it is, as does None."""
+        return time if time is None or self.ticks == 1 else time / self.ticks
+
     def only(self, role: Role) -> Column:
         """Return the single column of a role; a `ConfigError` for none or several."""
         columns = self.select(lambda column: column.role is role)

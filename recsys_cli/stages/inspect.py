@@ -55,7 +55,12 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
         "split": context.split,
         **_counts(rows),
         "history": [
-            {**context.item(one.item_idx), "label": one.label, "time": context.seconds(one.time), "split": one.split}
+            {
+                **context.item(one.item_idx),
+                "label": one.label,
+                "time": context.data.schema.seconds(one.time),
+                "split": one.split,
+            }
             for one in history[:k]
         ],
         "to_find": len(relevant),
@@ -145,11 +150,6 @@ class _InspectContext:
         return None, [
             pair for block in blocks for pair in zip(block.items.tolist(), block.scores.tolist(), strict=True)
         ]
-
-    def seconds(self, time: float | None) -> float | None:
-        """Convert a time to seconds; a time of unknown unit stays as it is."""
-        ticks = self.data.schema.ticks
-        return time if time is None or ticks == 1 else time / ticks
 
     def item(self, item_idx: int) -> dict[str, Any]:
         item = self.names.item(item_idx)

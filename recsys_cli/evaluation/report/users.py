@@ -15,7 +15,7 @@ from recsys_cli.evaluation.result import MODEL
 from recsys_cli.evaluation.targets import choose_targets
 from recsys_cli.evaluation.user_history import Interaction, SplitInteractions, find_ground_truth, newest_first
 from recsys_cli.features.hashing import hash_counters, mix
-from recsys_cli.features.schema import Role
+from recsys_cli.features.schema import Role, Schema
 from recsys_cli.page import day
 
 NUM_USERS = 5
@@ -61,9 +61,10 @@ def kind_of(item: Item) -> str:
     return " · ".join(", ".join(values) for values in item.features.values() if values)
 
 
-def when(row: Interaction) -> str:
+def when(row: Interaction, schema: Schema) -> str:
     """Return the day of an interaction; empty in data without times."""
-    return "" if row.time is None else day(row.time)
+    seconds = schema.seconds(row.time)
+    return "" if seconds is None else day(seconds)
 
 
 def _user(
@@ -90,7 +91,7 @@ def _user(
         name=names.ranked_user(rankings, row),
         rows=f"History: {len(before):,} interactions, {num_positive:,} of them with {positive}. "
         f"Ground truth: {rankings.num_relevant[row]:,}, of which {sum(hits.values())} in the top {len(ranks)}",
-        history=[_line(names.item(r.item_idx), when(r), is_marked=r.is_positive) for r in before[:_MOST]],
+        history=[_line(names.item(r.item_idx), when(r, names.schema), is_marked=r.is_positive) for r in before[:_MOST]],
         recommended=[
             _line(names.item(item), f"{rank}", is_marked=hits[item]) for item, rank in list(ranks.items())[:_MOST]
         ],

@@ -17,7 +17,7 @@ from recsys_cli.evaluation.report.recommended import CONSUMED, RankingSection, m
 from recsys_cli.evaluation.report.users import ExampleUser, ListedItem, sample_users
 from recsys_cli.evaluation.result import Curve
 from recsys_cli.evaluation.user_history import SplitInteractions
-from recsys_cli.features.schema import FIRST
+from recsys_cli.features.schema import FIRST, TICKS, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.workspace import PreparedData
 
@@ -138,6 +138,23 @@ def test_example_user_has_history_recommendations_and_ground_truth(
     ]
     assert found.rows.startswith("History: 3 interactions, 2 of them with label 1. Ground truth: 2,")
     assert found.rows.endswith("of which 1 in the top 2")
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_history_has_days_in_any_unit_of_time(
+    unit: str, splits: SplitInteractions, make_prepared: MakePrepared
+) -> None:
+    data = make_prepared()
+    units = {Role.TIMESTAMP: {"unit": unit}}
+    columns = tuple(one.model_copy(update=units.get(one.role, {})) for one in data.schema.columns)
+    data.schema.model_copy(update={"columns": columns}).write(data.folder / "schema.json")
+    data = PreparedData(data.folder)
+    assert data.schema.ticks == TICKS[unit]
+    rows = {name: replace(part, times=part.times * TICKS[unit]) for name, part in splits.rows.items()}  # type: ignore[operator]
+
+    found = user(SplitInteractions(rows), data)
+
+    assert [line.note for line in found.history] == ["2001-09-11", "2001-09-10", "2001-09-09"]
 
 
 def test_ground_truth_follows_the_config(splits: SplitInteractions, make_prepared: MakePrepared) -> None:
