@@ -118,5 +118,5 @@ def test_the_card_of_a_closed_form_model_has_weights_and_chosen_values(
     bundle = write_bundle(recommender.served, tmp_path, key="k", source=source)
     card, weights = bundle.card.read_text(), 40 * 39
     assert bundle.manifest["num_parameters"] == weights
-    assert f"40 items; {weights:,} non-zero weights.\n" in card
+    assert f"40 items of train; {weights:,} non-zero weights.\n" in card
     assert "| regularization | 12.5 (chosen on train) |" in card
