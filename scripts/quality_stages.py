@@ -131,7 +131,7 @@ def at_moment(share: float, dataset: str, file: Path | None, workspace: recsys.W
     variants_of = STAGES
     if (ratings["rating"] > 3).all():  # then models of all rows and of positives are the same
         base["model"]["candidates"] = [part for part in base["model"]["candidates"] if part.get("positive_only")]
-        variants_of = {name: of_positives for name, them in STAGES.items() if (of_positives := positives(them))}
+        variants_of = {name: without_twins(variants) for name, variants in STAGES.items()}
     base["split"] = write_split(ratings, share, workspace.root / "splits" / dataset / f"{share:g}")
     recsys.etl(recsys.load_config(base), workspace, progress=False)
     stacks = {name: options for name, options in STACKS.items() if file is None or name != RE_RANKED}
@@ -148,9 +148,14 @@ def at_moment(share: float, dataset: str, file: Path | None, workspace: recsys.W
     return moment
 
 
-def positives(variants: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the variants that use positives alone."""
-    return {name: model for name, model in variants.items() if model.get("positive_only")}
+def without_twins(variants: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the variants but those with a twin of positives alone."""
+    twins = [model for model in variants.values() if model.get("positive_only")]
+    return {
+        name: model
+        for name, model in variants.items()
+        if model in twins or {**model, "positive_only": True} not in twins
+    }
 
 
 def means_of(users: dict[str, Users]) -> dict[str, float]:

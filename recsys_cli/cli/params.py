@@ -92,7 +92,7 @@ def current_config(session: Session, arguments: Sequence[str]) -> Iterator[RunCo
     if not session.is_first:
         yield config
         return
-    head = "# Config of the last stage, with all defaults. Written by recsys; edit your own file instead.\n"
+    head = "# Config of the last stage; absent train keys are the model's defaults. Written by recsys; edit your own file.\n"
     current = _Current(session.workspace.current, head + dump_resolved(config))
     session.on_work = current.write
     try:

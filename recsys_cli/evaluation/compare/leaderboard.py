@@ -211,13 +211,12 @@ def _score(system: _SeededSystem, metric: str, *, resamples: int, seed: int) -> 
     values = [estimate.value for estimate in per_seed if estimate.value is not None]
     if not values or len(values) < len(system.estimates):
         return SeededScore(value=None)
-    low = high = deviation = None
+    low = high = None
     if metric in system.outcomes.metrics:
         low, high = system.outcomes.interval(metric, resamples=resamples, seed=seed)
     elif len(values) == 1:
         low, high = per_seed[0].low, per_seed[0].high
-    if len(values) > 1:
-        deviation = statistics.stdev(values)
+    deviation = statistics.stdev(values) if len(values) > 1 else None
     return SeededScore(value=statistics.fmean(values), deviation=deviation, low=low, high=high)
 
 
