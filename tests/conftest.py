@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, settings
-from strategies import known_state
 
 from recsys_cli import cpu
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.workspace import PreparedData, Workspace, write_manifest
+from tests.strategies import known_state
 
 # Tests use small tensors, and share the cores with each other: torch's threads would only wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -12,8 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from row_engine import RowEngine
-from strategies import Case
 
 from recsys_cli.etl.engine import Engine
 from recsys_cli.etl.executor import Threads
@@ -27,6 +25,8 @@ from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.split import SPLITS
 from recsys_cli.registry import ENGINES, load
+from tests.row_engine import RowEngine
+from tests.strategies import Case
 
 NAN = float("nan")
 LAYOUTS = ("star", "flat")

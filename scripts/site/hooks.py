@@ -11,7 +11,6 @@ from typing import Any
 from mkdocs.structure.files import File
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 from scripts.site.reference import ROOT, pages
 
 OUTSIDE = {

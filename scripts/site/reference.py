@@ -10,10 +10,10 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from op_examples import EXAMPLES as OPS
 from typer.main import get_command
 
 from recsys_cli.cli import app
+from tests.op_examples import EXAMPLES as OPS
 
 ROOT = Path(__file__).resolve().parents[2]
 

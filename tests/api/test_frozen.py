@@ -6,9 +6,9 @@ import ast
 from pathlib import Path
 
 import pytest
-from frozen import FROZEN, GOLDEN, text
 
 import recsys_cli as recsys
+from tests.api.frozen import FROZEN, GOLDEN, text
 
 STUB = Path(recsys.__file__).with_suffix(".pyi")
 

@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from test_python_docs import ratings
 
 import recsys_cli as recsys
 from recsys_cli.api.hints import with_calls
+from tests.api.test_python_docs import ratings
 
 COLUMNS = {"user": "userId", "item": "movieId", "rating": "rating", "timestamp": "timestamp"}
 ROWS = len(ratings())

@@ -15,7 +15,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from test_python_docs import ratings
 
 import recsys_cli as recsys
 from recsys_cli.api.progress import NotebookBars
@@ -25,6 +24,7 @@ from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
 from recsys_cli.features.schema import FIRST, Role
+from tests.api.test_python_docs import ratings
 
 COLUMNS = {"user": "userId", "item": "movieId", "rating": "rating", "timestamp": "timestamp"}
 

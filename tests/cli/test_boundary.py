@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import Recsys
 
 from recsys_cli import errors
 from recsys_cli.cli import session as sessions
 from recsys_cli.cli.boundary import hoist
+from tests.cli.conftest import Recsys
 
 
 def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Recsys
+
+from tests.cli.conftest import Recsys
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 DEMO = (CONFIGS / "demo.yaml").read_text(encoding="utf-8")

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from conftest import Recsys
 from rich.console import Console
 
 from recsys_cli import registry
 from recsys_cli.cli import catalog, options
 from recsys_cli.features.ops import AnyOp
+from tests.cli.conftest import Recsys
 
 NAMES = sorted(op.__name__ for op in get_args(get_args(AnyOp)[0]))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Recsys
+
+from tests.cli.conftest import Recsys
 
 BENCH = "bench={models: [popularity, {name: ease, positive_only: true}], seeds: [1, 2]}"
 SHORT = (

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Recsys
 from typer.main import get_command
 
 from recsys_cli.cli import app, shells
 from recsys_cli.cli.completion import answer, complete
+from tests.cli.conftest import Recsys
 
 BASH = shutil.which("bash")
 PROGRAM = Path(sys.executable).parent / "recsys"

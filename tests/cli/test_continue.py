@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conftest import Recsys
 from safetensors.numpy import load_file
+
+from tests.cli.conftest import Recsys
 
 
 def test_run_continues_on_a_grown_table(recsys: Recsys, ratings: Path, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Recsys, write_ratings
 from typer.testing import CliRunner
 
 from recsys_cli.cli import app
+from tests.cli.conftest import Recsys, write_ratings
 
 LINES = [
     ["init", "ratings.csv"],

@@ -10,8 +10,9 @@ from pathlib import Path
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from conftest import Answer, Recsys
-from test_lake_tables import config, fails, prepared, reading  # noqa: F401 - config is a fixture
+
+from tests.cli.conftest import Answer, Recsys
+from tests.cli.test_lake_tables import config, fails, prepared, reading  # noqa: F401 - config is a fixture
 
 pytest.importorskip("adbc_driver_sqlite", reason="ADBC is not installed (pip install 'recsys-cli[lake]')")
 QUERY = "SELECT * FROM plays ORDER BY timestamp"

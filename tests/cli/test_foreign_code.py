@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Recsys
 
 import recsys_cli
 from recsys_cli.errors import ConfigError
 from recsys_cli.etl.engine import choose
 from recsys_cli.training.trackers import find
+from tests.cli.conftest import Recsys
 
 CONFIG = """dataset: {name: %s}
 features:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import Recsys
+
+from tests.cli.conftest import Recsys
 
 FOREIGN = "their_ops"
 CONFIG = """dataset: {name: files, interactions: table.csv}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import Recsys
 
 from recsys_cli.config import load
+from tests.cli.conftest import Recsys
 
 
 def test_init_guesses_the_columns_and_the_result_is_prepared(recsys: Recsys, ratings: Path) -> None:

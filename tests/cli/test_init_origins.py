@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from conftest import Recsys
-from test_lake_tables import iceberg_table
 
 from recsys_cli.config import RunConfig, load
+from tests.cli.conftest import Recsys
+from tests.cli.test_lake_tables import iceberg_table
 
 ITEMS = "id,kind\n" + "".join(f"{item},k{item % 3}\n" for item in range(20))
 

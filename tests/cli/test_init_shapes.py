@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import Recsys
 
 from recsys_cli.config import RunConfig, load
+from tests.cli.conftest import Recsys
 
 ROWS = 600
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import Recsys
 
 from recsys_cli.config import load
+from tests.cli.conftest import Recsys
 
 ROWS = 200
 SECONDS = range(1_600_000_000, 1_600_000_000 + 9_000 * ROWS, 9_000)

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Recsys
 from rich.console import Console
 
 from recsys_cli.cli.results import inspect as shown
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report.recommended import metrics_at_k
+from tests.cli.conftest import Recsys
 
 TRAIN = """\
 userId,movieId,rating,timestamp

@@ -13,13 +13,14 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from conftest import Answer, Recsys
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
+
+from tests.cli.conftest import Answer, Recsys
 
 FSSPEC = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
 

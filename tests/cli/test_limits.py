@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Recsys
 
 from recsys_cli.cli.boundary import explain
 from recsys_cli.cpu import cores
 from recsys_cli.errors import ConfigError
 from recsys_cli.training.distributed.environment import Member
 from recsys_cli.training.hardware import device
+from tests.cli.conftest import Recsys
 
 DEMO = str(Path(__file__).resolve().parents[2] / "configs" / "demo.yaml")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Recsys
+
+from tests.cli.conftest import Recsys
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from conftest import Recsys
+
+from tests.cli.conftest import Recsys
 
 
 def test_new_rows_are_prepared_and_counted(recsys: Recsys, ratings: Path) -> None:

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Recsys
-from publishers import OF_PROTOCOLS, SAMPLES, _likes
 
 from recsys_cli import registry
 from recsys_cli.config import load
 from recsys_cli.data.published import given_splits
 from recsys_cli.protocols import path_of
+from tests.cli.conftest import Recsys
+from tests.publishers import OF_PROTOCOLS, SAMPLES, _likes
 
 PENALTY = 20.0
 Histories = Mapping[int, list[int]]

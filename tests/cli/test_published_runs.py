@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Recsys
-from publishers import SAMPLES
+
+from tests.cli.conftest import Recsys
+from tests.publishers import SAMPLES
 
 SMALL = {
     "criteo-kaggle": ("features.ops.4.freq_threshold=1", "model.bottom_mlp=[8]", "model.top_mlp=[8]"),

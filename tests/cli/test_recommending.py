@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from conftest import Recsys
 
 from recsys_cli.stages.export import FORMATS
+from tests.cli.conftest import Recsys
 
 CONFIG = """
 dataset: {name: files, interactions: ratings.csv, tables: {movies: movies.csv}}

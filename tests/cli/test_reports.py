@@ -7,9 +7,9 @@ import webbrowser
 from pathlib import Path
 
 import pytest
-from conftest import Recsys
 
 from recsys_cli.cli import reports
+from tests.cli.conftest import Recsys
 
 
 @pytest.fixture

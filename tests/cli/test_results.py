@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Recsys, write_ratings
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -20,6 +19,7 @@ from recsys_cli.cli import app
 from recsys_cli.cli.results import etl, evaluate, train
 from recsys_cli.evaluation.result import Counts
 from recsys_cli.workspace import Workspace
+from tests.cli.conftest import Recsys, write_ratings
 
 ETL: dict[str, Any] = {
     "up_to_date": False,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conftest import Recsys
-
 from recsys_cli.cli import shipped
+from tests.cli.conftest import Recsys
 
 
 def test_shipped_config_is_found_from_any_directory(recsys: Recsys) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Recsys
 
 from recsys_cli import registry
 from recsys_cli.cli.catalog import ListedKind
@@ -14,6 +13,7 @@ from recsys_cli.config import load
 from recsys_cli.config.load import model_config_type
 from recsys_cli.data import open_source
 from recsys_cli.data.files import TableOptions
+from tests.cli.conftest import Recsys
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

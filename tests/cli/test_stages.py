@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Recsys
 
 from recsys_cli.cli.params import current_config
 from recsys_cli.cli.session import Session
@@ -16,6 +15,7 @@ from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Message
 from recsys_cli.stages import StageResult
 from recsys_cli.workspace import RawData, Workspace
+from tests.cli.conftest import Recsys
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Recsys
-from test_protocols import PENALTY, ease, mean, ndcg, ranked
+
+from tests.cli.conftest import Recsys
+from tests.cli.test_protocols import PENALTY, ease, mean, ndcg, ranked
 
 CONFIG = f"""
 dataset: {{name: files, interactions: rows.csv}}

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Recsys
 from rich.console import Console
 
 from recsys_cli.cli.results import tune
+from tests.cli.conftest import Recsys
 
 pytest.importorskip("optuna")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import Recsys
 
 from recsys_cli.stages import estimate
+from tests.cli.conftest import Recsys
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from functools import partial
 
 import pytest
 import torch
-from model_cases import a_batch, a_model
 
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.models import kind_of, require_gradient_trained
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.step import Step
+from tests.contract.model_cases import a_batch, a_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of torch, while it compiles
 

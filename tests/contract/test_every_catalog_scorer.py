@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from model_cases import SCHEMA, SIZES, a_model, catalog_scorers, closed_form, names_where, some_known
 
 from recsys_cli.batch import Batch
 from recsys_cli.features.schema import FIRST, UNSEEN, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.model import TrainingContext
+from tests.contract.model_cases import SCHEMA, SIZES, a_model, catalog_scorers, closed_form, names_where, some_known
 
 USERS, ITEMS = torch.arange(3, 23), torch.tensor([7, 3, 19, 12, 5])
 

@@ -15,7 +15,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engines import (
+from hypothesis import Phase, given, settings
+
+from recsys_cli.config import RunConfig
+from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.features.columns import row_column
+from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
+from recsys_cli.features.schema import FIRST
+from recsys_cli.registry import ENGINES
+from recsys_cli.stages.download import download
+from recsys_cli.stages.etl import etl
+from recsys_cli.workspace import PreparedData, Workspace
+from tests.engines import (
     LAYOUTS,
     NAN,
     PARTICIPANTS,
@@ -28,19 +40,7 @@ from engines import (
     plan,
     stage_by_hand,
 )
-from hypothesis import Phase, given, settings
-from strategies import Case, cases, known_state
-
-from recsys_cli.config import RunConfig
-from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.features.columns import row_column
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
-from recsys_cli.features.schema import FIRST
-from recsys_cli.registry import ENGINES
-from recsys_cli.stages.download import download
-from recsys_cli.stages.etl import etl
-from recsys_cli.workspace import PreparedData, Workspace
+from tests.strategies import Case, cases, known_state
 
 TRAIN = interactions({
     "user": ["ann", "bob", "ann", "zoë", "bob", None],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from model_cases import a_batch, a_model, gradient_trained
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
 from recsys_cli.models.model import Model
 from recsys_cli.registry import MODELS, load
+from tests.contract.model_cases import a_batch, a_model, gradient_trained
 
 KINDS = {name: load(f"{MODELS[name]}.model:Model") for name in gradient_trained()}
 BUILDS = [

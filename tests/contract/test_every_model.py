@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from model_cases import SCHEMA, a_batch, a_model, rows_of, some_known
 from safetensors.torch import save_file
 
 from recsys_cli.batch import Batch
@@ -16,6 +15,7 @@ from recsys_cli.models import build
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import PREFIX, load_weights
 from recsys_cli.registry import MODELS
+from tests.contract.model_cases import SCHEMA, a_batch, a_model, rows_of, some_known
 
 
 @pytest.fixture(params=sorted(MODELS))

@@ -11,13 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import feature_worlds
 import numpy as np
 import pytest
 import torch
-from feature_worlds import CategoryWorld, Schemas, TimeWorld, epochs
-from model_cases import catalog_scorers, closed_form, names_where
-from ordered_world import ITEMS, SCHEMA, USERS, K, OrderedWorld
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import TrainConfig
@@ -30,6 +26,10 @@ from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.sequence.model import SequenceModel
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.step import Step
+from tests.contract import feature_worlds
+from tests.contract.feature_worlds import CategoryWorld, Schemas, TimeWorld, epochs
+from tests.contract.model_cases import catalog_scorers, closed_form, names_where
+from tests.contract.ordered_world import ITEMS, SCHEMA, USERS, K, OrderedWorld
 
 WITH_ORDER, WITHOUT_ORDER = 3 / 5, 1 / 3
 """The parts of the way: at least the one with order, and less than the other without it."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from model_cases import SCHEMA, SIZES, a_batch, a_model, closed_form, gradient_trained, names_of, some_known
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
@@ -19,6 +18,16 @@ from recsys_cli.models.retrieval.model import RetrievalModel
 from recsys_cli.registry import MODELS
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.step import Step
+from tests.contract.model_cases import (
+    SCHEMA,
+    SIZES,
+    a_batch,
+    a_model,
+    closed_form,
+    gradient_trained,
+    names_of,
+    some_known,
+)
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 THERE = "cuda"

@@ -23,8 +23,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model_cases import catalog_scorers, names_of, names_where
-from synthetic_world import OPTIONS, SCHEMA, SyntheticWorld
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
@@ -37,6 +35,8 @@ from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.registry import MODELS
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.step import Step
+from tests.contract.model_cases import catalog_scorers, names_of, names_where
+from tests.contract.synthetic_world import OPTIONS, SCHEMA, SyntheticWorld
 
 OF_ROWS, OF_RANKINGS = 2 / 3, 2 / 5
 """The parts of the way."""

@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 import torch
-from model_cases import OF_NUMBERS, SCHEMA, a_batch, a_model, gradient_trained, names_of
-from ranks import on_ranks
 from torch import Tensor
 from torch.optim import AdamW
 
@@ -35,6 +33,8 @@ from recsys_cli.training import optimizers
 from recsys_cli.training.distributed.environment import Member
 from recsys_cli.training.distributed.ranks import Ranks, process_group
 from recsys_cli.training.step import Step
+from tests.contract.model_cases import OF_NUMBERS, SCHEMA, a_batch, a_model, gradient_trained, names_of
+from tests.ranks import on_ranks
 
 RANKS = 2
 CASES = [(name, {}) for name in gradient_trained()] + [

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
-from op_examples import EXAMPLES
 from pydantic import TypeAdapter, ValidationError
 
 from recsys_cli.cli.field_docs import field_docs
@@ -20,6 +19,7 @@ from recsys_cli.features.ops.op import Op
 from recsys_cli.features.steps import Gather, Locate
 from recsys_cli.registry import ENGINES
 from recsys_cli.serving.encoder import ops as encoder
+from tests.op_examples import EXAMPLES
 
 OPS: tuple[type[Op], ...] = get_args(get_args(AnyOp)[0])
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from model_cases import OF_NUMBERS, SCHEMA, a_batch, a_model, names_of, without_regularization
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models.ranking.model import RankingModel
+from tests.contract.model_cases import OF_NUMBERS, SCHEMA, a_batch, a_model, names_of, without_regularization
 
 BY_HEART = [name for name in names_of(RankingModel) if name != "logistic"]
 """Those that look at features together: what each adds by itself does not tell 64 rows apart."""

@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from engines import every_engine
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import RecsysError
@@ -24,6 +23,7 @@ from recsys_cli.events import Event, Progress
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
+from tests.engines import every_engine
 
 if find_spec("distributed") is None:
     pytest.skip("Dask is not installed (pip install 'recsys-cli[dask]')", allow_module_level=True)

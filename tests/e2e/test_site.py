@@ -14,11 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import test_docs
-from devtools import chromium
 
 from recsys_cli import registry
 from recsys_cli.cli import options
+from tests.devtools import chromium
+from tests.e2e import test_docs
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from engines import answer, assert_close, plan
-from strategies import Case
 
 from recsys_cli.events import Event, Message
 from recsys_cli.features.ops import (
@@ -32,6 +30,8 @@ from recsys_cli.features.ops import (
     TargetEncoding,
 )
 from recsys_cli.registry import ENGINES, load
+from tests.engines import answer, assert_close, plan
+from tests.strategies import Case
 
 
 def _missing(name: str) -> str | None:

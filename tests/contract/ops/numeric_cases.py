@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engines import Answer, plan
-from strategies import Case
 
 from recsys_cli.features.ops import Categorify, JoinExternal
 from recsys_cli.features.ops.op import Op
+from tests.engines import Answer, plan
+from tests.strategies import Case
 
 
 def numbers_case(

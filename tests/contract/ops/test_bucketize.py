@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from engines import LAYOUTS, NAN, Answer, answer, every_participant
-from numeric_cases import in_order, numbers_case
 from pydantic import ValidationError
 
 from recsys_cli.features.ops import Bucketize
+from tests.contract.ops.numeric_cases import in_order, numbers_case
+from tests.engines import LAYOUTS, NAN, Answer, answer, every_participant
 
 INF = math.inf
 ROWS = {

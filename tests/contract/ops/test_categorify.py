@@ -13,11 +13,9 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
-from engines import NAN, PARTICIPANTS, Answer, answer, every_participant, interactions, needs_all, plan
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from strategies import Case, cases
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import COUNTS, REST
@@ -25,6 +23,8 @@ from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.hashing import below, hash_values
 from recsys_cli.features.ops import Categorify, JoinExternal
 from recsys_cli.features.schema import FIRST
+from tests.engines import NAN, PARTICIPANTS, Answer, answer, every_participant, interactions, needs_all, plan
+from tests.strategies import Case, cases
 
 TRAIN = interactions({
     "user": [1, 1, 1, 2, 2, 3, 3],

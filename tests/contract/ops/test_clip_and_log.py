@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engines import LAYOUTS, NAN, Answer, answer, every_participant
-from numeric_cases import assert_same, in_order, numbers_case
 from pydantic import ValidationError
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.ops import Categorify, Clip, LogOp
 from recsys_cli.features.ops.op import Op
+from tests.contract.ops.numeric_cases import assert_same, in_order, numbers_case
+from tests.engines import LAYOUTS, NAN, Answer, answer, every_participant
 
 INF = math.inf
 TRAIN = {

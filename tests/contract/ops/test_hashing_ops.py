@@ -9,14 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engines import NAN, PARTICIPANTS, answer, every_participant, interactions, needs_all, plan
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from strategies import Case, cases
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.ops import Categorify, HashBucket, HashedCross, JoinExternal
+from tests.engines import NAN, PARTICIPANTS, answer, every_participant, interactions, needs_all, plan
+from tests.strategies import Case, cases
 
 KEYS = Categorify(columns=("user", "item"))
 DAY = datetime.date(1970, 1, 4)

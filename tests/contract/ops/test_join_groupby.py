@@ -14,7 +14,15 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from engines import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.etl.aggregators.join_groupby import finalize, merge
+from recsys_cli.etl.polars_engine.join_groupby import learn
+from recsys_cli.features.columns import row_column
+from recsys_cli.features.ops import Categorify, JoinExternal, JoinGroupby
+from tests.engines import (
     LAYOUTS,
     NAN,
     PARTICIPANTS,
@@ -27,15 +35,7 @@ from engines import (
     needs_all,
     plan,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from strategies import Case
-
-from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.etl.aggregators.join_groupby import finalize, merge
-from recsys_cli.etl.polars_engine.join_groupby import learn
-from recsys_cli.features.columns import row_column
-from recsys_cli.features.ops import Categorify, JoinExternal, JoinGroupby
+from tests.strategies import Case
 
 TRAIN = interactions({
     "user": ["ann", "bob", "ann", None, "bob", "zoë", "ann", "ann"],

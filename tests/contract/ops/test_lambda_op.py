@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from engines import NAN, PARTICIPANTS, engine_of, every_participant, needs_all, plan
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from strategies import known_state
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, LambdaOp
+from tests.engines import NAN, PARTICIPANTS, engine_of, every_participant, needs_all, plan
+from tests.strategies import known_state
 
 UTC = datetime.UTC
 ROWS = pa.table({

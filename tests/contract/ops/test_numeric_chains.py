@@ -10,11 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from engines import LAYOUTS, NAN, PARTICIPANTS, Answer, answer, engine_of, every_participant, needs_all
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from numeric_cases import assert_same, in_order, numbers_case
-from strategies import Case
 
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import (
@@ -31,6 +28,9 @@ from recsys_cli.features.ops import (
 )
 from recsys_cli.features.ops.op import Op
 from recsys_cli.registry import ENGINES
+from tests.contract.ops.numeric_cases import assert_same, in_order, numbers_case
+from tests.engines import LAYOUTS, NAN, PARTICIPANTS, Answer, answer, engine_of, every_participant, needs_all
+from tests.strategies import Case
 
 INF = math.inf
 

@@ -9,13 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engines import stage_by_hand
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from numeric_cases import assert_same, numbers_case
-from strategies import Case, cases
-from test_numeric_chains import chains
-from test_target_encoding import random_cases
 
 from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.fit import Tables, fit
@@ -37,6 +32,11 @@ from recsys_cli.features.ops import (
 )
 from recsys_cli.features.schema import Schema
 from recsys_cli.serving.encoder import Lists, RowEncoder
+from tests.contract.ops.numeric_cases import assert_same, numbers_case
+from tests.contract.ops.test_numeric_chains import chains
+from tests.contract.ops.test_target_encoding import random_cases
+from tests.engines import stage_by_hand
+from tests.strategies import Case, cases
 
 few = settings(max_examples=40, derandomize=True, phases=[Phase.explicit, Phase.generate])
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from engines import LAYOUTS, NAN, Answer, answer, every_participant
-from numeric_cases import assert_same, in_order, numbers_case
 
 from recsys_cli.features.ops import Clip, FillMissing, Normalize, ReduceDtypeSize
+from tests.contract.ops.numeric_cases import assert_same, in_order, numbers_case
+from tests.engines import LAYOUTS, NAN, Answer, answer, every_participant
 
 INF = math.inf
 TRAIN = {

@@ -8,22 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engines import (
-    LAYOUTS,
-    NAN,
-    PARTICIPANTS,
-    Answer,
-    answer,
-    engine_of,
-    every_participant,
-    interactions,
-    needs_all,
-    plan,
-)
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from strategies import Case, known_state
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.fitted_plan import FittedPlan
@@ -37,6 +24,19 @@ from recsys_cli.features.ops import (
     ValueCount,
 )
 from recsys_cli.features.schema import Column
+from tests.engines import (
+    LAYOUTS,
+    NAN,
+    PARTICIPANTS,
+    Answer,
+    answer,
+    engine_of,
+    every_participant,
+    interactions,
+    needs_all,
+    plan,
+)
+from tests.strategies import Case, known_state
 
 TRAIN = interactions({
     "userId": ["ann", "bob", "ann", None],

@@ -11,11 +11,11 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 import pytest
-from engines import needs_all
-from rows import NAN, close, send
 
 from recsys_cli.features.ops import DifferenceLag, Dropna, Filter, Groupby
 from recsys_cli.features.ops.groupby import Aggregation
+from tests.engines import needs_all
+from tests.rows import NAN, close, send
 
 pytestmark = needs_all
 COLUMNS = ["user", "item", "rating", "time"]

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engines import every_engine
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError
@@ -20,6 +19,7 @@ from recsys_cli.events import Message, ignore
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
+from tests.engines import every_engine
 
 ENCODE = {"op": "Categorify", "columns": ["user", "item"]}
 HIGH = {"op": "Filter", "expression": "rating >= 3"}

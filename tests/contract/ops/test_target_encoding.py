@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from engines import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.etl.fit import row_numbers
+from recsys_cli.features.ops import Categorify, JoinExternal, JoinGroupby, LambdaOp, TargetEncoding
+from tests.engines import (
     LAYOUTS,
     NAN,
     PARTICIPANTS,
@@ -24,13 +30,7 @@ from engines import (
     needs_all,
     plan,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from strategies import Case
-
-from recsys_cli.errors import ConfigError
-from recsys_cli.etl.fit import row_numbers
-from recsys_cli.features.ops import Categorify, JoinExternal, JoinGroupby, LambdaOp, TargetEncoding
+from tests.strategies import Case
 
 IDS = Categorify(columns=("user", "item"))
 TRAIN = interactions({

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from wayward import Server, Watcher, plain, status
+
+from tests.unit.data.wayward import Server, Watcher, plain, status
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
-from wayward import Watcher, make_zip
 
 from recsys_cli.data.archive import unpack
 from recsys_cli.errors import DataError
 from recsys_cli.events import ignore
+from tests.unit.data.wayward import Watcher, make_zip
 
 MEMBERS = ("ratings.csv", "movies.csv")
 RATINGS = b"userId,movieId,rating,timestamp\n" + b"".join(b"%d,%d,4.0,1\n" % (n, n * 7 % 31) for n in range(9_000))

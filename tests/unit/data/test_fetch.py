@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from wayward import Server, Watcher, digest_of, drops_after, ignores_range, plain, status
 
 from recsys_cli.data.digest import Digest
 from recsys_cli.data.fetch import RetryPolicy, download
 from recsys_cli.errors import DataError
 from recsys_cli.events import ignore
+from tests.unit.data.wayward import Server, Watcher, digest_of, drops_after, ignores_range, plain, status
 
 BODY = os.urandom(300_000)
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from wayward import Server, Watcher, digest_of, make_zip
 
 from recsys_cli.data import FetchRequest, RawTable, catalog, movielens, open_source
 from recsys_cli.data.movielens import RELEASES
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.events import ignore
+from tests.unit.data.wayward import Server, Watcher, digest_of, make_zip
 
 FLAGS = "0|0|0|1|1|1" + "|0" * 13
 ARCHIVES: dict[str, dict[str, bytes]] = {

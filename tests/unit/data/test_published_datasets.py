@@ -13,8 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from publishers import OF_PROTOCOLS, SAMPLES
-from wayward import Server, Watcher, make_zip, written
 
 from recsys_cli import registry
 from recsys_cli.data import FetchRequest, open_source
@@ -26,6 +24,8 @@ from recsys_cli.data.tarball import unpack_tar
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.events import ignore
+from tests.publishers import OF_PROTOCOLS, SAMPLES
+from tests.unit.data.wayward import Server, Watcher, make_zip, written
 
 OPTIONS: dict[str, dict[str, Any]] = {"criteo-1tb": {"days": [0, 1]}}
 ROWS = {"criteo-kaggle": 120, "criteo-1tb": 120, "avazu": 120, "rees46": 264, "mind-small": 264, "mind-large": 264}

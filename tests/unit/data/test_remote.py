@@ -13,12 +13,12 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from wayward import Server, drops_after, ignores_range, plain, status
 
 from recsys_cli.data import RawTable, Source, open_source
 from recsys_cli.data.remote import RemoteFile, is_url
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 from recsys_cli.etl.reading.reader import Reader
+from tests.unit.data.wayward import Server, drops_after, ignores_range, plain, status
 
 ROWS = pa.table({"user": list(range(2000)), "item": [f"i{row % 9}" for row in range(2000)]})
 TEXT = b"user,item\n" + b"".join(b"%d,i%d\n" % (row, row % 9) for row in range(2000))

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from wayward import Watcher
 
 from recsys_cli.data import FetchRequest, open_source
 from recsys_cli.data import planted_files as files
 from recsys_cli.data.planted import PlantedWorld, Ratings, Size
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import ignore
+from tests.unit.data.wayward import Watcher
 
 OPTIONS = {"users": 150, "items": 200, "rows": 6_000, "seed": 7}
 

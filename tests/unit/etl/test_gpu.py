@@ -11,9 +11,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from engines import answer
 from hypothesis import given, settings
-from strategies import Case, cases
 
 from recsys_cli.errors import DataError, MissingExtraError
 from recsys_cli.etl.engine import choose
@@ -23,6 +21,8 @@ from recsys_cli.etl.polars_engine.gpu import Gpu, Unit
 from recsys_cli.etl.polars_engine.releases import satisfies
 from recsys_cli.events import Event, Message
 from recsys_cli.features.plan import FeaturePlan
+from tests.engines import answer
+from tests.strategies import Case, cases
 
 UNSUPPORTED = "Query execution with GPU not possible: unsupported operations.\nThe errors were:\n- NotImplementedError: python_udf"
 CASE = Case(

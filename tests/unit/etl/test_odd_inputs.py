@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from engines import every_engine
 from typer.testing import CliRunner
 
 from recsys_cli.cli import app
+from tests.engines import every_engine
 
 HEADER = b"user,item,stars\n"
 ROWS = b"".join(b"%d,%d,%d\n" % (n % 4, n % 5, n % 6) for n in range(40))

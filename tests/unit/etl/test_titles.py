@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from rated import FEATURES
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.titles import read_titles
+from tests.rated import FEATURES
 
 IDS = pa.array([7, 1, 9, 2], pa.int64())
 MOVIES = """\

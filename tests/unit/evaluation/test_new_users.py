@@ -12,7 +12,6 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import torch
-from rated import FEATURES
 from torch import Tensor
 
 from recsys_cli.batch import Batch
@@ -33,6 +32,7 @@ from recsys_cli.models import build
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
+from tests.rated import FEATURES
 
 # In train, m1 has four rows, m2 three, m3 and m4 two and one. Ann and bob are known; eve comes with valid, and dan with test.
 TRAIN = {"ann": "m1 m3", "bob": "m1 m2", "cem": "m1 m2", "fay": "m1 m2 m3 m4"}

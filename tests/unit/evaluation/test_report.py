@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import see
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import DataError
@@ -22,6 +21,7 @@ from recsys_cli.evaluation.report.users import ExampleUser, ListedItem
 from recsys_cli.evaluation.result import Cohort
 from recsys_cli.metrics import BEYOND, POINTWISE, RANKING
 from recsys_cli.metrics.named import ARROWS, best_of
+from tests.browser import see
 
 HEADINGS = [
     "Predictions", "Ranking", "Cohorts", "Recommended items", "Example users", "Learning curves", "Protocol", "Config",

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from strategies import known_state
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.schema import Role, Schema
+from tests.strategies import known_state
 
 TABLES = {
     "interactions": pa.schema(

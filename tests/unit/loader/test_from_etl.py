@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engines import every_engine
 
 from recsys_cli.batch import Ragged
 from recsys_cli.config import RunConfig
 from recsys_cli.loader import Loader, check_targets
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
+from tests.engines import every_engine
 
 MOVIES = pa.table({
     "movie": [0, 1, 2],

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from matrix_fixtures import fitted, scores_after, some_matrix
 
 from recsys_cli.batch import Batch
 from recsys_cli.features.schema import FIRST
 from recsys_cli.models.ease import model as ease
 from recsys_cli.models.ease import penalty
 from recsys_cli.models.interaction_matrix import InteractionMatrix, starts
+from tests.unit.models.matrix_fixtures import fitted, scores_after, some_matrix
 
 
 def weights_by_the_formula(matrix: np.ndarray, regularization: float) -> np.ndarray:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from matrix_fixtures import rows_of_matrix, schema_of, some_matrix
 
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.interaction_matrix import InteractionMatrix, spans
 from recsys_cli.models.item_to_item import gram
+from tests.unit.models.matrix_fixtures import rows_of_matrix, schema_of, some_matrix
 
 MATRIX = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1]])
 USER, ITEM = (schema_of(MATRIX).only(role) for role in (Role.USER, Role.ITEM))

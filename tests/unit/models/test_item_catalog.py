@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from planted import SCHEMA
 
 from recsys_cli.errors import DataError
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.retrieval.item_catalog import ItemCatalog
+from tests.planted import SCHEMA
 
 ROWS = [  # user, item, label
     (3, 5, 1), (3, 9, 1), (3, 9, 1), (3, 7, 0),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from matrix_fixtures import scores_after, some_matrix
+
+from tests.unit.models.matrix_fixtures import scores_after, some_matrix
 
 MATRIX = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 1, 0], [1, 0, 0, 1]], dtype=float)
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from sequence_memory import step_memory
 from torch import Tensor
 
 from recsys_cli.models.hstu import attention
 from recsys_cli.models.sequence.jagged import Group, Jagged
+from tests.unit.models.sequence_memory import step_memory
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from rated import FEATURES
 from scipy.stats import rankdata
 
 from recsys_cli.batch import Batch, Ragged
@@ -20,6 +19,7 @@ from recsys_cli.models.collaborative.rows import Rows
 from recsys_cli.models.lightgbm.model import Model
 from recsys_cli.models.model import TrainingContext
 from recsys_cli.stages.train import train_on
+from tests.rated import FEATURES
 
 USERS, ITEMS = 60, 40
 USER = Column(name="user", role=Role.USER, kind=Kind.CATEGORICAL, dtype="int32", cardinality=USERS, vocabulary="u")

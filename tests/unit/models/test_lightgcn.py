@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from planted import IDS, NUM_IDS, SCHEMA, Planted, found_by, learn, planted, popularity
 
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.lightgcn.graph import Graph
 from recsys_cli.models.lightgcn.model import Model
 from recsys_cli.models.model import TrainingContext
+from tests.planted import IDS, NUM_IDS, SCHEMA, Planted, found_by, learn, planted, popularity
 
 
 def adjacency(rows: Interactions) -> torch.Tensor:

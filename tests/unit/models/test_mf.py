@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from planted import SCHEMA, found_by, learn, planted, popularity
 
 from recsys_cli.batch import Batch
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.mf.model import Model
 from recsys_cli.models.model import TrainingContext
+from tests.planted import SCHEMA, found_by, learn, planted, popularity
 
 
 def two_items(**options: object) -> Model:

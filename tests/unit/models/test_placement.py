@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from rated import FEATURES
 from safetensors.torch import load_file
-from sealing import reseal
 
 from recsys_cli.config import RunConfig, load
 from recsys_cli.errors import ConfigError, MissingExtraError
@@ -24,6 +22,8 @@ from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests.rated import FEATURES
+from tests.sealing import reseal
 
 MakePrepared = Callable[..., PreparedData]
 DIMS = {"userId": 6, "movieId": 8, "genres": 6}

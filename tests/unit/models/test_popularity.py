@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from matrix_fixtures import ids
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError
@@ -13,6 +12,7 @@ from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.model import Model, TrainingContext
+from tests.unit.models.matrix_fixtures import ids
 
 GENRES = Column(
     name="genres", role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=6, vocabulary="g", ragged=True

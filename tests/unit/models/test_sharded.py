@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from rated import FEATURES
 from safetensors.torch import load_file
+
+from tests.rated import FEATURES
 
 pytest.importorskip("torchrec")
 

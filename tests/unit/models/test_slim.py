@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from matrix_fixtures import fitted, some_matrix
 from sklearn.linear_model import ElasticNet
 
 from recsys_cli.models.model import LeftOut
 from recsys_cli.models.slim import descent
+from tests.unit.models.matrix_fixtures import fitted, some_matrix
 
 
 def brute_force(matrix: np.ndarray, *, l1: float, l2: float) -> np.ndarray:

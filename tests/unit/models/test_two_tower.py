@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from planted import SCHEMA, found_by, learn, planted, popularity
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError
@@ -14,6 +13,7 @@ from recsys_cli.models.model import TrainingContext
 from recsys_cli.models.retrieval.item_catalog import ItemCatalog
 from recsys_cli.models.two_tower import model as two_tower
 from recsys_cli.models.two_tower.model import Model
+from tests.planted import SCHEMA, found_by, learn, planted, popularity
 
 CONDITIONAL = torch.tensor([[50, 25, 12, 6, 4, 3], [60, 10, 10, 10, 5, 5]]) / 100
 """Choice probabilities of users 3 and 4 for items 3 to 8."""

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from served_runs import make_run, recommenders, served_workspace
+from tests.served_runs import make_run, recommenders, served_workspace
 
 __all__ = ["make_run", "recommenders", "served_workspace"]

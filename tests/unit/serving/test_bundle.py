@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 import pytest
 from safetensors.torch import save_file
-from served_runs import COLLABORATIVE, MakeRun, ratings
 
 import recsys_cli as recsys
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
@@ -24,6 +23,7 @@ from recsys_cli.serving.encoder import RowEncoder, VocabularyIndex
 from recsys_cli.serving.query import Query
 from recsys_cli.stages import verify as verification
 from recsys_cli.workspace import Bundle, write_manifest
+from tests.served_runs import COLLABORATIVE, MakeRun, ratings
 
 FRESH = """
 import json, sys

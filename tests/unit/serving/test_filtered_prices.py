@@ -7,13 +7,13 @@ from typing import Any
 
 import polars as pl
 import pytest
-from served_runs import COLUMNS, ratings
 
 import recsys_cli as recsys
 from recsys_cli.errors import ConfigError
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.stages.export import served_run
+from tests.served_runs import COLUMNS, ratings
 
 OPS: list[dict[str, Any]] = [
     {"op": "LambdaOp", "expression": "price", "output": "price_raw"},

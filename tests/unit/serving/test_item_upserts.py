@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from served_runs import config_of, movies, ratings
 
 import recsys_cli as recsys
 from recsys_cli.batch import Batch
@@ -27,6 +26,7 @@ from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.served import index_of
 from recsys_cli.stages.export import export, served_run
 from recsys_cli.workspace import PreparedData
+from tests.served_runs import config_of, movies, ratings
 
 Recommenders = Callable[[str], Recommender]
 USERS = list(range(1, 61))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from served_runs import ITEMS, USERS, MakeRun
 
 import recsys_cli as recsys
 from recsys_cli.serving import large_tables
@@ -19,6 +18,7 @@ from recsys_cli.serving.http.settings import Batching
 from recsys_cli.serving.http.work import Work
 from recsys_cli.serving.large_tables import CacheCounters, page_ranges, read_by_page
 from recsys_cli.serving.query import Query
+from tests.served_runs import ITEMS, USERS, MakeRun
 
 PAGE = mmap.PAGESIZE
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file, save_file
-from served_runs import MakeRun
 
 import recsys_cli as recsys
 from recsys_cli.errors import DataError
 from recsys_cli.features.columns import SHARED_ID
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.workspace import write_manifest
+from tests.served_runs import MakeRun
 
 Array = np.ndarray[Any, Any]
 ARRAYS: Mapping[str, Callable[[Array], Array]] = {

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from served_runs import MODELS, USERS, MakeRun
 
 import recsys_cli as recsys
 from recsys_cli.errors import ConfigError
@@ -19,6 +18,7 @@ from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.query import Answer, Query
 from recsys_cli.serving.recommender import Recommender
+from tests.served_runs import MODELS, USERS, MakeRun
 
 Recommenders = Callable[[str], Recommender]
 FOLDING = ("ease", "ials", "sasrec", "item-knn")

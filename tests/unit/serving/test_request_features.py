@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from served_runs import contextual_run
 
 import recsys_cli as recsys
 from recsys_cli.errors import ConfigError
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
+from tests.served_runs import contextual_run
 
 
 @pytest.fixture(scope="module")

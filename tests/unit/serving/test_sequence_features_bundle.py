@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from served_runs import config_of, movies, ratings
 
 import recsys_cli as recsys
 from recsys_cli.evaluation.names import IdNames
@@ -20,6 +19,7 @@ from recsys_cli.serving.item_upserts import ItemUpserts, ItemValues
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.stages.export import served_run
+from tests.served_runs import config_of, movies, ratings
 
 FEATURES = {"item_features": "all", "time_features": ["hour_of_day", "day_of_week"]}
 

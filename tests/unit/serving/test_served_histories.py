@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from served_runs import config_of, ratings
 
 import recsys_cli as recsys
 from recsys_cli.errors import ConfigError
@@ -21,6 +20,7 @@ from recsys_cli.serving.recommender import Recommender
 from recsys_cli.stages.export import served_run
 from recsys_cli.stages.score import score
 from recsys_cli.workspace import Bundle
+from tests.served_runs import config_of, ratings
 
 
 @pytest.fixture(scope="module", params=["din", "fm"])

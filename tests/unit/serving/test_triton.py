@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from served_runs import MakeRun, ratings
 
 import recsys_cli as recsys
 from recsys_cli.errors import RecsysError
@@ -30,6 +29,7 @@ from recsys_cli.serving.query import Answer, Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.stages.export import export
 from recsys_cli.workspace.artifacts import TritonRepository
+from tests.served_runs import MakeRun, ratings
 
 if importlib.util.find_spec("pytriton") is None or importlib.util.find_spec("tritonclient") is None:
     pytest.skip("the extra triton is not installed: no tritonserver", allow_module_level=True)

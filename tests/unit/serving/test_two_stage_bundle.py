@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
-from served_runs import COLUMNS, config_of, ratings
 
 import recsys_cli as recsys
 from recsys_cli.cli.results.evaluate import draw, result
@@ -26,6 +25,7 @@ from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.stages.export import served_run
 from recsys_cli.stages.recommend_many import recommend_users
+from tests.served_runs import COLUMNS, config_of, ratings
 
 SEEN_LAST = "seen items are no candidates of two-stage: they rank behind all candidates"
 TRAIN = {"epochs": 2, "batch_size": 64}

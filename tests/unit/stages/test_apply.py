@@ -10,8 +10,6 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
-from engines import NAN, every_engine
-from sealing import reseal
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
@@ -22,6 +20,8 @@ from recsys_cli.features.columns import ROW_NUMBER, USER_HASH
 from recsys_cli.stages.apply import apply, find_data
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace, write_manifest
+from tests.engines import NAN, every_engine
+from tests.sealing import reseal
 
 TRAIN = pa.table({
     "userId": ["007", "8", "007", None, "9", "8"],

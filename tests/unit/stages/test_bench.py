@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from browser import see
 
 from recsys_cli.config import RunConfig
 from recsys_cli.config.load import dump_resolved
@@ -25,6 +24,7 @@ from recsys_cli.events import Event, Message, Progress
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.stages.bench import bench_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
+from tests.browser import see
 
 GOOD = {"name": "ease", "positive_only": True}
 STEPS = {"name": "mlp", "embedding_dim": 4, "hidden_dims": [8]}

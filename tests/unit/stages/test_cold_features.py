@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engines import every_engine
 
 from recsys_cli.batch import Ragged
 from recsys_cli.config import RunConfig
@@ -28,6 +27,7 @@ from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.inspect import inspect_item, inspect_user
 from recsys_cli.stages.train import train
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests.engines import every_engine
 
 GROUPS, USERS, ITEMS, EACH = 4, 240, 160, 30
 OLD_USERS, OLD_ITEMS = 160, 100

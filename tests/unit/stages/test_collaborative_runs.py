@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ranks import on_ranks
-from rated import FEATURES
 from safetensors.numpy import load_file
-from sealing import reseal
 
 from recsys_cli.config import RunConfig
 from recsys_cli.events import Event, Progress
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests.ranks import on_ranks
+from tests.rated import FEATURES
+from tests.sealing import reseal
 
 MakePrepared = Callable[..., PreparedData]
 OPTIONS = {"embedding_dim": 4, "positions": 4, "factor_rounds": 3}

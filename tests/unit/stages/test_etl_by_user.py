@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rated import FEATURES
 
 from recsys_cli.config import RunConfig
 from recsys_cli.evaluation.fingerprint import value_hashes
@@ -19,6 +18,7 @@ from recsys_cli.features.schema import UNSEEN
 from recsys_cli.loader.interactions import read_interactions, read_user_hashes
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import Workspace
+from tests.rated import FEATURES
 
 USERS = [f"somebody number {number}" if number % 2 else f"u{number}" for number in range(60)]
 

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
-from engines import every_engine
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import RunConfig
@@ -22,6 +21,7 @@ from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train
 from recsys_cli.workspace import Workspace
+from tests.engines import every_engine
 
 DOCS = Path(__file__).parents[3] / "docs" / "events.md"
 EVENTS = {"view": (1, 0, 0), "cart": (3, 0, 1), "purchase": (5, 1, 0), "rate": (0, 0, 0)}

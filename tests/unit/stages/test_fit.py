@@ -11,9 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rated import FEATURES
 from safetensors.numpy import load_file
-from sealing import reseal
 
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import ConfigError
@@ -24,6 +22,8 @@ from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.profile import profile_on
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, Workspace
+from tests.rated import FEATURES
+from tests.sealing import reseal
 
 MakePrepared = Callable[..., PreparedData]
 

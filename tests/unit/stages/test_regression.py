@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ranks import on_ranks
 from sklearn.metrics import mean_absolute_error, mean_squared_error
 
 from recsys_cli.config import RunConfig
@@ -27,6 +26,7 @@ from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.inspect import inspect_user
 from recsys_cli.stages.train import train, train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests.ranks import on_ranks
 
 USERS, ITEMS, NOISE = 60, 40, 10.0
 MEAN = 300.0

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
-from engines import every_engine, needs_all
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +34,7 @@ from recsys_cli.stages import StageResult
 from recsys_cli.stages.apply import apply
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
+from tests.engines import every_engine, needs_all
 
 START = datetime(2019, 10, 1, 2, 33, 16, tzinfo=UTC)
 SECONDS = int(START.timestamp())

@@ -16,9 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rated import FEATURES
 from safetensors.numpy import load_file
-from sealing import reseal
 
 from recsys_cli.config import RunConfig, load
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, TrainingError
@@ -27,6 +25,8 @@ from recsys_cli.events import Event, Message, Progress
 from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train, train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests.rated import FEATURES
+from tests.sealing import reseal
 
 MODEL = {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.1}
 TRAIN = {"epochs": 2, "batch_size": 256, "learning_rate": 0.05, "device": "cpu"}

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ranks import on_ranks
-from rated import FEATURES
 
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import TrainingError
@@ -18,6 +16,8 @@ from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train, train_on
 from recsys_cli.workspace import PreparedData, Workspace
+from tests.ranks import on_ranks
+from tests.rated import FEATURES
 
 QUICK = {"device": "cpu", "precision": "fp32", "trackers": []}
 SASREC = {"name": "sasrec", "embedding_dim": 8, "max_seq_len": 10, "dropout": 0.0, "num_layers": 1}

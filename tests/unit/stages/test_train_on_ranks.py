@@ -15,8 +15,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from ranks import on_ranks
-from rated import FEATURES
 from safetensors.numpy import load_file
 from torch.optim import AdamW
 
@@ -28,6 +26,8 @@ from recsys_cli.stages.train import train_on
 from recsys_cli.training import optimizers
 from recsys_cli.training.distributed import launch
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests.ranks import on_ranks
+from tests.rated import FEATURES
 
 TRAIN = {
     "epochs": 2, "batch_size": 101, "learning_rate": 0.01, "device": "cpu", "precision": "fp32", "trackers": [],

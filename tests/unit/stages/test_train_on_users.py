@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ranks import on_ranks
-from rated import FEATURES
 from safetensors.numpy import load_file
 
 from recsys_cli.config import RunConfig
@@ -19,6 +17,8 @@ from recsys_cli.stages.train import train_on
 from recsys_cli.stages.trainer import new_model, trainer_of
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests.ranks import on_ranks
+from tests.rated import FEATURES
 
 MakePrepared = Callable[..., PreparedData]
 SEQUENCES = ("sasrec", "gru4rec", "hstu", "bert4rec")

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.numpy import load_file
-from sealing import reseal
 
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import ConfigError, DataError, TrainingError
@@ -25,6 +24,7 @@ from recsys_cli.stages.train import train_on
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.step import Step
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests.sealing import reseal
 
 MakePrepared = Callable[..., PreparedData]
 

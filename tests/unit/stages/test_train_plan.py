@@ -10,8 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from rated import FEATURES
-from sealing import reseal
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError
@@ -26,6 +24,8 @@ from recsys_cli.training.average import Average
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.trainer import Trainer
 from recsys_cli.workspace import PreparedData, Workspace
+from tests.rated import FEATURES
+from tests.sealing import reseal
 
 MakePrepared = Callable[..., PreparedData]
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rated import FEATURES
-from sealing import reseal
 
 from recsys_cli.config import RunConfig, dump, load
 from recsys_cli.errors import ConfigError, DataError, LockedError, MissingExtraError, TrainingError
@@ -20,6 +18,8 @@ from recsys_cli.events import Event, Message, Progress
 from recsys_cli.stages.train import train_on
 from recsys_cli.stages.tune import study_key, tune, tune_on
 from recsys_cli.workspace import PreparedData, TunedStudy, Workspace
+from tests.rated import FEATURES
+from tests.sealing import reseal
 
 pytest.importorskip("optuna")
 

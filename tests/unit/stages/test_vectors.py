@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from engines import every_engine
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import RunConfig
@@ -26,6 +25,7 @@ from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.export import export
 from recsys_cli.stages.train import train
 from recsys_cli.workspace import Workspace
+from tests.engines import every_engine
 
 ITEMS, OLD, USERS, WIDTH = 240, 160, 40, 4
 OPS: list[dict[str, Any]] = [

@@ -12,8 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from rated import FEATURES
-from sealing import reseal
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import RunConfig
@@ -25,6 +23,8 @@ from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train_on
 from recsys_cli.stages.warm_start import carry_over, start_of
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests.rated import FEATURES
+from tests.sealing import reseal
 
 MakePrepared = Callable[..., PreparedData]
 MODEL = {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.0, "embedding_dropout": 0.0}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rated import FEATURES
 from torch import Tensor
 
 from recsys_cli.batch import Batch
@@ -25,6 +24,7 @@ from recsys_cli.training.objective import Objective
 from recsys_cli.training.profile import STEPS, WARM_UP, profile_steps
 from recsys_cli.training.trainer import Trainer
 from recsys_cli.workspace import PreparedData, Workspace
+from tests.rated import FEATURES
 
 MakePrepared = Callable[..., PreparedData]
 PHASES = ["waiting for data", "forward", "backward", "optimizer", "everything else"]

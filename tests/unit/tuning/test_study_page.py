@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import see
 
 from recsys_cli.tuning.report import show
+from tests.browser import see
 
 
 def an_entry(trial: int, state: str, curve: list[float | None], **changes: Any) -> dict[str, Any]:

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import NAN, ORDERED, in_order, plain_rows, send, tables
 
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.ops import Deduplicate
+from tests.rows import NAN, ORDERED, in_order, plain_rows, send, tables
 
 TABLE = pa.table({
     "user": [1, 2, 1, 1, None, 2, None],

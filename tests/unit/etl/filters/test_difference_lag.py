@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from rows import NAN, close, in_order, plain_rows, send, tables
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Message
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.ops import DifferenceLag, Filter
 from recsys_cli.features.spec import Spec
+from tests.rows import NAN, close, in_order, plain_rows, send, tables
 
 TABLE = pa.table({
     "user": ["a", "b", "a", "a", None, "b", "a", None],

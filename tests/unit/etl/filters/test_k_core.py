@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import plain_rows, send, tables
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Message
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.ops import KCore
 from recsys_cli.features.plan import FeaturePlan
+from tests.rows import plain_rows, send, tables
 
 # A chain: without the item at one end, the adjacent user is rare, then the next item, and so on to the middle.
 CHAIN = pa.table({"user": [1, 1, 2, 2, 3, 3, 4, 4], "item": [0, 1, 1, 2, 2, 3, 3, 4]})

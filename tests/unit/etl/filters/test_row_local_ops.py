@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from pydantic import ValidationError
-from rows import NAN, compiled, send, tables
 
 from recsys_cli.errors import DataError
 from recsys_cli.events import Message
@@ -27,6 +26,7 @@ from recsys_cli.features.ops import (
     Rename,
     TimeWindow,
 )
+from tests.rows import NAN, compiled, send, tables
 
 TABLE = pa.table({
     "user": ["a", "b", None, "a", "c"],

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from rows import NAN, ORDERED
 
 from recsys_cli.etl.filters.order import group
+from tests.rows import NAN, ORDERED
 
 
 @pytest.mark.parametrize(("kind", "values"), ORDERED, ids=[str(kind) for kind, _ in ORDERED])

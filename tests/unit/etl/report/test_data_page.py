@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import see
 
 from recsys_cli.config import load
 from recsys_cli.etl.report import Facts
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
+from tests.browser import see
 
 CONFIGS = Path(__file__).resolve().parents[4] / "configs"
 HEADINGS = [

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engines import every_engine
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import DataError
 from recsys_cli.etl.report import Facts
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import Workspace
+from tests.engines import every_engine
 
 IDS = {"op": "Categorify", "columns": ["user", "item"]}
 ROWS = 8

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import see
 
 from recsys_cli.evaluation.compare.comparison import ComparedRun, Comparison, figures_of
 from recsys_cli.evaluation.compare.format import verdicts
@@ -17,6 +16,7 @@ from recsys_cli.evaluation.compare.runs import in_common
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.metrics.auc import AUC
 from recsys_cli.metrics.log_loss import LOG_LOSS
+from tests.browser import see
 
 USERS, ROWS = 300, 800
 OPTIONS = {"resamples": 300, "seed": 0}

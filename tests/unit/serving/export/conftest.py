@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 import pytest
-from served_runs import OPTIONS
 
 import recsys_cli as recsys
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.stages.export import served_run
+from tests.served_runs import OPTIONS
 
 MakeServed = Callable[..., ServedModel]
 _ROWS = 400

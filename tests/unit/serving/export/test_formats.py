@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from served_runs import COLLABORATIVE
 
 import recsys_cli as recsys
 from recsys_cli.batch import Batch
@@ -22,6 +21,7 @@ from recsys_cli.serving.export.programs import programs_of
 from recsys_cli.serving.export.torch_format import encoded_inputs, export_torch
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.stages.export import export
+from tests.served_runs import COLLABORATIVE
 
 MakeServed = Callable[[str], ServedModel]
 

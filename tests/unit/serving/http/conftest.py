@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from servers import Running, running
 
 import recsys_cli as recsys
 from recsys_cli.stages.export import export
+from tests.servers import Running, running
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ from typing import Any
 
 import httpx
 import pytest
-from servers import running, until
 from starlette.responses import Response
 
 from recsys_cli.serving.http.batching import ModelThread
@@ -24,6 +23,7 @@ from recsys_cli.serving.http.work import ARRIVED, CALL, QUERY, ROW, Work, units_
 from recsys_cli.serving.large_tables import CacheCounters
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
+from tests.servers import running, until
 
 _ROWS = {"columns": {"userId": [1, 2, 3, 4] * 1_024, "movieId": [3, 44, 5, 7] * 1_024}}
 _CANDIDATES = {"user": 1, "candidates": list(range(20_000)), "history": list(range(20_000))}

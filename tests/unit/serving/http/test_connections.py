@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from servers import Running, running, until
+
+from tests.servers import Running, running, until
 
 _HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 _BODY = b'{"user": 1, "k": 50, "explain": true}'

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from servers import Running
 
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.http.inference import tensors
 from recsys_cli.serving.http.problems import RequestError
 from recsys_cli.serving.query import Query
+from tests.servers import Running
 
 tritonclient = pytest.importorskip("tritonclient.http")
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from servers import Running, running, until
 
 from recsys_cli.serving.feedback.compact import compact
 from recsys_cli.serving.feedback.table import TableForm
+from tests.servers import Running, running, until
 
 BundleOf = Callable[[str], Path]
 TOKEN = "a-token-of-enough-length"

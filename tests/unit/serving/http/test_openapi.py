@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from servers import Running
+
+from tests.servers import Running
 
 pytest.importorskip("schemathesis")
 

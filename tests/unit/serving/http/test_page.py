@@ -10,11 +10,11 @@ import httpx
 import numpy as np
 import polars as pl
 import pytest
-from devtools import Tab, chromium
-from servers import running
 
 import recsys_cli as recsys
 from recsys_cli.stages.export import export
+from tests.devtools import Tab, chromium
+from tests.servers import running
 
 pytest.importorskip("fastapi", reason="needs the extra serve")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import httpx
-from servers import Running
+
+from tests.servers import Running
 
 
 def test_the_reference_names_all_routes_and_bodies(server: Running) -> None:

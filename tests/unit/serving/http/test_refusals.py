@@ -7,9 +7,9 @@ from typing import Any
 
 import httpx
 import pytest
-from servers import Running
 
 from recsys_cli.serving.http.bodies import ScoreBody
+from tests.servers import Running
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from typing import Any
 
 import httpx
 import pytest
-from servers import Running, running
 
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.feedback.files import replay, worker_file
 from recsys_cli.serving.feedback.state import FeedbackState
 from recsys_cli.serving.query import Query
+from tests.servers import Running, running
 
 
 @pytest.mark.parametrize("bundle", ["mf", "ease"])

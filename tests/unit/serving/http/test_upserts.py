@@ -13,10 +13,10 @@ from typing import Any
 
 import httpx
 import pytest
-from servers import Running, running, until
 
 from recsys_cli.serving.feedback.compact import compact
 from recsys_cli.serving.feedback.table import TableForm
+from tests.servers import Running, running, until
 
 BundleOf = Callable[[str], Path]
 LIKE_43 = {"genres": ["Drama"], "year": 1983}

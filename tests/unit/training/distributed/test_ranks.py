@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from ranks import on_ranks
 from torch import Tensor, nn
 
 from recsys_cli.errors import ConfigError, DataError
@@ -18,6 +17,7 @@ from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.training.distributed import gradients
 from recsys_cli.training.distributed.environment import Member
 from recsys_cli.training.distributed.ranks import LostRankError, Ranks, process_group
+from tests.ranks import on_ranks
 
 CPU = torch.device("cpu")
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from rated import FEATURES
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, MissingExtraError
@@ -21,6 +20,7 @@ from recsys_cli.stages.train import train_on
 from recsys_cli.training.trackers import Series, Trackers, find
 from recsys_cli.training.trackers.tracker import Tracker
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests.rated import FEATURES
 
 MakePrepared = Callable[..., PreparedData]
 Points = dict[str, list[tuple[int, float]]]
