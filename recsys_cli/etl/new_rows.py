@@ -29,7 +29,7 @@ from recsys_cli.events import Emit, Message, Progress
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import Role, Schema
-from recsys_cli.features.spec import is_list
+from recsys_cli.features.spec import is_list, is_text
 from recsys_cli.workspace import PreparedData, replacing
 
 _MAY_LACK = frozenset({Role.LABEL, Role.WEIGHT, Role.TIMESTAMP, Role.SAMPLED})
@@ -99,7 +99,8 @@ class NewRows:
         if table.format == "csv" and not table.header:
             return read(_described(table, [column.name for column in table.columns], self.fitted_on, path))
         # Without the described columns: the config may describe a column absent from the file.
-        names = read(replace(table, columns=()), times={}).schema().names
+        stored = read(replace(table, columns=(), explode=None, clicks=None, order=None), times={}).schema()
+        table, names = _reshaped_once(table, stored), stored.names
         if table.format == "csv":
             in_files = [name for name in names if name not in table.partitions]
             return read(_described(table, in_files, self.fitted_on, path))
@@ -166,6 +167,19 @@ def _cut(batches: Iterator[pa.Table], size: int) -> Iterator[pa.Table]:
     for batch in batches:
         for first in range(0, batch.num_rows, size):
             yield batch.slice(first, size)
+
+
+def _reshaped_once(table: RawTable, stored: pa.Schema) -> RawTable:
+    """Return the description of a file, without `explode` and `order` for rows that have been exploded and numbered before."""
+    if table.order in stored.names:
+        table = replace(table, order=None)
+    if table.format == "csv" or table.explode not in stored.names:
+        return table
+    held = stored.field(table.explode).type
+    if table.clicks in stored.names or not (is_list(held) or is_text(held)):  # one text per row is a list of one
+        single = tuple(replace(one, separator=None) if one.name == table.explode else one for one in table.columns)
+        return replace(table, explode=None, clicks=None, columns=single)
+    return table
 
 
 def _described(table: RawTable, names: Sequence[str], fitted_on: pa.Schema, path: str) -> RawTable:

@@ -1,4 +1,4 @@
-"""Column names with separators of paths, and claims about times of data without times."""
+"""Column names with separators of paths, claims about times of data without times, and exports of exploded lists."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from recsys_cli.etl.report import Facts
 from recsys_cli.events import Message
 from recsys_cli.loader import DimensionTables
 from recsys_cli.stages.etl import etl
+from recsys_cli.stages.export import export
+from recsys_cli.stages.train import train
 from recsys_cli.workspace import Workspace
 
 LISTS = {"files": "lists.txt", "separator": " ", "names": ["u:token", "i/item"], "lists": {"i/item": " "}}
@@ -54,3 +56,38 @@ def test_no_claim_about_times_without_times(folder: Path, split: str, order: str
     said = [event.text for event in events if isinstance(event, Message)]
     said += [finding.text for finding in Facts.read(found.artifact.facts).findings]
     assert not [text for text in said if "later" in text]
+
+
+@pytest.mark.parametrize("types", [{}, {"i/item": "int64"}])
+@pytest.mark.parametrize("order", [None, "place"])
+def test_an_export_of_exploded_lists_is_verified(folder: Path, order: str | None, types: dict[str, str]) -> None:
+    values = config("random", order=order, timestamp=order).model_dump()
+    values["dataset"]["interactions"]["types"] = types
+    values |= {"model": {"name": "ease"}}
+    values["features"]["ops"] = values["features"]["ops"][1:]
+    values["features"]["ops"][0]["columns"] = ["u:token", "i/item"]
+    del values["dataset"]["tables"]
+    exploded, workspace = RunConfig.model_validate(values), Workspace(folder / "w")
+    etl(exploded, workspace)
+    assert export(train(exploded, workspace).artifact, workspace).verified == 100
+
+
+def test_an_export_of_impressions_is_verified(folder: Path) -> None:
+    shown = [f"{user}\t" + " ".join(f"n{(user + n) % 9}-{int(n == user % 3)}" for n in range(3)) for user in range(40)]
+    (folder / "shown.tsv").write_text("\n".join(shown))
+    files = {"files": "shown.tsv", "separator": "\t", "names": ["user", "news"], "lists": {"news": " "}}
+    impressions = {**files, "explode": "news", "clicks": "clicked"}
+    ops = [{"op": "Categorify", "columns": ["user", "news"]}]
+    features = {"user": "user", "item": "news", "label": "clicked", "ops": ops}
+    dataset = {"name": "files", "interactions": impressions}
+    model, train_options = {"name": "mf", "embedding_dim": 4}, {"epochs": 1, "device": "cpu"}
+    values = {
+        "dataset": dataset,
+        "split": {"method": "random"},
+        "features": features,
+        "model": model,
+        "train": train_options,
+    }
+    clicks, workspace = RunConfig.model_validate(values), Workspace(folder / "w")
+    etl(clicks, workspace)
+    assert export(train(clicks, workspace).artifact, workspace).verified == 120
