@@ -12,7 +12,7 @@ import torch
 from recsys_cli.evaluation.held_out import for_users
 from recsys_cli.evaluation.ranking import rank_blocks
 from recsys_cli.features.schema import FIRST
-from recsys_cli.models.mmr import pool_size, rerank
+from recsys_cli.models.mmr import pool_size
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.scoring import MOST_USERS
 
@@ -93,10 +93,9 @@ def _diverse(
     chosen, scores = np.full((len(best), k), -1, np.int64), np.zeros((len(best), k), np.float32)
     for row in range(len(best)):
         own = best[row, best[row] >= 0]
-        similarities = recommender.relations.cosines(own if places is None else places[own])
-        if similarities is None:
+        among = own if places is None else places[own]
+        order = recommender.relations.diverse(among, values[row, : len(own)], k=k, diversity=diversity)
+        if order is None:
             order = np.arange(min(k, len(own)))
-        else:
-            order = rerank(values[row, : len(own)], similarities, k=k, diversity=diversity)
         chosen[row, : len(order)], scores[row, : len(order)] = own[order], values[row, order]
     return chosen, scores

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 
+from recsys_cli.models.mmr import rerank
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.histories import History
 from recsys_cli.serving.scoring import CatalogScorer
@@ -43,13 +44,12 @@ class Relations:
         similar: npt.NDArray[np.float32] = vectors[rows[places]] @ vectors[rows if others is None else rows[others]].T
         return similar
 
-    def cosines(self, places: Ints) -> npt.NDArray[np.float32] | None:
-        """Return similarities from 0 to 1 among some candidates, shape (N, N); None as for `between`."""
-        between = self.between(places, places)
-        if between is None:
-            return None
-        top = max(float(np.abs(between).max(initial=0)), 1e-12)
-        return between / top
+    def diverse(
+        self, places: Ints, scores: npt.NDArray[np.float32], *, k: int, diversity: float
+    ) -> npt.NDArray[np.intp] | None:
+        """Return the positions of k diverse candidates among some, best first; None as for `between`."""
+        similarities = self.between(places, places)
+        return None if similarities is None else rerank(scores, similarities, k=k, diversity=diversity)
 
     def reasons(self, history: History, places: Ints) -> list[tuple[str, ...]]:
         """Return the reasons for recommended items: the nearest items of the history, else feature values in common."""

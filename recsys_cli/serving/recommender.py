@@ -14,7 +14,7 @@ from torch import Tensor
 from recsys_cli.errors import RecsysError
 from recsys_cli.evaluation.ranking import BLOCK_SCORES
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.mmr import pool_size, rerank
+from recsys_cli.models.mmr import pool_size
 from recsys_cli.models.top_places import top_places
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.query import Answer, CatalogItem, Query, RecommendedItem
@@ -182,12 +182,10 @@ class Recommender:
         """Build an answer from the best places."""
         query = request.query
         if query.diversity and len(places):
-            similarities = self.relations.cosines(places)
-            if similarities is None:
+            chosen = self.relations.diverse(places, scores, k=query.k, diversity=query.diversity)
+            if chosen is None:
                 request.notes.append("no diversity: the items have neither vectors nor features")
                 chosen = np.arange(min(query.k, len(places)))
-            else:
-                chosen = rerank(scores, similarities, k=query.k, diversity=query.diversity)
             places, scores = places[chosen], scores[chosen]
         explained = query.explain and request.source != "popularity"
         reasons = self.relations.reasons(request.history, places) if explained else [()] * len(places)

@@ -98,8 +98,7 @@ def _similarities(generator: Model, items: Tensor) -> Tensor:
 def _diverse(options: Mmr, scores: Tensor, similarities: Tensor) -> Ints:
     """Return the order by maximal marginal relevance of the best `pool`; the other candidates follow."""
     pool = min(options.pool, len(scores))
-    between = similarities[:pool, :pool].abs().cpu().numpy()
-    between = between / max(float(between.max(initial=0)), 1e-12)
+    between = similarities[:pool, :pool].cpu().numpy()
     chosen = rerank(scores[:pool].cpu().numpy(), between, k=options.top, diversity=options.diversity)
     return _with_rest(chosen, len(scores))
 
