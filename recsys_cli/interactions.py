@@ -19,6 +19,7 @@ class Interactions:
         times: Timestamps in the unit of the data (`Schema.ticks`), int64 or float64, shape (N,); None without timestamps.
         mean: Mean of a numeric label in train; None for a binary label.
         row_numbers: Row numbers in the raw input, shape (N,); order rows of equal time. None if unknown.
+        weights: Weight of each row in a loss (`features.weight`), float32, shape (N,); None for ones.
     """
 
     user_idx: npt.NDArray[np.int32]
@@ -28,6 +29,7 @@ class Interactions:
     times: npt.NDArray[np.int64] | npt.NDArray[np.float64] | None = None
     mean: float | None = None
     row_numbers: npt.NDArray[np.integer] | None = None
+    weights: npt.NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.user_idx)
@@ -42,6 +44,7 @@ class Interactions:
             _both(self.times, other.times),
             self.mean,
             _both(self.row_numbers, other.row_numbers),
+            _both(self.weights, other.weights),
         )
 
     def chronological(self) -> npt.NDArray[np.intp]:
@@ -69,8 +72,9 @@ class Interactions:
         """Return some of the real interactions, by mask or indices."""
         times = None if self.times is None else self.times[rows]
         numbers = None if self.row_numbers is None else self.row_numbers[rows]
+        weights = None if self.weights is None else self.weights[rows]
         return Interactions(
-            self.user_idx[rows], self.item_idx[rows], self.labels[rows], None, times, self.mean, numbers
+            self.user_idx[rows], self.item_idx[rows], self.labels[rows], None, times, self.mean, numbers, weights
         )
 
 

@@ -62,7 +62,8 @@ class TrainConfig(Section):
     # loss and weight averaging
     positive_weight: Literal["balanced"] | Annotated[float, Field(gt=0)] | None = None
     """Weight of positive rows in the training loss; negatives have weight 1. `balanced` gives positives and negatives of train the
-    same total weight. With several labels, the main label sets the weight of a row."""
+    same total weight. With several labels, the main label sets the weight of a row. Models of positives alone, such as mf and
+    sasrec, have no use for it."""
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     """Label smoothing s of the training labels: y becomes (1 - s) y + s / 2. Reduces overconfidence."""
     ema_decay: float | None = Field(None, gt=0, lt=1)

@@ -36,7 +36,8 @@ class MemoryLoader(EpochSteps):
 def _picked(rows: Batch, index: Tensor) -> Batch:
     """Return some rows of a batch."""
     features = {name: _picked_feature(feature, index) for name, feature in rows.features.items()}
-    return Batch(features, {name: label[index.to(label.device)] for name, label in rows.labels.items()})
+    weight = None if rows.weight is None else rows.weight[index.to(rows.weight.device)]
+    return Batch(features, {name: label[index.to(label.device)] for name, label in rows.labels.items()}, weight)
 
 
 def _picked_feature(feature: Feature, index: Tensor) -> Feature:

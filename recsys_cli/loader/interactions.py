@@ -43,16 +43,18 @@ def read_interactions(
     timed = [column.name for column in schema.select(_is_time)] if times else []
     shards = data.shards(split)
     numbered = [ROW_NUMBER] if timed and _has(shards, ROW_NUMBER) else []
+    weight = [schema.weight.name] if schema.weight is not None and _has(shards, schema.weight.name) else []
     row = row_column(item) if _has(shards, row_column(item)) else None
     cold = [row] if row and cold_items else []
-    names = [user, item, label, *sampled, *timed, *numbered, *cold]
+    names = [user, item, label, *sampled, *timed, *numbered, *weight, *cold]
     filters = [(row if row and encoded >= int(schema[name].cardinality or 0) else name, "==", encoded)
                for name, encoded in (only or {}).items()] or None  # fmt: skip
     parts = [pq.read_table(path, columns=names, filters=filters) for path in shards]
     if not parts:
         empty = np.empty(0, np.int32)
         no_times = empty.astype(np.int64) if timed else None
-        return Interactions(empty, empty, np.empty(0, np.float32), times=no_times, row_numbers=no_times)
+        none = np.empty(0, np.float32)
+        return Interactions(empty, empty, none, times=no_times, row_numbers=no_times, weights=none)
     table = pa.concat_tables(parts)
     labels = table[label].to_numpy().astype(np.float32)
     _check(labels, schema.label, f"{data.folder / split}: label {label!r}")
@@ -63,7 +65,8 @@ def read_interactions(
     is_sampled = table[sampled[0]].to_numpy() != 0 if sampled else None
     timestamps = _without_nulls(table[timed[0]]) if timed else None
     numbers = _narrow(_without_nulls(table[ROW_NUMBER])) if numbered else None
-    return Interactions(users, items, labels, is_sampled, timestamps, _mean(data), numbers)
+    weights = table[weight[0]].fill_null(1).to_numpy().astype(np.float32) if weight else None
+    return Interactions(users, items, labels, is_sampled, timestamps, _mean(data), numbers, weights)
 
 
 def read_observed(data: PreparedData, *splits: str, cold_items: bool = False) -> Interactions:

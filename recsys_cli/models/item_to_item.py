@@ -39,6 +39,7 @@ class ItemToItemModel(Model):
     """
 
     rows = "all"
+    loss_options = frozenset()
     scoring = "catalog"
     folds_in = True
     kept: Tensor

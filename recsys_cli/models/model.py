@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ Progress = Callable[[int, int], None]
 """Callback with the number of finished parts and of all parts of some work."""
 TrainRows = Literal["interactions", "users", "all"]
 Scoring = Literal["pairs", "catalog", "dot_product"]
+LossOption = Literal["features.weight", "train.positive_weight", "train.label_smoothing"]
 
 
 Train = Callable[["Model", TrainConfig, "TrainingContext", Schema], None]
@@ -117,6 +118,7 @@ class Model(nn.Module, ABC):
         bf16_on_cpu: bf16 trains faster than fp32 on a CPU with native support, so that `train.precision=auto` takes it there.
         uncompiled: Methods that torch.compile leaves out, such as those with data-dependent shapes. The decorator of torch
             imports the compiler, two seconds for each process.
+        loss_options: Options of the loss with an effect on the model; the others are announced.
         deterministic: Training has no randomness; one run stands for all seeds.
         scoring: Fastest way to score the catalog: `pairs` has `score` only, `catalog` implements `scores`, and
             `dot_product` implements `user_vectors` and `item_vectors`.
@@ -138,6 +140,7 @@ class Model(nn.Module, ABC):
     row_dropout: ClassVar[bool] = False
     bf16_on_cpu: ClassVar[bool] = True
     uncompiled: ClassVar[tuple[str, ...]] = ()
+    loss_options: frozenset[LossOption] = frozenset(get_args(LossOption))
     deterministic: ClassVar[bool] = False
     scoring: ClassVar[Scoring] = "pairs"
     probabilistic: ClassVar[bool] = False
@@ -155,6 +158,15 @@ class Model(nn.Module, ABC):
         """Return the columns for the constructor: the prepared ones plus those computed by the model itself."""
         del config
         return schema
+
+    def unused_options(self, config: TrainConfig, schema: Schema) -> list[str]:
+        """Return the options of the loss that are set and have no effect on this model."""
+        given: dict[LossOption, bool] = {
+            "features.weight": schema.weight is not None,
+            "train.positive_weight": config.positive_weight is not None,
+            "train.label_smoothing": config.label_smoothing > 0,
+        }
+        return [option for option, is_set in given.items() if is_set and option not in self.loss_options]
 
     @property
     def scores_users_by_features(self) -> bool:
@@ -252,6 +264,7 @@ class ClosedFormModel(Model):
     """A model fitted to all interactions at once; its weights are buffers."""
 
     rows = "all"
+    loss_options = frozenset()
 
     @abstractmethod
     def fit(self, context: TrainingContext, *, progress: Progress = no_progress) -> None:

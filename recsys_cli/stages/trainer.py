@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import astuple, replace
+from functools import partial
 
 import torch
 
@@ -73,7 +74,8 @@ def trainer_of(
         emit(message)
     default = train_defaults(model_config_type(name)).get("monitor")
     monitor = monitor_or_fallback(config.monitor, data, model, default=default, emit=emit)
-    return Trainer(model, batches, config, objective=_objective(data, monitor, config), ranks=ranks, emit=emit)
+    objective = _objective(data, model, name, monitor, config, emit=emit)
+    return Trainer(model, batches, config, objective=objective, ranks=ranks, emit=emit)
 
 
 def closed_form_trainer_of(
@@ -92,19 +94,19 @@ def closed_form_trainer_of(
         )
     context = make_context(data, "train", device=model.device, memory=config.memory_mib)
     context = replace(context, train=train_part)
-    objective = _objective(data, metric_after_fit(config.monitor, data, model, emit=emit), config)
+    monitor = metric_after_fit(config.monitor, data, model, emit=emit)
+    objective = _objective(data, model, name, monitor, config, emit=emit)
     return ClosedFormTrainer(name, model, data, context, objective, config.memory_mib, emit)
 
 
-def _objective(data: PreparedData, monitor: Monitor, config: TrainConfig) -> Objective:
-    weight, label = config.positive_weight, data.schema.label
-    return Objective(
-        label=label.name,
-        monitor=monitor,
-        positive_weight=negatives_per_positive(data, label) if weight == "balanced" else weight,
-        label_smoothing=config.label_smoothing,
-        numbers=frozenset(column.name for column in data.schema.labels if column.is_regression),
-    )
+def _objective(
+    data: PreparedData, model: Model, name: str, monitor: Monitor, config: TrainConfig, *, emit: Emit
+) -> Objective:
+    """Return the objective of a model, and announce options of the loss without an effect on it."""
+    for option in model.unused_options(config, data.schema):
+        emit(Message(f"{option} has no effect on {name}", "warning"))
+    balance = partial(negatives_per_positive, data, data.schema.label)
+    return Objective.of(model, data.schema, config, balance=balance, monitor=monitor)
 
 
 def _batches(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.batch import Batch
+from recsys_cli.config import TrainConfig
+from recsys_cli.features.schema import Schema
 from recsys_cli.metrics.label_task import BINARY, REGRESSION
 from recsys_cli.metrics.metric import Better, PointwiseMetric
 from recsys_cli.models.model import Model
@@ -52,6 +55,10 @@ class Monitor:
         return {"higher": value, "lower": -value, "one": -abs(value - 1)}[self.better]
 
 
+MONITOR = Monitor()
+"""The default metric of binary labels."""
+
+
 @dataclass(frozen=True)
 class Objective:
     """Label, loss options and monitored metric of a training run.
@@ -63,10 +70,39 @@ class Objective:
     """
 
     label: str
-    monitor: Monitor = Monitor()
+    monitor: Monitor = MONITOR
     positive_weight: float | None = None
     label_smoothing: float = 0.0
     numbers: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        schema: Schema,
+        config: TrainConfig,
+        *,
+        balance: Callable[[], float],
+        monitor: Monitor = MONITOR,
+    ) -> Self:
+        """Return the objective of a `train` section, without options that the model does not use.
+
+        Args:
+            model: The model to train.
+            schema: Its columns.
+            config: The `train` section.
+            balance: Returns the number of negatives per positive, for `positive_weight=balanced`.
+            monitor: The monitored metric.
+        """
+        unused = model.unused_options(config, schema)
+        weight = None if "train.positive_weight" in unused else config.positive_weight
+        return cls(
+            label=schema.label.name,
+            monitor=monitor,
+            positive_weight=balance() if weight == "balanced" else weight,
+            label_smoothing=0.0 if "train.label_smoothing" in unused else config.label_smoothing,
+            numbers=frozenset(column.name for column in schema.labels if column.is_regression),
+        )
 
     @property
     def default(self) -> PointwiseMetric:

@@ -32,6 +32,7 @@ def train_part(model: Model, config: TrainConfig, context: TrainingContext, sche
         torch.manual_seed(config.seed)
         model.set_context(context)
         loader: EpochSteps
+        balance = 1.0  # a batch of users has positives only
         if model.rows == "users":
             loader = UserLoader(
                 context.interactions(), schema, batch_size=config.batch_size, seed=config.seed, device=model.device,
@@ -39,8 +40,10 @@ def train_part(model: Model, config: TrainConfig, context: TrainingContext, sche
             )  # fmt: skip
         else:
             (rows,) = context.batches()
+            positive = float(rows.labels[schema.label.name].mean())
+            balance = (1 - positive) / positive if positive else 1.0
             loader = MemoryLoader(rows, batch_size=config.rows_of_a_step, seed=config.seed, parts=accumulated)
-        objective = Objective(label=schema.label.name)
+        objective = Objective.of(model, schema, config, balance=lambda: balance)
         for _ in Trainer(model, TrainingData(loader), config, objective=objective).events():
             pass
     model.eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,14 @@ import torch
 from safetensors.torch import save_file
 
 from recsys_cli.batch import Batch
+from recsys_cli.config import TrainConfig
 from recsys_cli.config.load import model_config
-from recsys_cli.features.schema import Schema
+from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build
-from recsys_cli.models.model import Model
+from recsys_cli.models.model import LossOption, Model, TrainingContext
 from recsys_cli.models.weights import PREFIX, load_weights
 from recsys_cli.registry import MODELS
+from recsys_cli.training.parts import train_part
 from tests.contract.model_cases import SCHEMA, a_batch, a_model, rows_of, some_known
 
 
@@ -104,3 +107,52 @@ def test_another_seed_is_another_model_unless_it_is_deterministic(name: str) -> 
     if models[0].deterministic:
         assert models[0].rows == "all"  # the order of steps is drawn
         assert torch.equal(*(model.score(a_batch()) for model in models))
+
+
+WEIGHTED = Schema(
+    columns=(*SCHEMA.columns, Column(name="weight", role=Role.WEIGHT, kind=Kind.NUMERIC, dtype="float32"))
+)
+ONE_EPOCH = {"epochs": 1, "batch_size": 32, "device": "cpu", "precision": "fp32"}
+LOSS_OPTIONS: list[tuple[LossOption, dict[str, float]]] = [
+    ("features.weight", {}),
+    ("train.positive_weight", {"positive_weight": 8.0}),
+    ("train.label_smoothing", {"label_smoothing": 0.4}),
+]
+OPTIONS_OF_MODELS = [
+    *((name, {}) for name in sorted(MODELS)),
+    ("two-stage", {"candidates": [{"name": "sasrec", "train": ONE_EPOCH}, {"name": "ease"}], "ranker": None}),
+    ("two-stage", {"candidates": [{"name": "mf", "train": ONE_EPOCH}], "ranker": None}),
+]
+
+
+def trained(name: str, options: dict[str, object], *, rows_doubled: int = 0, **train: float) -> dict[str, torch.Tensor]:
+    """Return the weights after an epoch, with the weights of the first rows doubled."""
+    known = some_known()
+    weights = torch.ones(len(known.interactions().labels))
+    weights[:rows_doubled] = 2
+    interactions = replace(known.interactions(), weights=weights.numpy())
+    ids = {"user.id": torch.from_numpy(interactions.user_idx), "item": torch.from_numpy(interactions.item_idx)}
+    rows = Batch(
+        {**a_batch(len(weights)).features, **known.join(ids)}, {"label": torch.from_numpy(interactions.labels)}, weights
+    )
+    context = TrainingContext(lambda: interactions, known.join, lambda: (rows,), train_part)
+    torch.manual_seed(0)
+    model = build(name, options, WEIGHTED)
+    if model.rows == "all":
+        model.fit(context)
+    else:
+        train_part(model, TrainConfig(**ONE_EPOCH, **train), context, WEIGHTED)
+    return model.state_dict()
+
+
+@pytest.mark.parametrize(("option", "train"), LOSS_OPTIONS, ids=[option for option, _ in LOSS_OPTIONS])
+@pytest.mark.parametrize(("name", "options"), OPTIONS_OF_MODELS, ids=str)
+def test_an_option_of_the_loss_acts_or_is_announced(
+    name: str, options: dict[str, object], option: LossOption, train: dict[str, float]
+) -> None:
+    model = build(name, options, WEIGHTED)
+    plain, other = trained(name, options), trained(name, options, rows_doubled=0 if train else 150, **train)
+    acts = any(not torch.equal(plain[key], other[key]) for key in plain)
+    assert acts == (option in model.loss_options)
+    announced = model.unused_options(TrainConfig(positive_weight=8.0, label_smoothing=0.4), WEIGHTED)
+    assert acts != (option in announced)

@@ -50,6 +50,7 @@ class Model(ClosedFormModel):
     """
 
     probabilistic = True
+    loss_options = frozenset({"features.weight"})
     by_content = True
 
     def __init__(self, config: Config, schema: Schema) -> None:

@@ -22,6 +22,7 @@ class RetrievalModel(Model):
     """
 
     scoring = "dot_product"
+    loss_options = frozenset({"features.weight"})
 
     def __init__(self, schema: Schema, objective: NegativeSampling | None = None) -> None:
         super().__init__()

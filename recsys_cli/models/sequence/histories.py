@@ -25,11 +25,13 @@ class Windows:
             (T,), int64.
         counts: Number of items of each, 0 and more.
         times: Times of the items, float64, shape (T,), anything at padding; None unless the model reads them.
+        weights: Weights of the items as targets, float32, shape (T,), anything at padding; None for ones.
     """
 
     items: Tensor
     counts: Tensor
     times: Tensor | None = None
+    weights: Tensor | None = None
 
     @cached_property
     def layout(self) -> Jagged:
@@ -45,11 +47,13 @@ class Histories:
         items: Items ordered by (user, time, row number), int32, shape (N,).
         offsets: Start of each user's items, then N; int64, shape (users + 1,).
         times: Times of the items in the unit of the data, float64, shape (N,); None unless wanted.
+        weights: Weights of the items as targets, float32, shape (N,); None for ones.
     """
 
     items: Tensor
     offsets: Tensor
     times: Tensor | None = None
+    weights: Tensor | None = None
 
     @classmethod
     def of(
@@ -78,10 +82,12 @@ class Histories:
         users, items, order = kept.user_idx, kept.item_idx, kept.chronological()
         offsets = np.zeros(num_users + 1, np.int64)
         np.cumsum(np.bincount(users, minlength=num_users), out=offsets[1:])
-        times = None
+        times = weights = None
         if with_times and kept.times is not None:
             times = torch.from_numpy(kept.times[order].astype(np.float64)).to(device)
-        return cls(torch.from_numpy(items[order]).to(device), torch.from_numpy(offsets).to(device), times)
+        if kept.weights is not None:
+            weights = torch.from_numpy(kept.weights[order]).to(device)
+        return cls(torch.from_numpy(items[order]).to(device), torch.from_numpy(offsets).to(device), times, weights)
 
     def last(self, users: Tensor, length: int) -> Windows:
         """Return the latest items of users, shape (B,), at most `length`, which is 2 or more."""
@@ -117,8 +123,11 @@ class Histories:
         counts = ends - starts
         layout = Jagged(counts.clamp(min=1))
         if not len(self.items):
-            times = None if self.times is None else self.times.new_zeros(len(starts))
-            return Windows(counts.new_zeros(len(starts)), counts, times)
+            times, weights = (
+                None if values is None else values.new_zeros(len(starts)) for values in (self.times, self.weights)
+            )
+            return Windows(counts.new_zeros(len(starts)), counts, times, weights)
         places = (starts[layout.rows] + layout.positions).clamp_(max=len(self.items) - 1)
         items = self.items[places].long().masked_fill_((counts == 0)[layout.rows], PADDING)
-        return Windows(items, counts, None if self.times is None else self.times[places])
+        times, weights = (None if values is None else values[places] for values in (self.times, self.weights))
+        return Windows(items, counts, times, weights)

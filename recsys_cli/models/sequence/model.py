@@ -41,6 +41,7 @@ class SequenceModel(Model):
     """
 
     rows = "users"
+    loss_options = frozenset({"features.weight"})
     scoring = "dot_product"
     folds_in = True
     uncompiled = ("_catalog_loss", "_vectors_by_content")
@@ -173,9 +174,9 @@ class SequenceModel(Model):
         self._targets = max(self.targets_of(self.histories.mean_count(self.window)), 1.0)
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean over users of weight * the sum of losses of a user's targets / their mean number.
+        """Return the mean over users of the sum of weight * loss of a user's targets / their mean number.
 
-        The constant divisor makes all targets count alike and lets parts of a batch add up.
+        A weight is that of the target's row. The constant divisor lets parts of a batch add up.
         """
         del scores
         users = batch.features[self.user.name]
@@ -186,7 +187,7 @@ class SequenceModel(Model):
         vectors = self.item_vectors(torch.cat([windows.items, negatives]))
         vectors, candidates = vectors.split([len(windows.items), len(negatives)])
         places, predictions = self.predict(windows, self._with_times(windows, vectors))
-        weights = None if batch.weight is None else batch.weight[order][windows.layout.rows[places]]
+        weights = None if windows.weights is None else windows.weights[places]
         total = self._catalog_loss(
             Targets(predictions, vectors[places], weights),
             candidates,

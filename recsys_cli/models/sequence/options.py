@@ -22,6 +22,7 @@ class SequenceOptions(HistoryOptions):
     # `loader.users.auto_batch_size`. Items are moved by
     # row-wise Adagrad: Adam moves rare items, which are hardly more than drawn, as far as all others, and takes five times the
     # epochs to rank as well.
+    format: ClassVar[int] = 2
     train_defaults: ClassVar[Mapping[str, Any]] = {
         "epochs": 100,
         "early_stopping": 10,

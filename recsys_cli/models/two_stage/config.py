@@ -178,7 +178,7 @@ class Config(Section):
     After Covington et al., "Deep Neural Networks for YouTube Recommendations" (2016).
     """
 
-    format: ClassVar[int] = 3
+    format: ClassVar[int] = 4
     train_defaults: ClassVar[Mapping[str, Any]] = {"monitor": "ndcg@10"}
 
     candidates: tuple[Generator, ...] = Field(default_factory=_default_generators, min_length=1)

@@ -51,6 +51,8 @@ class Model(ClosedFormModel):
         check_features(config.rerank, schema)
         self._seed = int(torch.randint(2**31 - 1, ()))
         self.generators = nn.ModuleList(self._build(name) for name in config.generators)
+        weighted = any("features.weight" in generator.loss_options for generator in self._models.values())
+        self.loss_options = frozenset({"features.weight"} if weighted else ())
         self.folds_in = all(generator.folds_in for generator in self._models.values())
         self.statistics = self._new_statistics()
         self._content = ItemContent(schema, max_categories=config.max_categories)
@@ -69,6 +71,10 @@ class Model(ClosedFormModel):
             raise ConfigError(
                 f"model.candidates: {name} scores pairs, not the catalog",
                 hint="choose retrieval, sequence or closed-form models (recsys ls models)",
+            )
+        if unused := [one for one in generator.unused_options(part.training, self.schema) if one != "features.weight"]:
+            raise ConfigError(
+                f"model.candidates: {name} has {', '.join(unused)}, without effect on {part.name}", hint="remove it"
             )
         return generator
 
@@ -132,7 +138,8 @@ class Model(ClosedFormModel):
         def batches() -> tuple[Batch]:
             ids = {self.user.name: rows.user_idx, self.item.name: rows.item_idx}
             features = context.join({name: torch.tensor(values, device=self.device) for name, values in ids.items()})
-            return (Batch(features, {self.schema.label.name: torch.tensor(rows.labels, device=self.device)}),)
+            weight = None if rows.weights is None else torch.tensor(rows.weights, device=self.device)
+            return (Batch(features, {self.schema.label.name: torch.tensor(rows.labels, device=self.device)}, weight),)
 
         return TrainingContext(lambda: rows, context.join, batches, context.train)
 

@@ -13,6 +13,7 @@ import pytest
 from recsys_cli.batch import Ragged
 from recsys_cli.config import RunConfig
 from recsys_cli.loader import Loader, check_targets
+from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
 from tests.engines import every_engine
@@ -114,6 +115,9 @@ def test_lists_of_numbers_weights_and_labels_arrive(prepare: Any, name: str, lay
             }  # fmt: skip
             seen.append(told)
     assert sorted(seen) == list(range(3, ROWS))
+    (stored,) = (batch.weight for batch in Loader(data, "train", batch_size=ROWS))
+    assert stored is not None
+    assert read_interactions(data, "train").weights.tolist() == stored.tolist()  # type: ignore[union-attr]
 
 
 def test_histories_of_groupby_arrive_weighted_by_their_ratings(prepare: Any) -> None:

@@ -181,17 +181,20 @@ def test_a_user_is_encoded_once_per_batch(name: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("name", CAUSAL)
-def test_loss_is_a_weighted_mean_of_users(name: str) -> None:
+def test_loss_is_a_mean_of_users_and_weighted_by_target(name: str) -> None:
     model = a_model(name, max_seq_len=9).eval()  # whole histories and the whole catalog: nothing is drawn
-    weight = torch.arange(60.0) / 16
+    interactions = context_of().interactions()
 
-    def loss(users: torch.Tensor, **fields: Any) -> torch.Tensor:
-        return model.loss(users_batch(users, **fields))
+    def loss(users: torch.Tensor = EVERYBODY, weights: np.ndarray[Any, Any] | None = None) -> torch.Tensor:
+        model.set_context(TrainingContext(lambda: replace(interactions, weights=weights), dict))
+        return model.loss(users_batch(users))
 
-    whole = loss(EVERYBODY)
+    whole, weights = loss(), np.random.default_rng(1).random(len(interactions)).astype(np.float32)
     torch.testing.assert_close((loss(EVERYBODY[:20]) * 20 + loss(EVERYBODY[20:]) * 40) / 60, whole)
-    torch.testing.assert_close(loss(EVERYBODY, weight=weight) + loss(EVERYBODY, weight=1 - weight), whole)
-    assert not torch.allclose(loss(EVERYBODY, weight=weight), whole)
+    torch.testing.assert_close(loss(weights=weights) + loss(weights=1 - weights), whole)
+    assert not torch.allclose(loss(weights=weights), whole / 2)
+    of_inputs = np.where(interactions.times == 0, 5, 1).astype(np.float32)  # the first item is no target
+    torch.testing.assert_close(loss(weights=of_inputs), whole)
 
 
 @pytest.mark.parametrize("name", CAUSAL)
