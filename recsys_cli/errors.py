@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
+_UNUSABLE = {
+    errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.EBUSY,
+}  # fmt: skip
+
 
 class RecsysError(Exception):
     """An error for the user to fix, shown without a traceback; the hint is the next step."""
@@ -12,6 +18,13 @@ class RecsysError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    @staticmethod
+    def of_system(error: OSError) -> RecsysError:
+        """Return the error for one of the system; a path that cannot be used is a wrong argument."""
+        kind = ConfigError if error.errno in _UNUSABLE else RecsysError
+        path = f"{str(error.filename)[:200]}: " if error.filename else ""
+        return kind(f"{path}{error.strerror}", hint="check the path, its permissions and the free disk space")
 
 
 class ConfigError(RecsysError):

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from recsys_cli.api.recommendations import Recommendations
+from recsys_cli.api.boundary import Count, check, public
+from recsys_cli.api.recommendations import Recommendations, distinct
 from recsys_cli.errors import ConfigError
+from recsys_cli.etl.frames import to_arrow
 from recsys_cli.serving.query import Answer, CatalogItem, Query
 
 if TYPE_CHECKING:
     from recsys_cli.serving.recommender import Recommender
 
 
+@public
 def load_bundle(path: Path | str, *, verify: bool = False) -> LoadedBundle:
     """Load a bundle of `recsys export`.
 
@@ -44,10 +47,11 @@ class LoadedBundle:
     def __init__(self, recommender: Recommender) -> None:
         self._recommender = recommender
 
+    @public
     def recommend(
         self,
         users: Iterable[Any] | None = None,
-        k: int = 10,
+        k: Count = 10,
         *,
         histories: Mapping[Any, Sequence[Any]] | None = None,
         **filters: Any,
@@ -65,12 +69,10 @@ class LoadedBundle:
         """
         import pyarrow as pa
 
-        if isinstance(users, str | bytes):
-            raise ConfigError("users is a single text", hint=f"pass a list of user ids, such as [{users!r}]")
         own = histories or {}
         if users is None:
             users = own if histories is not None else self._recommender.users(self._recommender.served.users.num_train)
-        ids = list(dict.fromkeys(users))
+        ids = distinct(users)
         query = _query(k, filters)
         answers = self._recommender.recommend([replace(query, user=user, history=own.get(user)) for user in ids])
         rows = [
@@ -90,10 +92,12 @@ class LoadedBundle:
             })
         )  # fmt: skip
 
+    @public
     def answer(self, queries: Iterable[Query]) -> list[Answer]:
         """Answer queries with titles, reasons, and the origin of the scores."""
-        return self._recommender.recommend(list(queries))
+        return self._recommender.recommend([_checked(query) for query in queries])
 
+    @public
     def score(self, rows: Any) -> npt.NDArray[np.float32]:
         """Score raw rows, in their order; shape (N,).
 
@@ -103,25 +107,32 @@ class LoadedBundle:
         Raises:
             DataError: A column is missing, or a value does not fit its type.
         """
-        if not isinstance(rows, Mapping):
-            import pyarrow as pa
-
-            table = pa.table(rows)
+        if isinstance(rows, Mapping):
+            check(self._recommender.score, {"rows": rows})
+        else:
+            table = to_arrow(rows)
             rows = {name: table.column(name).to_pylist() for name in table.column_names}
         return self._recommender.score(rows)
 
-    def similar(self, item: Any, k: int = 10) -> Answer:
+    @public
+    def similar(self, item: Any, k: Count = 10) -> Answer:
         """Return the nearest items of an item."""
         return self._recommender.similar(item, k)
 
-    def search(self, text: str, k: int = 10) -> list[CatalogItem]:
+    @public
+    def search(self, text: str, k: Count = 10) -> list[CatalogItem]:
         """Return items by a part of their title or id, most popular first."""
         return self._recommender.search(text, k)
 
 
+def _checked(query: Query) -> Query:
+    check(Query, vars(query))
+    return query
+
+
 def _query(k: int, filters: Mapping[str, Any]) -> Query:
     try:
-        return Query(k=k, **filters)
+        return _checked(Query(k=k, **filters))
     except TypeError as error:
         raise ConfigError(
             f"unknown filter: {error}", hint="use candidates, exclude, exclude_seen, where, diversity or features"

@@ -5,20 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
-from recsys_cli import workspace as artifacts
-from recsys_cli.api.arguments import check
-from recsys_cli.api.hints import python_hints
+from recsys_cli.api.boundary import public
 from recsys_cli.config import RunConfig, from_values, load
 from recsys_cli.config.starting import starting_sections
-
-if TYPE_CHECKING:
-    from recsys_cli.workspace import Workspace
+from recsys_cli.workspace import Workspace
 
 
-@python_hints()
+@public
 def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> RunConfig:
     """Return the validated config of a YAML file, or of the same sections as a mapping.
 
@@ -29,13 +25,10 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     Raises:
         ConfigError: All problems at once.
     """
-    check(source=(source, (str, Path, Mapping)), overrides=(overrides, (list, tuple)))
-    for override in overrides:
-        check(override=(override, str))
     return from_values(source, overrides) if isinstance(source, Mapping) else load(Path(source), overrides)
 
 
-@python_hints()
+@public
 def dataset_from_frames(workspace: Workspace, interactions: Any, **tables: Any) -> dict[str, Any]:
     """Save DataFrames in the workspace, named by content, and return a `dataset` section with their paths.
 
@@ -47,14 +40,13 @@ def dataset_from_frames(workspace: Workspace, interactions: Any, **tables: Any) 
     Raises:
         ConfigError: An argument is not a DataFrame or Arrow table.
     """
-    check(workspace=(workspace, artifacts.Workspace))
     paths = {
         name: str(_save(workspace, name, frame)) for name, frame in {"interactions": interactions, **tables}.items()
     }
     return {"name": "files", "interactions": paths.pop("interactions"), "tables": paths}
 
 
-@python_hints()
+@public
 def config_from_frame(  # noqa: PLR0913 - all but two are keywords, most with a default
     interactions: Any,
     workspace: Workspace,
@@ -83,9 +75,6 @@ def config_from_frame(  # noqa: PLR0913 - all but two are keywords, most with a 
     Raises:
         ConfigError: A section is invalid.
     """
-    check(user=(user, str), item=(item, str), model=(model, (str, Mapping)))
-    for name, column in {"rating": rating, "label": label, "timestamp": timestamp}.items():
-        check(**{name: (column, (str, type(None)))})
     starting = starting_sections(user=user, item=item, rating=rating, label=label, timestamp=timestamp)
     model_section = {"name": model} if isinstance(model, str) else dict(model)
     dataset = dataset_from_frames(workspace, interactions)

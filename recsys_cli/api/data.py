@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from recsys_cli import workspace
-from recsys_cli.api.arguments import check
-from recsys_cli.api.hints import python_hints
+from recsys_cli.api.boundary import Count, public
 from recsys_cli.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -17,15 +15,18 @@ if TYPE_CHECKING:
     from recsys_cli.loader import Loader
 
 
+Split = Literal["train", "valid", "test"]
+
+
 class PreparedData(workspace.PreparedData):
     """Encoded splits, dimension tables and vocabularies on disk, described by `schema`."""
 
-    @python_hints()
+    @public
     def loader(
         self,
-        split: str = "train",
+        split: Split = "train",
         *,
-        batch_size: int = 1_024,
+        batch_size: Count = 1_024,
         shuffle: bool | None = None,
         seed: int = 0,
         device: str = "cpu",
@@ -45,19 +46,16 @@ class PreparedData(workspace.PreparedData):
         """
         from recsys_cli.loader import Loader
 
-        check(split=(split, str), batch_size=(batch_size, Integral), seed=(seed, Integral))
-        if batch_size < 1:
-            raise ConfigError(f"batch_size is {batch_size}, but has to be 1 or more")
         shuffled = split == "train" if shuffle is None else shuffle
         return Loader(self, split, batch_size=batch_size, shuffle=shuffled, seed=seed, device=device)
 
-    @python_hints()
+    @public
     def tf_dataset(
         self,
-        split: str = "train",
+        split: Split = "train",
         *,
-        batch_size: int = 1_024,
-        epochs: int = 1,
+        batch_size: Count = 1_024,
+        epochs: Count = 1,
         shuffle: bool | None = None,
         seed: int = 0,
     ) -> tf.data.Dataset:
@@ -79,13 +77,10 @@ class PreparedData(workspace.PreparedData):
         """
         from recsys_cli.loader.tf_data import dataset_of
 
-        check(epochs=(epochs, Integral))
-        if epochs < 1:
-            raise ConfigError(f"epochs is {epochs}, but has to be 1 or more")
         loader = self.loader(split, batch_size=batch_size, shuffle=shuffle, seed=seed)
         return dataset_of(loader, self.schema, epochs=epochs)
 
-    @python_hints()
+    @public
     def tf_export(self, model: Any, folder: str | Path) -> Path:
         """Write a TensorFlow model of the features as a SavedModel of raw rows, and signature.json; return the folder.
 

@@ -12,7 +12,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from recsys_cli.errors import ConfigError
+from recsys_cli.api.boundary import public
 from recsys_cli.events import Emit, Event, Message, ignore
 
 Result = TypeVar("Result")
@@ -24,8 +24,6 @@ _SECONDS = 0.2
 @contextmanager
 def reporting(stage: str, progress: Report) -> Iterator[Emit]:
     """Return the receiver of a stage's events: the given function, a bar in a notebook or on a terminal, or nothing."""
-    if not isinstance(progress, bool) and not callable(progress):
-        raise ConfigError(f"progress has to be true, false or a function of an event, not {progress!r:.60}")
     if callable(progress):
         yield progress
     elif not progress:
@@ -87,6 +85,7 @@ class Events(Generic[Result]):
 
     result: Result
 
+    @public
     def __init__(self, stage: Callable[..., Result], *args: Any, **options: Any) -> None:
         self._work = partial(stage, *args, **options)
 

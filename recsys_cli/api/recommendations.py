@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from recsys_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,3 +41,17 @@ class Recommendations:
 
     def _repr_html_(self) -> str:
         return str(self.to_frame()._repr_html_())
+
+
+def distinct(users: Iterable[Any]) -> list[Any]:
+    """Return user ids without duplicates, in order.
+
+    Raises:
+        ConfigError: An element cannot be an id.
+    """
+    try:
+        return list(dict.fromkeys(users))
+    except TypeError as error:
+        raise ConfigError(
+            f"users has to be a flat list of user ids: {error}", hint="pass a list or a column"
+        ) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli import workspace
-from recsys_cli.api.arguments import check
-from recsys_cli.api.hints import python_hints
-from recsys_cli.api.recommendations import Recommendations
+from recsys_cli.api.boundary import Count, public
+from recsys_cli.api.recommendations import Recommendations, distinct
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.columns import STORED_AS
 from recsys_cli.features.schema import Role
@@ -31,7 +29,7 @@ _DATES = {str(kind).encode(): kind for kind in (pa.date32(), pa.date64())}
 class TrainedRun(workspace.TrainedRun):
     """A trained model with its config, checkpoints and evaluations. The model is loaded at first use, on the CPU."""
 
-    @python_hints()
+    @public
     def model(self) -> Model:
         """Return the model with its best weights, in evaluation mode, with the user histories of `evaluate`.
 
@@ -40,8 +38,8 @@ class TrainedRun(workspace.TrainedRun):
         """
         return self._loaded.model
 
-    @python_hints()
-    def recommend(self, users: Iterable[Any] | None = None, k: int = 10) -> Recommendations:
+    @public
+    def recommend(self, users: Iterable[Any] | None = None, k: Count = 10) -> Recommendations:
         """Return the top-k items of users, with the scores of `evaluate` and without seen items.
 
         User histories are those of the evaluation: train, plus valid if there is a test split.
@@ -56,11 +54,6 @@ class TrainedRun(workspace.TrainedRun):
         """
         from recsys_cli.serving.every_user import recommend_to_all
 
-        check(k=(k, Integral))
-        if k < 1:
-            raise ConfigError(f"k is {k}, but has to be 1 or more")
-        if isinstance(users, str | bytes):
-            raise ConfigError("users is a single text", hint=f"pass a list of user ids, such as [{users!r}]")
         run = self._loaded
         if (reason := run.recommender.scorer.why_not) is not None:
             raise ConfigError(f"{self.folder.name} cannot recommend: {reason}")
@@ -76,7 +69,7 @@ class TrainedRun(workspace.TrainedRun):
         ids = {"user": run.raw_ids(Role.USER, user), "item": run.raw_ids(Role.ITEM, item)}
         return Recommendations(pa.table({**ids, "rank": rank, "score": score}))
 
-    @python_hints()
+    @public
     def score(self, rows: Any) -> npt.NDArray[np.float32]:
         """Score raw rows with the fitted feature plan and the model, in their order.
 
@@ -152,12 +145,7 @@ def _date_type(raw: pa.Schema, column: str | None) -> pa.DataType | None:
 
 
 def _ids(users: Iterable[Any]) -> pa.Array:
-    try:
-        values = list(dict.fromkeys(users))
-    except TypeError as error:
-        raise ConfigError(
-            f"users has to be a flat list of user ids: {error}", hint="pass a list or a column"
-        ) from error
+    values = distinct(users)
     try:
         return pa.array(values)
     except OverflowError as error:

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recsys_cli import workspace as artifacts
-from recsys_cli.api.arguments import check
+from recsys_cli.api.boundary import public
 from recsys_cli.api.data import PreparedData
-from recsys_cli.api.hints import python_hints
 from recsys_cli.api.progress import Report, reporting
 from recsys_cli.api.run import TrainedRun
 from recsys_cli.config import DatasetConfig, EvaluateConfig, RunConfig
@@ -26,7 +24,7 @@ _OTHER_EVALUATION = (
 )
 
 
-@python_hints()
+@public
 def download(
     dataset: RunConfig | str, workspace: Workspace, *, force: bool = False, progress: Report = True
 ) -> RawData:
@@ -43,13 +41,12 @@ def download(
     """
     from recsys_cli.stages import download as stage
 
-    check(dataset=(dataset, (RunConfig, str)), workspace=(workspace, artifacts.Workspace))
     section = dataset.dataset if isinstance(dataset, RunConfig) else DatasetConfig(name=dataset)
     with reporting("download", progress) as emit:
         return stage.download(section, workspace, force=force, emit=emit).artifact
 
 
-@python_hints()
+@public
 def etl(config: RunConfig, workspace: Workspace, *, force: bool = False, progress: Report = True) -> PreparedData:
     """Prepare the data of a config: split, fit the feature plan on train, encode.
 
@@ -66,12 +63,11 @@ def etl(config: RunConfig, workspace: Workspace, *, force: bool = False, progres
     """
     from recsys_cli.stages import etl as stage
 
-    check(config=(config, RunConfig), workspace=(workspace, artifacts.Workspace))
     with reporting("etl", progress) as emit:
         return PreparedData(stage.etl(config, workspace, force=force, emit=emit).artifact.folder)
 
 
-@python_hints()
+@public
 def train(
     config: RunConfig, workspace: Workspace, *, resume: bool = False, force: bool = False, progress: Report = True
 ) -> TrainedRun:
@@ -92,7 +88,6 @@ def train(
     from recsys_cli.evaluation.loaded_run import config_of
     from recsys_cli.stages import train as stage
 
-    check(config=(config, RunConfig), workspace=(workspace, artifacts.Workspace))
     with reporting("train", progress) as emit:
         made = stage.train(config, workspace, resume=resume, force=force, emit=emit)
         if made.up_to_date and config_of(made.artifact).evaluate != config.evaluate:
@@ -100,7 +95,7 @@ def train(
         return TrainedRun(made.artifact.folder)
 
 
-@python_hints()
+@public
 def evaluate(
     run: TrainedRun, *, config: EvaluateConfig | None = None, force: bool = False, progress: Report = True
 ) -> Evaluation:
@@ -119,14 +114,13 @@ def evaluate(
     from recsys_cli.evaluation import Evaluation
     from recsys_cli.stages import evaluate as stage
 
-    check(run=(run, artifacts.TrainedRun), config=(config, (EvaluateConfig, type(None))))
     workspace = Workspace(run.folder.parent.parent)
     with reporting("evaluate", progress) as emit:
         made = stage.evaluate(run, workspace, config=config, force=force, emit=emit).artifact
     return Evaluation.read(made.evaluation)
 
 
-@python_hints()
+@public
 def compare(runs: Sequence[TrainedRun], *, html: Path | str | None = None) -> Comparison:
     """Compare evaluated runs of one workspace with the first one, by paired tests.
 
@@ -140,13 +134,11 @@ def compare(runs: Sequence[TrainedRun], *, html: Path | str | None = None) -> Co
     """
     from recsys_cli.stages import compare as stage
 
-    check(runs=(runs, Sequence), html=(html, (str, Path, type(None))))
-    for run in runs:
-        check(run=(run, artifacts.TrainedRun))
     workspace = Workspace(runs[0].folder.parent.parent) if runs else Workspace(".")
     return stage.compare([run.folder.name for run in runs], workspace, html=None if html is None else Path(html))
 
 
+@public
 def export(  # noqa: PLR0913 - all but two are keywords with a default
     run: TrainedRun,
     out: Path | str | None = None,
@@ -178,7 +170,6 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
     """
     from recsys_cli.stages import export as stage
 
-    check(run=(run, artifacts.TrainedRun), format=(format, str), tables=(tables, str))
     workspace = Workspace(run.folder.parent.parent)
     with reporting("export", progress) as emit:
         made = stage.export(

@@ -68,9 +68,10 @@ def explain(error: Exception, line: list[str], session: Session | None = None) -
         )
         return show_error(f"not enough memory: {error}", hint, TrainingError.exit_code, as_json=as_json)
     if isinstance(error, OSError) and error.strerror and not verbose:
-        path = f"{error.filename}: " if error.filename else ""
-        hint = "check the path, its permissions and the free disk space; --verbose shows the traceback"
-        return show_error(f"{path}{error.strerror}", hint, UNEXPECTED, as_json=as_json)
+        known = RecsysError.of_system(error)
+        return show_error(
+            known.message, f"{known.hint}; --verbose shows the traceback", known.exit_code, as_json=as_json
+        )
     if verbose:
         traceback.print_exception(error, file=sys.stderr)
         hint = None

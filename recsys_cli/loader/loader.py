@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.batch import Batch
+from recsys_cli.errors import ConfigError
 from recsys_cli.features.columns import HISTORY_USER, row_column
 from recsys_cli.loader.copying import PendingBatch, SideStream, to_device
 from recsys_cli.loader.footprint import layout_of_split
@@ -72,7 +73,7 @@ class Loader(EpochSteps):
         layout, groups = layout_of_split(data, split, times=times)
         num_rows = sum(group.num_rows for group in groups)
         super().__init__(num_rows, batch_size=batch_size, rank=rank, world_size=world_size, parts=parts)
-        self._device = torch.device(device)
+        self._device = _known(device)
         self._history_users = None if history_users is None else torch.tensor(history_users)
         self._keys = schema.tables
         self._tables = DimensionTables(data, device=self._device, keys=self._keys)
@@ -119,3 +120,11 @@ def _on_device(records: Records, device: torch.device) -> Records:
         return records
     free, _ = torch.cuda.mem_get_info(device)
     return records.to(device) if records.num_bytes <= free // 2 else records
+
+
+def _known(device: torch.device | str) -> torch.device:
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"device {str(device)!r:.60}: {reason:.200}", hint="use cpu, cuda or cuda:N") from error

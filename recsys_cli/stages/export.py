@@ -150,7 +150,9 @@ def check_tables(tables: str) -> None:
         ConfigError: It is no `TableType`.
     """
     if tables not in (known := get_args(TableType)):
-        raise ConfigError(f"unknown type of tables {tables!r}{suggest(tables, known)}", hint=f"use {', '.join(known)}")
+        raise ConfigError(
+            f"unknown type of tables {tables!r:.60}{suggest(str(tables), known)}", hint=f"use {', '.join(known)}"
+        )
 
 
 def served_run(run: TrainedRun, workspace: Workspace) -> ServedModel:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from recsys_cli.errors import DiskFullError
+from recsys_cli.errors import ConfigError, DiskFullError
 from recsys_cli.workspace.checksums import checksum_of_json
 
 CHECKSUM = "checksum"
@@ -45,6 +45,8 @@ def replacing(path: Path, *, partial: str | None = None) -> Iterator[Path]:
 
     The default name is fixed, so that kills leave at most one file; it requires a single writer at a time.
     """
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder", hint="name a file")
     made = path.with_name(partial or f".{path.name}.partial")
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import recsys_cli as recsys
-from recsys_cli.api.hints import with_calls
+from recsys_cli.api.boundary import with_calls
 from tests.api.test_python_docs import ratings
 
 COLUMNS = {"user": "userId", "item": "movieId", "rating": "rating", "timestamp": "timestamp"}
@@ -95,7 +95,7 @@ def test_polars_types_without_an_arrow_type_are_named(workspace: recsys.Workspac
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("\0", "features.user: has NUL"),
+        ("\0", "user has a character that no text may have"),
         ("\x01row", r"column 1 of interactions: the name '\\x01row' begins with the reserved character"),
         ("", "column 1 of interactions: the name '' is empty"),
         ("x" * 300, r"column 1 of interactions: the name 'x{40}' is too long"),
@@ -127,16 +127,16 @@ def test_odd_names_of_unused_columns_are_accepted(workspace: recsys.Workspace, n
         (lambda place, config, run: recsys.evaluate("run"), "run has to be TrainedRun"),
         (lambda place, config, run: recsys.evaluate(run, config=config), "config has to be EvaluateConfig or None"),
         (lambda place, config, run: recsys.compare(run), "runs has to be Sequence"),
-        (lambda place, config, run: recsys.compare(["a", "b"]), "run has to be TrainedRun"),
-        (lambda place, config, run: recsys.Workspace(3), "root has to be str or Path"),
+        (lambda place, config, run: recsys.compare(["a", "b"]), r"runs\[0\] has to be TrainedRun"),
+        (lambda place, config, run: recsys.Workspace(3), "root has to be Path or str"),
         (lambda place, config, run: place.run(3), "name has to be str"),
         (lambda place, config, run: recsys.load_config(3), "source has to be str or Path or Mapping"),
-        (lambda place, config, run: recsys.load_config({}, "train.epochs=3"), "overrides has to be list or tuple"),
+        (lambda place, config, run: recsys.load_config({}, "train.epochs=3"), "overrides is a single text; pass a list"),
         (lambda place, config, run: recsys.config_from_frame(ratings(), "w", **COLUMNS), "workspace has to be"),
         (lambda place, config, run: recsys.config_from_frame(ratings(), place, user=3, item="i"), "user has to be str"),
         (lambda place, config, run: run.recommend(k="a"), "k has to be int, not str"),
         (lambda place, config, run: run.recommend(k=True), "k has to be int, not bool"),
-        (lambda place, config, run: run.recommend(5), "users has to be a flat list"),
+        (lambda place, config, run: run.recommend(5), "users has to be Iterable or None"),
         (lambda place, config, run: run.recommend([[1]]), "users has to be a flat list"),
         (lambda place, config, run: run.recommend([10**30]), "a user id does not fit into 64 bits"),
         (lambda place, config, run: recsys.etl(config, place, progress=False).loader(batch_size=0), "batch_size is 0"),

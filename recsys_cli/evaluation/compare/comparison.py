@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from recsys_cli.evaluation.compare.outcomes import Outcomes, Unit
 from recsys_cli.evaluation.compare.paired import PairedTest, holm
-from recsys_cli.evaluation.result import Frozen
+from recsys_cli.evaluation.result import ByName, Frozen
 from recsys_cli.evaluation.selection import Selection, marked
 from recsys_cli.metrics.metric import Better
 from recsys_cli.metrics.named import better_of, title_of
@@ -100,7 +100,8 @@ class Comparison(Frozen):
 
     def called(self, label: str) -> str:
         """Return a run's label for tables, marked if its metrics are optimistic."""
-        return marked(label, next(run.selected for run in self.runs if run.label == label))
+        runs = ByName({run.label: run for run in self.runs})
+        return marked(label, runs[str(label)].selected)
 
 
 def figures_of(
