@@ -116,7 +116,7 @@ class Files:
         own = self._options.interactions
         suffix = Path(unpacked_name(path)).suffix.lower()
         if suffix in PARQUET | JSON or kind_of(own) is not None:
-            of_rows = ("types", "times", "lists", "explode", "clicks", "order")
+            of_rows = ("types", "times", "lists", "nulls", "explode", "clicks", "order")
             options = TableOptions(files=(path,), **{name: getattr(own, name) for name in of_rows})
         else:
             kept = None if suffix in SUFFIXES else own.format
@@ -139,13 +139,15 @@ def _of_files(name: str, options: TableOptions) -> RawTable:
     if kind == "npy":
         return RawTable(name, files, _npy_columns(name, options, files), format=kind, **shape)
     if kind != "csv":
-        text_only = [option for option in ("separator", "quote", "encoding", "names") if option in options.dialect]
+        text_only = [
+            option for option in ("separator", "quote", "encoding", "decimal", "names") if option in options.dialect
+        ]
         if text_only:
             raise ConfigError(f"table {name!r}: {', '.join(text_only)} is for text, but its files are {kind.title()}")
         return RawTable(name, files, options.columns, format=kind, **shape)
     return RawTable(
         name, files, options.columns, separator=options.separator or separator, header=not options.names,
-        encoding=options.encoding, quote=options.quote, **shape,
+        encoding=options.encoding, quote=options.quote, decimal=options.decimal, **shape,
     )  # fmt: skip
 
 
@@ -165,7 +167,7 @@ def _npy_columns(name: str, options: TableOptions, files: tuple[RawFile, ...]) -
 
 def _shape(options: TableOptions) -> dict[str, Any]:
     """Return the options of rows in every format."""
-    return {name: getattr(options, name) for name in ("since", "explode", "clicks", "order", "rename")}
+    return {name: getattr(options, name) for name in ("since", "nulls", "explode", "clicks", "order", "rename")}
 
 
 def _format(name: str, options: TableOptions, names: list[str]) -> tuple[Format, str]:

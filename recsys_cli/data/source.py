@@ -12,6 +12,8 @@ from pydantic import BaseModel
 from recsys_cli.data.remote import RawFile
 from recsys_cli.events import Emit
 
+NULLS = ("", "NA", "N/A", "n/a", "<NA>", "NULL", "null", "None", "nan", "NaN", "\\N")
+"""Missing values in text, as pandas, R, NumPy and databases write them. Quoted text of a file is no missing value, except ""."""
 Format = Literal["csv", "parquet", "jsonl", "npy"]
 RawType = Literal["int32", "int64", "float32", "float64", "string", "bool", "timestamp", "timestamp with zone"]
 """Types of raw values; timestamps are in ISO 8601, all with an offset (converted to UTC) or all without."""
@@ -53,6 +55,8 @@ class RawTable:
         header: Whether the first line has the column names.
         encoding: "utf-8" or "latin-1".
         quote: Quote character; None for quotes as ordinary characters.
+        decimal: Decimal mark of numbers in text.
+        nulls: Texts that are missing values.
         partitions: Partition columns of the folders: name → Arrow array of a value per file. They replace columns of the
             same name in the files.
         since: Least values of columns, for the new rows only: a number, a time, or a time span before the newest row.
@@ -72,6 +76,8 @@ class RawTable:
     header: bool = True
     encoding: Literal["utf-8", "latin-1"] = "utf-8"
     quote: str | None = '"'
+    decimal: str = "."
+    nulls: tuple[str, ...] = NULLS
     flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
     partitions: Mapping[str, Any] = field(default_factory=dict)
     since: Mapping[str, int | float | str] = field(default_factory=dict)

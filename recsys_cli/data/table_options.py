@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from recsys_cli.data.copies import check_origin
 from recsys_cli.data.since import SinceValue
 from recsys_cli.data.since import check as check_since
-from recsys_cli.data.source import RawColumn, RawType
+from recsys_cli.data.source import NULLS, RawColumn, RawType
 
 _TIMES = ("iso", "s", "ms", "us", "ns")
 _DIRECTIVES = tuple(f"%{letter}" for letter in "YymdeHIMSfpzbBaAj")
@@ -53,6 +53,11 @@ class TableOptions(BaseModel):
     """Quote character around fields with separators or line ends; null for quotes as ordinary characters."""
     encoding: Literal["utf-8", "latin-1"] = "utf-8"
     """Character encoding of text."""
+    decimal: Literal[".", ","] = "."
+    """Decimal mark of numbers in text, as in "3,5"."""
+    nulls: tuple[str, ...] = NULLS
+    """Texts that are missing values, besides the empty one; [] for tables where NA or None is a real value. A quoted "NA" of a
+    text file is always real."""
     names: tuple[str, ...] = ()
     """Names of the columns in order, for text without a header; of .npy files, an array per column, the file names by default."""
     types: dict[str, RawType] = Field(default_factory=dict)

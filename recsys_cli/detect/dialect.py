@@ -19,6 +19,7 @@ _HEAD = 256 << 10
 _LINES = 200
 _SEPARATORS = ("::", "\t", ";", "|", ",", " ")
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+_COMMA_NUMBER = re.compile(r"[+-]?\d+(,\d+)?")
 _HISTORY_SEPARATORS = (" ", "\t", ",")
 
 
@@ -64,8 +65,15 @@ def _text_options(lines: list[str], suffix: str, file: RawFile) -> dict[str, Any
     if even:
         separator = _likeliest(even, lines[0])
         rows = even[separator]
+        twice = sorted({name for name in rows[0] if rows[0].count(name) > 1})
+        if twice and any(map(is_known, rows[0])) and not any(map(is_number, rows[0])):
+            raise ConfigError(
+                f"{file}: the header names {', '.join(twice)} twice",
+                hint="give each column a name of its own in the file",
+            )
         names = () if _has_header(rows) else tuple(f"column{position + 1}" for position in range(len(rows[0])))
-        return {"separator": separator, **({"names": names} if names else {}), **_quote(lines, separator)}
+        decimal = {"decimal": ","} if separator != "," and _has_decimal_commas(rows[0 if names else 1 :]) else {}
+        return {"separator": separator, **({"names": names} if names else {}), **_quote(lines, separator), **decimal}
     for separator in _HISTORY_SEPARATORS:
         rows = _rows(lines, separator)
         if sum(len(row) > 1 for row in rows) > 0.9 * len(rows) and len({len(row) for row in rows}) > 1:
@@ -75,6 +83,15 @@ def _text_options(lines: list[str], suffix: str, file: RawFile) -> dict[str, Any
         hint="separators are a comma, tab, semicolon, |, :: or space; "
         "or write the config by hand, with separator next to the table's files",
     )
+
+
+def _has_decimal_commas(rows: list[list[str]]) -> bool:
+    """Whether a column has numbers such as 3,5, and no column numbers such as 3.5."""
+    columns = [[value.strip() for value in values if value.strip()] for values in zip(*rows, strict=True)]
+    return any(
+        values and all(_COMMA_NUMBER.fullmatch(value) for value in values) and any("," in value for value in values)
+        for values in columns
+    ) and not any(re.fullmatch(r"-?\d+\.\d+", value) for values in columns for value in values)
 
 
 def _likeliest(even: Mapping[str, list[list[str]]], first: str) -> str:
@@ -140,7 +157,8 @@ def _has_header(rows: list[list[str]]) -> bool:
     first, others = rows[0], rows[1:]
     if all(TYPED.search(name) for name in first):
         return True
-    if any(is_number(name) or not name.strip() for name in first) or len(set(first)) < len(first):
+    named = [name for name in first if name.strip()]  # a table with its index has one blank name
+    if any(map(is_number, named)) or len(named) < len(first) - 1 or len(set(first)) < len(first):
         return False
     if not others or any(is_known(name) for name in first):
         return True

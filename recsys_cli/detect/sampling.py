@@ -13,14 +13,18 @@ import pyarrow as pa
 
 from recsys_cli.data.files import Files, FilesOptions
 from recsys_cli.data.remote import RawFile
+from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import unpacked_name
 from recsys_cli.detect.dialect import dialect, is_number
 from recsys_cli.detect.origins import copied_tables, is_copied, is_partitioned, located, members
 from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.etl.reading.exact_ids import missing_texts
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.features.spec import is_list
 
 SAMPLE_ROWS = 200_000
+_LATER_ROWS, _MOST_ROWS = 25_000, 2_000_000
+_INDEX = re.compile(r"(Unnamed: \d+(\.\d+)*|__index_level_\d+__)?")
 _CHUNK = 4 << 20
 
 
@@ -31,9 +35,10 @@ class Sample:
     Attributes:
         name: Name for the config.
         options: The table's section in the config, `files` among them.
-        rows: The first rows.
+        rows: The first rows, and of larger tables some of the middle and the end.
         total: Number of rows, estimated unless `is_whole`.
         bad: Number of unreadable rows in the sample.
+        remarks: What is not read of the table.
     """
 
     name: str
@@ -42,6 +47,7 @@ class Sample:
     total: int
     is_whole: bool
     bad: int = 0
+    remarks: tuple[str, ...] = ()
 
     @property
     def is_headless(self) -> bool:
@@ -109,6 +115,22 @@ def _name(file: str, *, taken: dict[str, Sample]) -> str:
     return next(name for name in (stem, *(f"{stem}_{n}" for n in range(2, 1_000))) if name not in taken)
 
 
+def _why_not(column: pa.Field, table: RawTable) -> str | None:
+    """Return why a column stays out of the config; None for other columns."""
+    if _INDEX.fullmatch(column.name):
+        return f"the column {column.name!r} is the number of the row, as pandas writes it, and is not used"
+    if not _is_nested(column.type):
+        return None
+    inner = column.type.value_type if is_list(column.type) else column.type
+    if not pa.types.is_struct(inner):
+        return f"the column {column.name} has values of type {column.type}, which are not read"
+    keys = ", ".join(field.name for field in inner)
+    what, how = ("lists of objects", ", recursive := true") if is_list(column.type) else ("objects", "")
+    query = f"* EXCLUDE ({column.name}), unnest({column.name}{how}) FROM '{table.files[0]}'"
+    why = f"the column {column.name} has {what} ({keys}), which are not read"
+    return f'{why}; a query makes columns of them: recsys init "SELECT {query}"'
+
+
 def _is_nested(kind: pa.DataType) -> bool:
     """Whether the values of a column are no values or lists of values; such columns stay out of the config."""
     inner = kind.value_type if is_list(kind) else kind
@@ -116,7 +138,7 @@ def _is_nested(kind: pa.DataType) -> bool:
 
 
 def sampled(name: str, options: dict[str, Any], *, limit: int = SAMPLE_ROWS) -> Sample:
-    """Return the first rows of a table, given by its section in the config.
+    """Return the first rows of a table, given by its section in the config, and some of its middle and its end.
 
     Raises:
         ConfigError: A file is no table.
@@ -127,12 +149,24 @@ def sampled(name: str, options: dict[str, Any], *, limit: int = SAMPLE_ROWS) -> 
         totals = source.sample(Path(folder), limit)
         reader = Reader(source.tables(Path(folder))[0], skip_bad=True, chunk_bytes=_CHUNK, threads=1)
         try:
-            reader.columns = tuple(field.name for field in reader.schema() if not _is_nested(field.type))
+            schema = reader.schema()
+            left_out = {one.name: _why_not(one, reader.table) for one in schema}
+            reader.columns = tuple(name for name, reason in left_out.items() if reason is None)
             rows, is_whole = reader.head(limit)
             total = rows.num_rows if is_whole else max(reader.estimated_rows(), rows.num_rows)
+            remarks = [f"{name}: {reason}" for reason in left_out.values() if reason]
+            if total > 3 * limit and limit == SAMPLE_ROWS:
+                later, has_end = reader.later(_LATER_ROWS, _MOST_ROWS)
+                rows = pa.concat_tables([rows, later])
+                if not has_end:
+                    remarks.append(
+                        f"{name}: only the first {_MOST_ROWS:,} rows are sampled, because the file is packed or remote"
+                    )
+            rows = missing_texts(rows, rows.column_names, reader.table)
         except DataError as error:
             if "not a Parquet file" in str(error):
                 raise ConfigError(str(error).replace("Parquet", "parquet", 1), hint=error.hint) from error
             raise
     copied = totals.get("interactions", 0)
-    return Sample(name, options, rows, max(total, copied), is_whole and copied <= limit, bad=len(reader.rejected))
+    is_whole = is_whole and copied <= limit
+    return Sample(name, options, rows, max(total, copied), is_whole, len(reader.rejected), tuple(remarks))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from recsys_cli.data.remote import is_url
 from recsys_cli.data.streams import unpacked_name
+from recsys_cli.detect.names import ALIASES, simplified
 from recsys_cli.detect.outcomes import SEPARATES, with_times_before
 from recsys_cli.detect.proposal import Proposal, propose
 from recsys_cli.detect.roles import ENOUGH, TARGETS, positive_text
@@ -83,10 +84,30 @@ class Understanding:
         return replace(self, proposal=replace(self.proposal, sections=sections, comments=comments))
 
     @property
+    def _missing(self) -> list[str]:
+        """Remarks on rows without a user, an item or another value of a role."""
+        named = {
+            name: one for name, one in self.interactions.roles.items() if name in {"user", "item", "rating", "label"}
+        }
+        columns = {name: self.interactions.columns[role.column] for name, role in named.items()}
+        return [
+            f"{one.nulls:,} of {one.rows:,} rows have no {name} in column {one.name} (empty, NA, NULL, None or nan) and are left "
+            "out; where such texts are real values, set nulls: [] next to the files"
+            for name, one in columns.items()
+            if one.nulls
+        ] + [
+            f"column {name} has one value ({one.samples[0]}) in all sampled rows: every row is positive"
+            for name, one in self.interactions.columns.items()
+            if one.unique == 1 and one.rows >= ENOUGH and simplified(name) in (*ALIASES["rating"], *ALIASES["label"])
+        ]
+
+    @property
     def notes(self) -> list[str]:
         """Remarks on the tables."""
         sample = self.interactions.sample
-        notes = [
+        notes = [remark for one in (sample, *(one.table.sample for one in self.joined)) for remark in one.remarks]
+        notes += self._missing
+        notes += [
             f"table {_named(table)} is not used: "
             + (
                 "one table of users and one of items are joined, with a row per key, and a key with a name of its own"
@@ -180,7 +201,8 @@ def _questions(table: Table) -> tuple[Question, ...]:
 def problems_error(table: Table, problems: Sequence[str]) -> ConfigError:
     """Return the error of problems with the columns of a table."""
     return ConfigError(
-        "\n  ".join([f"{table.sample.address}:", *problems]), hint=f"its columns are {', '.join(table.columns)}"
+        "\n  ".join([f"{table.sample.address}:", *problems, *table.sample.remarks]),
+        hint=f"its columns are {', '.join(table.columns)}",
     )
 
 

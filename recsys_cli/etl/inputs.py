@@ -58,6 +58,9 @@ class Inputs:
         for reader in others:
             reader.times = {**reader.times, **first.known_times}
         readers = {name: _reader(config, table) for name, table in tables.items()}
+        ids = config.features.raw_ids
+        for reader in interactions.values():
+            reader.ids = ids
         schema = first.schema()
         if first.is_empty():
             more = f" and {len(first.table.files) - 1} more files have" if len(first.table.files) > 1 else " has"
@@ -68,9 +71,8 @@ class Inputs:
         program = config.features.compile(
             {name: reader.schema() for name, reader in readers.items()} | {INTERACTIONS: schema}
         )
-        ids = config.features.raw_ids
         for reader in interactions.values():
-            reader.columns, reader.limit, reader.ids = program.reads, limit, ids
+            reader.columns, reader.limit = program.reads, limit
         for reader in others:
             for field in reader.schema():
                 target, where = schema.field(field.name), str(reader.table.files[0])

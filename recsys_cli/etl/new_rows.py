@@ -99,9 +99,13 @@ class NewRows:
         if table.format == "csv" and not table.header:
             return read(_described(table, [column.name for column in table.columns], self.fitted_on, path))
         # Without the described columns: the config may describe a column absent from the file.
-        stored = read(replace(table, columns=(), explode=None, clicks=None, order=None), times={}).schema()
+        stored = read(replace(table, columns=(), explode=None, clicks=None, order=None), times={}, ids=()).schema()
         table, names = _reshaped_once(table, stored), stored.names
         if table.format == "csv":
+            floats = [
+                name for name in features.raw_ids if name in names and pa.types.is_floating(stored.field(name).type)
+            ]
+            table = replace(table, columns=_with_floats(table.columns, floats))
             in_files = [name for name in names if name not in table.partitions]
             return read(_described(table, in_files, self.fitted_on, path))
         return read(replace(table, columns=tuple(column for column in table.columns if column.name in names)))
@@ -192,6 +196,13 @@ def _described(table: RawTable, names: Sequence[str], fitted_on: pa.Schema, path
         if column.name in fitted_on.names
     }
     return replace(table, columns=tuple(typed.get(c.name, c) for c in columns if not table.header or c.name in typed))
+
+
+def _with_floats(columns: Sequence[RawColumn], names: Sequence[str]) -> tuple[RawColumn, ...]:
+    """Return the columns with ids such as 17.0 as floats; the reader makes them whole numbers."""
+    declared = {column.name: column for column in columns}
+    floats = (declared.get(name, RawColumn(name, None, nullable=True)) for name in names)
+    return (*(one for one in columns if one.name not in names), *(replace(one, dtype="float64") for one in floats))
 
 
 def _typed(column: RawColumn, kind: pa.DataType, path: str) -> RawColumn:

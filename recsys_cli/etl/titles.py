@@ -67,7 +67,7 @@ def _tables(config: RunConfig, raw: Path, *, dimension_only: bool) -> Iterator[R
 
 
 def _titles_of(reader: Reader, columns: tuple[str, str], ids: pa.Array) -> pa.Array | None:
-    reader.columns = columns
+    reader.columns, reader.ids = columns, columns[:1]
     titles = pa.nulls(len(ids), pa.string())
     try:
         for rows in reader.batches():

@@ -15,7 +15,7 @@ from recsys_cli.stages import StageResult, report_other_version
 from recsys_cli.stages.keys import by_content, code_of_dataset, code_of_op, files_in, source_key
 from recsys_cli.workspace import PreparedData, Workspace, key_of
 
-_FORMAT = 1
+_FORMAT = 2
 """Version of the results of etl, apart from ops; each op has its own `format`."""
 _NAMED = 5
 """Highest number of changed files in a message."""

@@ -7,11 +7,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from threading import Lock
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawTable
-from recsys_cli.data.streams import Stream, compression, fill, opened, size_of
+from recsys_cli.data.streams import Stream, compression, fill, head, opened, size_of
 from recsys_cli.errors import DataError
 from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.reading.columns import in_file
@@ -134,6 +134,18 @@ def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Seque
             raise DataError(f"{file} ended after {offset:,} of {size:,} bytes", hint="run the command again")
         if columns is None:
             in_file(table, b"", file)  # an empty file: an error for tables with a header
+
+
+def window(table: RawTable, file: RawFile, start: float, num_bytes: int) -> Chunk:
+    """Return whole rows of a plain local file from a share of its bytes on; a line break within quotes may cut the first."""
+    columns, header = in_file(table, head(file, _FIRST), file)
+    offset = max(header, round(start * (size_of(file) or 0)))
+    with opened(file) as (_, raw):
+        raw.seek(offset)
+        text = bytearray(num_bytes)
+        del text[fill(cast("Stream", raw), memoryview(text)) :]
+    first, end = text.find(b"\n") + 1, text.rfind(b"\n") + 1
+    return Chunk(file, columns, offset + first, text[first:end], Lines(file))
 
 
 def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int, lines: Lines) -> Iterator[bytearray]:

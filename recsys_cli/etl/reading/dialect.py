@@ -22,8 +22,6 @@ ARROW_TYPES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us"),
     "timestamp with zone": pa.timestamp("us", "UTC"),
 }
-NULLS = [""]
-"""Representation of null."""
 _UNIT_SEPARATOR = "\x1f"
 _BLOCK = 1 << 20
 
@@ -102,7 +100,8 @@ def read_text(
         convert_options=csv.ConvertOptions(
             include_columns=list(types or columns or ()),
             column_types=types,
-            null_values=NULLS,
+            null_values=["", *table.nulls],
+            decimal_point=table.decimal,
             strings_can_be_null=any(column.nullable for column in table.columns),
             quoted_strings_can_be_null=False,
         ),

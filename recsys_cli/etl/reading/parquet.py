@@ -151,8 +151,9 @@ def parquet_rows(
     typed_by: RawFile,
     chunk_bytes: int,
     check: Callable[[RawFile, Sequence[str]], None],
+    groups: Sequence[int] | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield the rows of a table's files in order, in the columns and types of a schema.
+    """Yield the rows of a table's files in order, or of some row groups of its file, in the columns and types of a schema.
 
     `typed_by` is the file of the schema, for errors; `check` gets each file and its column names, before its rows.
     """
@@ -161,7 +162,10 @@ def parquet_rows(
     times = {column.name: column.time for column in table.columns if column.time is not None}
     for file in table.files:
         first = 0
-        for stored in parquet_batches(file, schema.names, kind=table.format, chunk_bytes=chunk_bytes, check=check):
+        batches = parquet_batches(
+            file, schema.names, kind=table.format, chunk_bytes=chunk_bytes, check=check, groups=groups
+        )
+        for stored in batches:
             columns = {}
             for target in schema:
                 values = stored.column(target.name)
@@ -184,6 +188,7 @@ def parquet_batches(
     kind: Format = "parquet",
     chunk_bytes: int,
     check: Callable[[RawFile, Sequence[str]], None] = lambda *_: None,
+    groups: Sequence[int] | None = None,
 ) -> Iterator[pa.Table]:
     """Yield a file's rows in order, in stored types.
 
@@ -198,11 +203,12 @@ def parquet_batches(
         check(file, opened.schema_arrow.names)
         rows = _rows_at_a_time(opened, columns, chunk_bytes // 4)
         found = 0
-        for batch in opened.iter_batches(rows, columns=list(columns)):
+        some = {} if groups is None else {"row_groups": list(groups)}
+        for batch in opened.iter_batches(rows, columns=list(columns), **some):
             found += batch.num_rows
             yield pa.Table.from_batches([batch]).select(list(columns))
         stated = opened.metadata.num_rows
-        if kind == "parquet" and found != stated:  # of JSON lines it is an estimate
+        if kind == "parquet" and groups is None and found != stated:  # of JSON lines it is an estimate
             raise DataError(
                 f"{file}: damaged: its metadata states {stated:,} rows, but it has {found:,}",
                 hint="write it again, or fetch it again with recsys download --force",

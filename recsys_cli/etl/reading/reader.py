@@ -7,6 +7,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -17,11 +18,17 @@ from recsys_cli.data.streams import compression, fill, opened, size_of
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.columns import resolve
-from recsys_cli.etl.reading.csv_chunks import Chunk, chunks, empty_chunk, parse_in_order, read_ahead
+from recsys_cli.etl.reading.csv_chunks import Chunk, chunks, empty_chunk, parse_in_order, read_ahead, window
 from recsys_cli.etl.reading.csv_parse import Parsed, parse
-from recsys_cli.etl.reading.exact_ids import check_ids
+from recsys_cli.etl.reading.exact_ids import id_schema, missing_texts, whole_ids
 from recsys_cli.etl.reading.npy import NpyTable
-from recsys_cli.etl.reading.parquet import estimated_parquet_rows, parquet_rows, table_schema, with_time_formats
+from recsys_cli.etl.reading.parquet import (
+    estimated_parquet_rows,
+    open_parquet,
+    parquet_rows,
+    table_schema,
+    with_time_formats,
+)
 from recsys_cli.etl.reading.plain_types import refuse_nested
 from recsys_cli.etl.reading.reshape import reshaped, reshaped_schema
 from recsys_cli.etl.reading.since import limits, recent
@@ -29,6 +36,7 @@ from recsys_cli.etl.reading.since import limits, recent
 _SAMPLE_BYTES, _PACKED_SAMPLE_BYTES = 1 << 20, 4 << 20
 _MIN_CHUNK, _MAX_CHUNK = 1 << 20, 32 << 20
 _SHARE = 6
+_WINDOW = 4 << 20
 
 
 def chunk_bytes(memory: int, threads: int) -> int:
@@ -51,7 +59,7 @@ class Reader:
         chunk_bytes: Bytes of text per chunk, and approximate size of the batches.
         times: Formats of time columns without a format in the dataset; see `RawColumn`.
         limit: Number of rows to read from the start; None for all.
-        ids: Columns of ids; see `check_ids`.
+        ids: Columns of ids; see `whole_ids`.
         rejected: The skipped rows so far.
     """
 
@@ -72,7 +80,7 @@ class Reader:
         Raises:
             DataError: The file is missing, or lacks a column of `columns`.
         """
-        return reshaped_schema(self._stored_schema(), self.table, self.columns)
+        return id_schema(reshaped_schema(self._stored_schema(), self.table, self.columns), self.ids)
 
     def is_empty(self) -> bool:
         """Whether all files of the table have no rows; raises like `schema`."""
@@ -90,7 +98,7 @@ class Reader:
         left = sys.maxsize if self.limit is None else self.limit
         with closing(stored):
             for rows in reshaped(stored, self.table, self.columns):
-                check_ids(rows, self.ids, self.table)
+                rows = whole_ids(missing_texts(rows, self.ids, self.table), self.ids, self.table)  # noqa: PLW2901
                 yield rows if rows.num_rows <= left else rows.slice(0, left)
                 left -= rows.num_rows
                 if left <= 0:
@@ -122,6 +130,60 @@ class Reader:
                 num_rows += batch.num_rows
         rows = pa.concat_tables(parts)
         return rows.slice(0, limit), rows.num_rows <= limit
+
+    def later(self, limit: int, most: int) -> tuple[pa.Table, bool]:
+        """Return about `limit` rows each after two thirds of the bytes and at the end, and whether the end is among them.
+
+        A single file that is packed, remote or of JSON lines is read from its start, up to `most` rows.
+        """
+        windows = [self._window(start, limit) for start in (2 / 3, 1.0)]
+        parts, is_end = [one for one in windows if one is not None], True
+        if len(parts) < len(windows):
+            parts, seen = [], 0
+            with closing(self.batches()) as batches:
+                while seen < most and (batch := next(batches, None)) is not None:
+                    seen += batch.num_rows
+                    parts.append(batch.slice(max(0, batch.num_rows - limit // 20)))
+                is_end = seen < most
+        return pa.concat_tables([self.schema().empty_table(), *parts]), is_end
+
+    def _window(self, start: float, limit: int) -> pa.Table | None:
+        """Return rows from a share of the bytes on, with 1 the last ones; None where only the first file's start is cheap."""
+        sizes = [size_of(file) or 0 for file in self.table.files]
+        wanted = start * sum(sizes)
+        at = next((at for at in range(len(sizes)) if sum(sizes[: at + 1]) >= wanted), 0)
+        file, share = self.table.files[at], (wanted - sum(sizes[:at])) / max(1, sizes[at])
+        is_plain = isinstance(file, Path) and compression(file.name) is None
+        if self.table.format == "parquet" and isinstance(file, Path):
+            rows = self._groups(file, share)
+        elif self.table.format == "csv" and is_plain:
+            size = min(_WINDOW, sizes[at] // 4)
+            chunk = window(self._resolved[0], file, min(share, 1 - size / max(1, sizes[at])), size)
+            rows = self._with_constants(parse(chunk, self._in_files, skip_bad=True).rows, file)
+        elif at == 0 or self.table.format == "npy":
+            return None
+        else:
+            columns = self._resolved[0].columns if self.table.format == "csv" else self.table.columns
+            return replace(self, table=replace(self.table, files=(file,), columns=columns), rejected=[]).head(limit)[0]
+        rows = rows.select(self._selection)
+        rows = rows.slice(max(0, rows.num_rows - limit)) if start == 1 else rows.slice(0, limit)
+        return pa.concat_tables(reshaped([rows], self.table, self.columns))
+
+    def _groups(self, file: Path, share: float) -> pa.Table:
+        """Return the row group of a Parquet file after a share of its groups."""
+        with open_parquet(file) as opened:
+            number = opened.metadata.num_row_groups
+        schema = pa.schema([self._file_schema.field(name) for name in self._in_files])
+        stored, group = replace(self._stored, files=(file,)), min(number - 1, int(share * number))
+        rows = parquet_rows(
+            stored,
+            schema,
+            typed_by=self.table.files[0],
+            chunk_bytes=self.chunk_bytes,
+            check=self._check,
+            groups=[group],
+        )
+        return self._with_constants(pa.concat_tables([schema.empty_table(), *rows]), file)
 
     def estimated_rows(self) -> int:
         """Estimate the number of rows from file sizes and the start of a file.

@@ -1,0 +1,138 @@
+"""`recsys init` on tables as programs write them: row numbers, missing values, floats as ids, decimal commas, sorted files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from recsys_cli.config import RunConfig, load
+from recsys_cli.workspace import Workspace
+from tests.cli.conftest import Recsys
+
+ROWS = 400
+
+
+def write(head: str, row: Callable[[int, int, int], str], name: str = "t.csv", rows: int = ROWS) -> None:
+    """Write rows of 20 users and 15 items; `row` gets the row number, the user and the item."""
+    lines = [row(k, k % 20, (7 * k + k // 20) % 15) for k in range(rows)]
+    Path(name).write_text("\n".join([head, *lines]) + "\n")
+
+
+def proposed(recsys: Recsys, name: str = "t.csv") -> tuple[RunConfig, list[str]]:
+    """Return the config of `init` and its notes."""
+    answer = recsys("--json", "init", name, "--yes", "--force", "-o", "t.yaml")
+    assert answer.code == 0, answer.err
+    return load(Path("t.yaml")), answer.json["notes"]
+
+
+def vocabulary(recsys: Recsys, column: str = "user") -> list[object]:
+    """Return the ids of a column after `recsys etl`."""
+    answer = recsys("etl", "t.yaml")
+    assert answer.code == 0, answer.err
+    (data,) = Workspace(Path("workspace")).all_data()
+    (file,) = (data.folder / "vocab").glob(f"{column}*.parquet")
+    values: list[object] = pq.read_table(file).column(0).to_pylist()
+    return values
+
+
+@pytest.mark.parametrize("first", ["", "Unnamed: 0", '""'])
+def test_the_row_number_of_pandas_is_no_user(recsys: Recsys, first: str) -> None:
+    write(f"{first},user,item,rating", lambda k, u, i: f"{k},{u},{i},{1 + k % 5}")
+    config, notes = proposed(recsys)
+    assert (config.features.user, config.features.item) == ("user", "item")
+    assert any("number of the row" in note for note in notes)
+    assert recsys("etl", "t.yaml").code == 0
+
+
+@pytest.mark.parametrize("missing", ["NA", "NULL", "None", r"\N", "nan", ""])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_texts_of_missing_values_are_no_users(recsys: Recsys, missing: str, suffix: str) -> None:
+    write("user,item,rating", lambda k, u, i: f"{f'u{u}' if u else missing},{i},{1 + k % 5}")
+    if suffix == "parquet":
+        text = pyarrow.csv.ConvertOptions(strings_can_be_null=False)
+        pq.write_table(pyarrow.csv.read_csv("t.csv", convert_options=text), "t.parquet")
+    config, notes = proposed(recsys, f"t.{suffix}")
+    assert [op.columns for op in config.features.ops if op.name == "Dropna"] == [("user",)]
+    assert any(note.startswith("20 of 400 rows have no user in column user") for note in notes)
+    assert sorted(map(str, vocabulary(recsys))) == sorted(f"u{u}" for u in range(1, 20))
+
+
+def test_na_is_a_real_value_where_the_table_says_so(recsys: Recsys) -> None:
+    write("user,item,rating", lambda k, u, i: f"{f'u{u}' if u else 'NA'},{i},{1 + k % 5}")
+    proposed(recsys)
+    Path("t.yaml").write_text(
+        Path("t.yaml").read_text().replace("interactions: t.csv", "interactions: {files: t.csv, nulls: []}")
+    )
+    assert "NA" in vocabulary(recsys)
+
+
+def test_whole_numbers_as_floats_are_ids_without_a_fraction(recsys: Recsys) -> None:
+    write("user,item,rating", lambda k, u, i: f"{'' if k == 7 else f'{u + 16764}.0'},{i}.0,{1 + k % 5}")
+    proposed(recsys)
+    assert sorted(vocabulary(recsys)) == list(range(16764, 16784))  # type: ignore[type-var]
+
+
+def test_decimal_commas_are_numbers(recsys: Recsys) -> None:
+    write("user;item;rating", lambda k, u, i: f"{u};{i};{k % 9 // 2},{'05'[k % 9 % 2]}")
+    config, _ = proposed(recsys)
+    assert config.dataset.options["interactions"] == {"files": "t.csv", "separator": ";", "decimal": ","}
+    assert any("rating > 3" in text for op in config.features.ops for text in op.expressions.values())
+    assert recsys("etl", "t.yaml").code == 0
+
+
+def test_a_repeated_name_in_the_header_is_an_error(recsys: Recsys) -> None:
+    write("user,item,rating,rating", lambda k, u, i: f"{u},{i},{1 + k % 5},{k % 2}")
+    answer = recsys("init", "t.csv", "--yes")
+    assert answer.code == 2
+    assert "t.csv: the header names rating twice" in answer.err
+
+
+@pytest.mark.parametrize("how", ["csv", "parquet", "csv.gz", "parts"])
+def test_labels_that_change_at_the_end_of_a_large_table_are_seen(recsys: Recsys, how: str) -> None:
+    rows = 700_000
+    lines = [f"{k % 500},{k * 7 % 90},{int(k < (0.7 if how == 'parts' else 0.95) * rows)}\n" for k in range(rows)]
+    text, name = "user,item,label\n" + "".join(lines), f"t.{how}"
+    if how == "csv.gz":
+        Path(name).write_bytes(gzip.compress(text.encode(), 1))
+    elif how == "parts":
+        name = "part-*.csv.gz"
+        for part in range(4):
+            rest = "".join(lines[part * rows // 4 : (part + 1) * rows // 4])
+            Path(f"part-{part}.csv.gz").write_bytes(gzip.compress(f"user,item,label\n{rest}".encode(), 1))
+    else:
+        Path("t.csv").write_text(text)
+        if how == "parquet":
+            pq.write_table(pyarrow.csv.read_csv("t.csv"), name, row_group_size=100_000)
+    config, _ = proposed(recsys, name)
+    assert config.features.labels[0] == "label"
+    assert not any("label" in op.expressions for op in config.features.ops)
+
+
+def test_nested_events_are_named_with_the_query_that_reads_them(recsys: Recsys) -> None:
+    events = (
+        json.dumps(
+            {"session": s, "events": [{"aid": (3 * s + k) % 15, "ts": 1_600_000_000 + 60 * s + k} for k in range(4)]}
+        )
+        for s in range(60)
+    )
+    Path("t.jsonl").write_text("\n".join(events) + "\n")
+    answer = recsys("init", "t.jsonl", "--yes")
+    assert answer.code == 2
+    assert "the column events has lists of objects (aid, ts), which are not read" in answer.err
+    query = re.search(r'recsys init "(SELECT .*)"', answer.err)
+    assert query is not None
+    assert recsys("init", query[1], "--yes", "-o", "t.yaml").code == 0
+    assert (load(Path("t.yaml")).features.user, load(Path("t.yaml")).features.item) == ("session", "aid")
+
+
+def test_a_rating_of_one_value_is_named(recsys: Recsys) -> None:
+    write("user,item,rating", lambda k, u, i: f"{u},{i},5")
+    _, notes = proposed(recsys)
+    assert "column rating has one value (5) in all sampled rows: every row is positive" in notes
