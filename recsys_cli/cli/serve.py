@@ -76,6 +76,12 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
         Path | None,
         typer.Option(metavar="FILE", help="File with a bearer token.", show_default="RECSYS_TOKEN"),
     ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN", help="Site whose pages may ask, such as https://shop.example.", show_default=False
+        ),
+    ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Allow other machines without a token.")] = False,
     batch_delay: Annotated[float, typer.Option(metavar="MS", help="Longest wait for a batch.", min=0, max=1000)] = 1.0,
     queue: Annotated[int, typer.Option(help="Waiting requests per bundle; then 429.", min=1)] = 512,
@@ -100,6 +106,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
         port=port,
         workers=workers,
         token=stage.read_token(token_file),
+        cors=stage.origins_of(cors or []),
         limits=Limits(seconds=timeout),
         batching=Batching(delay=batch_delay / 1e3, queue=queue),
     )

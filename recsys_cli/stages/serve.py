@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,6 +110,20 @@ def shares_of(given: Sequence[str], bundles: Mapping[str, Path], shadow: Sequenc
 def _check_name(name: str, bundles: Mapping[str, Path], option: str) -> None:
     if name not in bundles:
         raise ConfigError(f"{option} {name}: no such bundle", hint=f"the bundles are {', '.join(bundles)}")
+
+
+def origins_of(given: Sequence[str]) -> tuple[str, ...]:
+    """Return checked origins, as browsers send them.
+
+    Raises:
+        ConfigError: A text is no origin.
+    """
+    for one in given:
+        if not re.fullmatch(r"https?://[a-z0-9.:\[\]-]+", one):
+            raise ConfigError(
+                f"--cors {one}: no origin", hint="scheme, host and port in lower case: https://shop.example"
+            )
+    return tuple(given)
 
 
 def read_token(path: Path | None) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp
@@ -44,7 +45,10 @@ def create_app(service: Service) -> ASGIApp:
     app.add_exception_handler(HTTPException, _plain)
     read = (bodies.RecommendBody, bodies.BatchBody, bodies.ScoreBody, bodies.FeedbackBody, bodies.ItemBody)
     describe(app, *read, bodies.ItemsBody, has_token=service.settings.token is not None)
-    return Guard(app, service)
+    guarded = Guard(app, service)
+    if not (origins := service.settings.cors):
+        return guarded
+    return CORSMiddleware(guarded, origins, ("GET", "POST", "PUT", "DELETE"), ("Authorization", "Content-Type"))
 
 
 def _lifespan(service: Service) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
+
+from recsys_cli.serving.http.settings import Limits
 
 _Number = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 _Text = Annotated[str, StringConstraints(max_length=1_000)]
@@ -14,7 +16,11 @@ Value = (
     bool | Annotated[int, Field(ge=-(2**63), le=2**64 - 1)] | Annotated[float, Field(allow_inf_nan=False)] | str | None
 )
 """A raw value of a column."""
-Cell = Value | list[Value]
+_T = TypeVar("_T")
+_List = Annotated[list[_T], Field(fail_fast=True)]
+"""A list with one problem at most: that of its first invalid element."""
+_Cells = Annotated[dict[str, _T], Field(fail_fast=True, max_length=1_000)]
+Cell = Value | _List[Value]
 _LATEST = 1e11
 
 
@@ -27,15 +33,15 @@ class RecommendBody(_Body):
 
     user: Id | None = None
     """Raw user id; null for an anonymous user."""
-    history: list[Id] | None = None
+    history: Annotated[_List[Id], Field(max_length=Limits.history)] | None = None
     """Raw item ids, oldest first, in place of the stored history and the feedback."""
-    features: dict[str, Cell] = Field(default_factory=dict)
+    features: _Cells[Cell] = Field(default_factory=dict)
     """Raw values of user and context features."""
     k: int = Field(10, ge=1)
     """Number of items."""
-    candidates: list[Id] | None = None
+    candidates: Annotated[_List[Id], Field(max_length=Limits.history)] | None = None
     """The only items to rank."""
-    exclude: list[Id] = Field(default_factory=list)
+    exclude: _List[Id] = Field(default_factory=list, max_length=Limits.history)
     """Items to leave out."""
     exclude_seen: bool = True
     """Leave out the items of the history."""
@@ -52,15 +58,15 @@ class RecommendBody(_Body):
 class BatchBody(_Body):
     """Several requests."""
 
-    requests: list[RecommendBody] = Field(min_length=1)
+    requests: _List[RecommendBody] = Field(min_length=1)
 
 
 class ScoreBody(_Body):
     """Raw rows to score, as columns or as rows."""
 
-    columns: dict[str, list[Cell]] | None = None
+    columns: _Cells[_List[Cell]] | None = None
     """Columns of equal length."""
-    rows: list[dict[str, Cell]] | None = Field(None, min_length=1)
+    rows: Annotated[_List[_Cells[Cell]], Field(min_length=1)] | None = None
     """Rows with the same keys."""
     bundle: str | None = None
     """Bundle of the scores; null for the first one."""
@@ -86,7 +92,7 @@ class FeedbackEvent(_Body):
 class FeedbackBody(_Body):
     """Interactions to insert or overwrite."""
 
-    events: list[FeedbackEvent] = Field(min_length=1)
+    events: _List[FeedbackEvent] = Field(min_length=1, max_length=Limits.batch)
 
 
 class ItemBody(_Body):
@@ -94,7 +100,7 @@ class ItemBody(_Body):
 
     hidden: bool | None = None
     """Whether the item is left out of all answers; null for no change."""
-    features: dict[str, Cell] | None = None
+    features: _Cells[Cell] | None = None
     """Raw values of all columns of the joined item table, null for an unknown one; `GET /bundles` lists the columns."""
     title: _Text | None = None
     """Title, with `features`; null for the present one."""
@@ -115,7 +121,7 @@ class ItemEntry(ItemBody):
 class ItemsBody(_Body):
     """Changes of several items."""
 
-    items: list[ItemEntry] = Field(min_length=1)
+    items: _List[ItemEntry] = Field(min_length=1, max_length=Limits.batch)
 
 
 class Item(BaseModel):

@@ -6,19 +6,27 @@ import asyncio
 import hmac
 import logging
 import time
+from collections.abc import Collection
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from recsys_cli.serving.http.page import STATIC
 from recsys_cli.serving.http.problems import RequestError, problem_of
 from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.http.work import ARRIVED
 
 _LOG = logging.getLogger("recsys.serve")
 _LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
-_OPEN = ("/v2/health/", "/docs", "/openapi.json")
-_API = ("/recommend", "/score", "/similar", "/feedback", "/items", "/users", "/bundles", "/metrics", "/v2")
+_SHOWN = 100
+"""Maximum characters of a host in a message."""
+_CLOSE = {"Connection": "close"}
+"""Headers of a refusal: the rest of its request is not read."""
+PUBLIC = frozenset({
+    "/", "/docs", "/openapi.json", "/v2/health/live", "/v2/health/ready", *(f"/{one.name}" for one in STATIC.iterdir()),
+})  # fmt: skip
+"""Paths without a token: the page, descriptions, and health. All others need it, those of later routes too."""
 
 
 class Guard:
@@ -73,20 +81,19 @@ class Guard:
         headers = {name: value for name, value in scope["headers"] if name in {b"host", b"origin", b"authorization"}}
         host = headers.get(b"host", b"").decode("latin-1")
         if origin := headers.get(b"origin"):
-            _check_origin(origin.decode("latin-1"), host)
+            _check_origin(origin.decode("latin-1"), host, self._settings.cors)
         token = self._settings.token
         if token is None:
             if self._settings.is_local and host and _name(host) not in _LOCAL:
-                raise RequestError(403, f"the host {_name(host)} is not this machine", "use http://127.0.0.1:PORT")
+                message = f"the host {_name(host)[:_SHOWN]} is not this machine"
+                raise RequestError(403, message, "use http://127.0.0.1:PORT", _CLOSE)
             return
-        path = scope["path"]
-        if path.startswith(_OPEN) or not path.startswith(_API):
+        if scope["path"] in PUBLIC:
             return
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
         if kind.lower() != b"bearer" or not hmac.compare_digest(given.strip(), token.encode()):
-            raise RequestError(
-                401, "the token is missing or wrong", "Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"}
-            )
+            closing = {"WWW-Authenticate": "Bearer", **_CLOSE}
+            raise RequestError(401, "the token is missing or wrong", "Authorization: Bearer TOKEN", closing)
 
     def _measure(self, scope: Scope, status: int, seconds: float) -> None:
         path = getattr(scope.get("route"), "path", "other")
@@ -101,15 +108,14 @@ class Guard:
         self._metrics.under_way.set(self._load.under_way)
 
 
-def _check_origin(origin: str, host: str) -> None:
+def _check_origin(origin: str, host: str, allowed: Collection[str]) -> None:
     try:
         same = urlsplit(origin).netloc == host
     except ValueError:
         same = False
-    if not same:
-        raise RequestError(
-            403, "a page of another site may not ask", "send the request without Origin, or through a proxy"
-        )
+    if not same and origin not in allowed:
+        hint = "allow it: recsys serve --cors ORIGIN; or send the request through a proxy"
+        raise RequestError(403, "a page of another site may not ask", hint, _CLOSE)
 
 
 def _name(host: str) -> str:

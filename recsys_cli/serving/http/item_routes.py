@@ -81,7 +81,6 @@ def item_routes(service: Service) -> APIRouter:
     async def change_many(request: Request) -> Response:
         """Upsert, hide or show several items; one invalid item fails all."""
         body = await body_of(request, ItemsBody, limits.body_bytes)
-        service.check("items", len(body.items), limits.batch)
         return await changes.apply({service.fleet.id_of(Role.ITEM, one.item): one for one in body.items})
 
     @router.delete("/items/{item:path}", responses=answers)

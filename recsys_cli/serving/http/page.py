@@ -17,7 +17,7 @@ from recsys_cli.serving.http.reading import Route
 from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.recommender import Recommender
 
-_STATIC = Path(__file__).parent / "static"
+STATIC = Path(__file__).parent / "static"
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "Cache-Control": "no-cache",
@@ -31,7 +31,7 @@ class PageFiles(StaticFiles):
     """The files of the page; scripts and styles come from this server only."""
 
     def __init__(self) -> None:
-        super().__init__(directory=_STATIC, html=True)
+        super().__init__(directory=STATIC, html=True)
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """Return a file with the headers of the page."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from recsys_cli.serving.http.bodies import ProblemAnswer
 from recsys_cli.serving.http.problems import RequestError
 
 Body = TypeVar("Body", bound=BaseModel)
+T = TypeVar("T")
 _HINT = "/docs describes the body"
 _REF = "#/components/schemas/{model}"
 PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -43,6 +45,12 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 _MOST_PROBLEMS = 8
 """Maximum problems in an answer."""
+_MOST_COUNTED = 1_000
+"""Maximum problems that are described at all: a description of 400,000 unknown keys takes seconds."""
+_MOST_VALUES = 300_000
+"""Maximum values of a body. One value is eight times its two bytes in memory, and a problem is a hundred times."""
+_LARGE = 1 << 16
+"""Minimum bytes of a body that is parsed on a thread, while others are served."""
 
 
 class Route(APIRoute):
@@ -99,9 +107,33 @@ async def body_of(request: Request, kind: type[Body], most: int) -> Body:
         RequestError: The body is above the limit, or invalid.
     """
     content = await content_of(request, most)
+    return await apart(len(content), lambda: _parsed_json(kind, content))
+
+
+async def apart(size: int, work: Callable[[], T]) -> T:
+    """Return the result of work on a body: on a thread if it is large."""
+    return await asyncio.to_thread(work) if size >= _LARGE else work()
+
+
+def check_number_of_values(content: bytes) -> None:
+    """Check the number of values of JSON, by its commas, before they are in memory.
+
+    Raises:
+        RequestError: It is above the limit.
+    """
+    if len(content) > _MOST_VALUES and (number := content.count(b",")) > _MOST_VALUES:
+        raise RequestError(
+            422, f"the body has {number:,} values, above the limit of {_MOST_VALUES:,}", "send less at once"
+        )
+
+
+def _parsed_json(kind: type[Body], content: bytes) -> Body:
+    check_number_of_values(content)
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
+        if error.error_count() > _MOST_COUNTED:
+            raise RequestError(422, f"the body has {error.error_count():,} problems", _HINT) from None
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         if first["type"] == "json_invalid":
             raise RequestError(400, first["msg"], _HINT) from None

@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Semaphore
 from types import FrameType
@@ -26,7 +25,6 @@ from recsys_cli.serving.feedback.compact import rewrite
 from recsys_cli.serving.feedback.files import exclusive, worker_file
 from recsys_cli.serving.http.app import create_app
 from recsys_cli.serving.http.metrics import FOLDER
-from recsys_cli.serving.http.protocol import Connection
 from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.http.settings import Settings
 
@@ -35,6 +33,8 @@ _SWITCH = 0.0001
 """Seconds of a Python thread before others run: the model thread waits so long after each of some 70 calls into torch."""
 _KEEP_ALIVE = 75
 """Seconds of an idle connection: longer than those of common proxies, so that a proxy never sends into a closed one."""
+_HEAD = 1 << 16
+"""Maximum bytes of the first line and the headers of a request."""
 Started = Callable[[str], None]
 
 
@@ -109,10 +109,11 @@ def _run(settings: Settings, worker: int, bound: socket.socket, ready: Callable[
         _LOG.warning("%d damaged lines of the feedback log were skipped", service.desk.num_damaged)
     config = uvicorn.Config(
         create_app(service),
-        http=partial(Connection, seconds=settings.limits.seconds),  # type: ignore[arg-type]
+        http="h11",  # the other implementation takes the body of a request with `Upgrade` for the next request
+        h11_max_incomplete_event_size=_HEAD,
         ws="none",
         log_config=None,
-        log_level="warning",
+        log_level="error",
         access_log=False,
         server_header=False,
         backlog=2048,

@@ -123,10 +123,7 @@ class Service:
 
     def query(self, body: RecommendBody) -> Query:
         """Return the query of a body, with the feedback of the user and without hidden items."""
-        limits = self.settings.limits
-        self.check("k", body.k, limits.k)
-        for name in ("history", "candidates", "exclude"):
-            self.check(name, len(getattr(body, name) or ()), limits.history)
+        self.check("k", body.k, self.settings.limits.k)
         return Query(
             user=body.user,
             history=body.history,

@@ -64,6 +64,7 @@ class Settings:
         port: Port; 0 for a free one.
         workers: Number of processes.
         token: Bearer token; None without one.
+        cors: Origins of other sites whose pages may ask.
         limits: Bounds of requests.
         batching: Micro-batches.
     """
@@ -78,6 +79,7 @@ class Settings:
     port: int = 8000
     workers: int = 1
     token: str | None = field(default=None, repr=False)
+    cors: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     batching: Batching = field(default_factory=Batching)
 

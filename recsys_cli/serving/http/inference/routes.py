@@ -13,7 +13,7 @@ from recsys_cli.serving.http.answers import json_response
 from recsys_cli.serving.http.inference import tensors
 from recsys_cli.serving.http.inference.models import TOP_K, find, infer_scores, infer_top_k, metadata
 from recsys_cli.serving.http.problems import RequestError
-from recsys_cli.serving.http.reading import Route, content_of
+from recsys_cli.serving.http.reading import Route, apart, content_of
 from recsys_cli.serving.http.service import Service
 
 _BODY: dict[str, Any] = {
@@ -100,7 +100,8 @@ def inference_routes(service: Service) -> APIRouter:
         """Score raw rows, or rank the catalog for users."""
         deployment, top_k = find(service, name, version)
         content = await content_of(request, service.settings.limits.body_bytes)
-        asked, inputs = tensors.parse(content, request.headers.get(tensors.BINARY))
+        header_length = request.headers.get(tensors.BINARY)
+        asked, inputs = await apart(len(content), lambda: tensors.parse(content, header_length))
         outputs = await (infer_top_k if top_k else infer_scores)(service, deployment, inputs)
         head = {"model_name": name, "model_version": deployment.version}
         body, length = tensors.answer(head, outputs, asked)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import orjson
 
 from recsys_cli.serving.http.problems import RequestError
+from recsys_cli.serving.http.reading import check_number_of_values
 
 DTYPES: Mapping[str, Any] = {
     "BOOL": np.bool_, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64,
@@ -51,6 +52,8 @@ class Tensor:
 
 _DIGITS = 19
 """Maximum digits of a length."""
+_DIMENSIONS = 8
+"""Maximum dimensions of a tensor."""
 
 
 def malformed(message: str) -> RequestError:
@@ -69,6 +72,7 @@ def parse(content: bytes, header_length: str | None) -> tuple[dict[str, Any], li
         if not header_length.isdecimal() or len(header_length) > _DIGITS or int(header_length) > length:
             raise malformed(f"{BINARY} is {header_length[:_DIGITS]}, the body has {length} bytes")
         length = int(header_length)
+    check_number_of_values(content[:length])
     try:
         request = orjson.loads(content[:length])
     except orjson.JSONDecodeError as error:
@@ -93,8 +97,9 @@ def _tensor(given: Any, content: bytes, offset: int) -> tuple[Tensor, int]:
             raise malformed("an input needs name, datatype and shape")
     if datatype not in DTYPES and datatype != "BYTES":
         raise malformed(f"{name}: unknown datatype {datatype}")
-    if not all(isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**31 for size in shape):
-        raise malformed(f"{name}: invalid shape {shape}")
+    sizes = [size for size in shape if isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**31]
+    if len(sizes) < len(shape) or len(shape) > _DIMENSIONS:
+        raise malformed(f"{name}: invalid shape {shape[:_DIMENSIONS]}")
     parameters = given.get("parameters") or {}
     size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
     if size is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import select
 import socket
 import time
@@ -12,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import Running, running, until
+from tests.servers import Running, running
 
 _HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 _BODY = b'{"user": 1, "k": 50, "explain": true}'
+_CHUNKED = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 _REQUEST = _HEAD % (b"/recommend", len(_BODY)) + _BODY
 
 
@@ -47,48 +47,60 @@ def _received(connection: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def _is_closed(connection: socket.socket) -> bool:
-    """Drip one byte; whether the server has closed the connection."""
-    try:
-        connection.send(b"a")
-        return bool(select.select([connection], [], [], 0)[0])
-    except OSError:
-        return True
-
-
-def test_connections_with_unfinished_headers_are_closed_and_others_are_served(hasty: Running) -> None:
+def test_connections_with_unfinished_headers_leave_others_served(hasty: Running) -> None:
+    """A proxy ends them: docs/server.md has its settings."""
     with ExitStack() as stack:
-        slow = [stack.enter_context(_connected(hasty)) for _ in range(200)]
-        for connection in slow:
+        for _ in range(200):
+            connection = stack.enter_context(_connected(hasty))
             connection.sendall(b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nX-Drip: ")
         assert hasty.post("/recommend", {"user": 1})["items"]
-        until(lambda: sum(map(_is_closed, slow)) == len(slow), seconds=15)
-    with _connected(hasty) as silent:
-        assert b"408 Request Timeout" in _received(silent)
 
 
-@pytest.mark.parametrize(
-    "start",
-    [
-        b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n\r\n",
-        _HEAD % (b"/typo", 100_000),
-        _HEAD % (b"/recommend", 100_000),
-    ],
-    ids=["between requests", "body of a refused request", "body"],
-)
-def test_dripping_connections_are_closed(start: bytes, hasty: Running) -> None:
+def test_a_body_that_does_not_end_is_refused_in_time(hasty: Running) -> None:
     with _connected(hasty) as slow:
-        slow.sendall(start)
-        drip = b"\r\n" if start.endswith(b"\r\n\r\n\r\n") else b"a"
-        ends = time.perf_counter() + 10
-        closed = False
-        while not closed and time.perf_counter() < ends:
-            try:
-                slow.send(drip)
-                closed = bool(select.select([slow], [], [], 0.05)[0]) and not slow.recv(65_536)
-            except OSError:
-                closed = True
-        assert closed
+        slow.sendall(_HEAD % (b"/recommend", 100_000) + b"a")
+        assert slow.recv(65_536).startswith(b"HTTP/1.1 504 ")
+
+
+@pytest.mark.parametrize("name", [b"X-Large: ", b""], ids=["one header", "many headers"])
+def test_headers_above_their_limit_end_the_connection(name: bytes, hasty: Running) -> None:
+    line = name + b"a" * (1 << 20) if name else b"a: b\r\n" * (1 << 18)
+    with _connected(hasty) as connection:
+        sent = 0
+        try:
+            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n")
+            for _ in range(100):
+                sent += connection.send(line)
+        except OSError:
+            pass
+        assert sent < 16 << 20
+        assert not _received(connection).startswith(b"HTTP/1.1 200")
+    assert hasty.get("/v2/health/live")
+
+
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket", b"x"])
+def test_the_body_of_a_request_with_upgrade_is_no_request(protocol: bytes, hasty: Running) -> None:
+    """A later packet was taken for the next request: a proxy has checked only the first one."""
+    inner = b"GET /bundles HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    head = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: %s\r\nContent-Length: %d\r\n\r\n"
+    with _connected(hasty) as connection:
+        connection.sendall(head % (protocol, len(inner)))
+        time.sleep(0.2)
+        connection.sendall(inner)
+        connection.shutdown(socket.SHUT_WR)
+        received = _received(connection)
+    assert received.startswith(b"HTTP/1.1 400 ")
+    assert b"Invalid JSON" in received
+    assert received.count(b"HTTP/1.1 ") == 1
+
+
+def test_trailers_are_no_headers(hasty: Running) -> None:
+    with _connected(hasty) as connection:
+        connection.sendall(
+            _CHUNKED
+            + b"%x\r\n%s\r\n0\r\nHost: evil.example\r\nOrigin: http://evil.example\r\n\r\n" % (len(_BODY), _BODY)
+        )
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
 
 
 def test_an_idle_connection_stays_and_pipelined_requests_are_answered(hasty: Running) -> None:
@@ -104,28 +116,24 @@ def test_an_idle_connection_stays_and_pipelined_requests_are_answered(hasty: Run
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
 
 
-_CHUNKED = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
 @pytest.mark.parametrize(
     "content",
     [
         b"nonsense\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost localhost\r\n\r\n",
-        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
         _CHUNKED + b"zz\r\n{}\r\n0\r\n\r\n",
         _CHUNKED + b"5\r\n{}\r\n0\r\n\r\n",
         _CHUNKED + b"2\r\n{}\r\nzz\r\n",
     ],
     ids=["request line", "header", "long request line", "chunk size", "chunk end", "second chunk"],
 )
-def test_malformed_http_is_refused_as_json(content: bytes, hasty: Running) -> None:
+def test_malformed_http_is_refused(content: bytes, hasty: Running) -> None:
     with _connected(hasty) as connection:
         connection.sendall(content)
-        head, _, body = _received(connection).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    assert b"content-type: application/json" in head
-    assert set(json.loads(body)) == {"error", "hint"}
+        received = _received(connection)
+    assert received.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert received.count(b"HTTP/1.1 ") == 1
 
 
 def test_a_malformed_rest_of_a_body_is_refused(hasty: Running) -> None:
