@@ -1,6 +1,6 @@
-# `make demo` and `make test` do everything from a clean clone; they need the package index, and Python 3.11, 3.12 or 3.13. The extras
-# nvtabular and torchrec are for 3.11 alone: NVTabular has no newer wheels. A python on the PATH may be a launcher of a release that is
-# not there, so each is started before it is taken.
+# `make demo` and `make test` do everything from a clean clone; they need the package index, and Python 3.11, 3.12 or 3.13. The extra
+# torchrec and the environment .venv-numpy1 are for 3.11 alone. A python on the PATH may be a launcher of a release that is not
+# there, so each is started before it is taken.
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c $(SUPPORTED) 2>/dev/null && { command -v $$python; break; }; done)
 SUPPORTED := 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
@@ -8,10 +8,12 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
+IS_311 := $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'
+NUMPY1 := .venv-numpy1
 CODE := recsys_cli tests scripts
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo serve docs test test-core test-gpu lint format type e2e soak bench clean
+.PHONY: help setup setup-dev demo serve docs test test-core test-numpy1 test-gpu lint format type e2e soak bench clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -28,9 +30,16 @@ $(READY): pyproject.toml constraints.txt
 setup-dev: $(READY_DEV) ## Add the extras, and the tools for tests and lint
 
 $(READY_DEV): $(READY)
-	if $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then \
-		$(PIP) -e '.[nvtabular,tune,torchrec,triton,dev]' && $(PIP) --no-deps torchrec; \
+	if $(IS_311); then $(PIP) -e '.[dask,tune,torchrec,dev]' && $(PIP) --no-deps torchrec; \
 	else $(PIP) -e '.[dask,tune,dev]'; fi
+	@touch $@
+
+# NVTabular and the Triton server need numpy 1, which would take the place of the current one.
+$(NUMPY1)/.ready: pyproject.toml constraints-numpy1.txt
+	@$(or $(PYTHON),false) -c $(SUPPORTED) || { echo "Python 3.11 is needed: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(NUMPY1)
+	$(NUMPY1)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-numpy1.txt \
+		-e '.[nvtabular,triton]' pytest pytest-xdist hypothesis
 	@touch $@
 
 demo: $(READY) ## Download, prepare, train, evaluate and recommend on embedded synthetic data; under three minutes
@@ -50,11 +59,16 @@ docs: $(READY) ## Build the site of docs/ in build/docs; open build/docs/index.h
 	$(PIP) -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-test: $(READY_DEV) ## Run all tests that need no GPU
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+test: $(READY_DEV) ## Run all tests that need no GPU; on Python 3.11 those of NVTabular and Triton too
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not numpy1'
+	@if $(IS_311); then $(MAKE) --no-print-directory test-numpy1; fi
 
 test-core: $(READY_DEV) ## Run the tests that take less than a few seconds each
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow and not gpu'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow and not gpu and not numpy1'
+
+test-numpy1: $(NUMPY1)/.ready ## Make .venv-numpy1, and run the tests of NVTabular and Triton in it (Python 3.11)
+	$(NUMPY1)/bin/python -m pytest -n 2 --dist loadfile -m numpy1 \
+		$$(grep -rlE 'mark.numpy1|tests.engines import' tests --include='test_*.py')
 
 test-gpu: $(READY_DEV) ## Run the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu
@@ -81,4 +95,4 @@ bench: $(READY_DEV) ## Measure us and the peers in turn (about two hours; needs 
 	$(BIN)/python scripts/bench.py
 
 clean: ## Remove what was built here; the workspace stays
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info build dist
+	rm -rf .venv .venv-numpy1 .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info build dist

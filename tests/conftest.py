@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from recsys_cli import cpu
+from recsys_cli.etl.nvtabular_engine import pins
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
 from recsys_cli.features.plan import FeaturePlan
@@ -25,6 +27,29 @@ cpu.configure_threads()
 # A busy machine is no failure.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
+
+EXPECTED_SKIPS = ("no CUDA device", "fewer than two CUDA devices", "no ml-latest-small.zip in ")
+"""Reasons of skipped tests where everything that a distribution has is installed."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test of NVTabular or of the Triton server outside their environment."""
+    if item.get_closest_marker("numpy1") and (problem := pins.problem()) is not None:
+        pytest.skip(f"{problem.message}; make test-numpy1 runs it")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """List the skipped tests by reason; with RECSYS_NO_SKIPS an unexpected reason fails the run."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or "RECSYS_NO_SKIPS" not in os.environ or hasattr(session.config, "workerinput"):
+        return
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reporter.stats.get("skipped", ()))
+    for reason, number in sorted(reasons.items()):
+        unexpected = not reason.startswith(EXPECTED_SKIPS)
+        reporter.write_line(f"\n{number} skipped: {reason}{' (unexpected)' if unexpected else ''}", red=unexpected)
+        if unexpected:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
 
 PLAN = FeaturePlan(
     user="userId",

@@ -34,23 +34,17 @@ ENCODER = "encoder"
 """Name of the encoder of single rows among the engines."""
 
 
-def _missing(name: str) -> str | None:
-    if name == ENCODER:
-        return None
-    error = load(ENGINES[name]).missing()
-    return None if error is None else f"{error.message} ({error.hint})"
+PARTICIPANTS = (*ENGINES, ENCODER)
+"""The engines, and the encoder of single rows."""
+needs_all = pytest.mark.numpy1
 
 
 def _param(name: str) -> Any:
-    reason = _missing(name)
-    return pytest.param(name, marks=[pytest.mark.skip(reason=reason)] if reason else [])
+    return pytest.param(name, marks=[needs_all] if name == "nvtabular" else [])
 
 
-PARTICIPANTS = (*ENGINES, ENCODER)
-"""The engines, and the encoder of single rows."""
 every_engine = pytest.mark.parametrize("name", [_param(name) for name in ENGINES])
 every_participant = pytest.mark.parametrize("name", [_param(name) for name in PARTICIPANTS])
-needs_all = pytest.mark.skipif(any(map(_missing, ENGINES)), reason=str([*map(_missing, ENGINES)]))
 
 
 def engine_of(name: str, folder: Path, *, device: str = "cpu", emit: Emit = ignore) -> Engine:

@@ -92,7 +92,9 @@ def _storable(values: pa.ChunkedArray, position: int, name: str) -> pa.ChunkedAr
 
 
 def _is_storable(kind: pa.DataType) -> bool:
-    """Whether Parquet has a type."""
+    """Whether Parquet of any reader has a type; float16 is known to newer ones only."""
+    if pa.types.is_float16(kind.value_type if is_list(kind) else kind):
+        return False
     try:
         pq.write_table(pa.table({"column": pa.array([], kind)}), pa.BufferOutputStream())
     except pa.ArrowNotImplementedError:

@@ -153,7 +153,7 @@ class ShardAssignment:
             assert isinstance(self.split, RandomSplit)
             codes = self.split.assign_rows(numbers)
         shards = below(hash_counters(numbers, mix(self.seed, _SHARD_STREAM)), self.num_shards)
-        partitions = np.where(codes == TRAIN, shards, self.num_shards + codes - 1)
+        partitions = np.where(codes == TRAIN, shards, self.num_shards - 1 + codes.astype(np.intp))
         # Small types are faster to sort.
         partitions = partitions.astype(np.min_scalar_type(self.num_shards + len(SPLITS)))
         path = self.folder / f"batch-{batch.number:06d}.arrow"

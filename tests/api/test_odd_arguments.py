@@ -71,7 +71,6 @@ def test_float16_is_a_label_and_a_column_of_score(workspace: recsys.Workspace) -
     ("values", "kind"),
     [
         (pa.array([(1, 2, 3)] * ROWS, pa.month_day_nano_interval()), "month_day_nano_interval"),
-        (pa.array([[np.float16(1)]] * ROWS, pa.list_(pa.float16())), "list<item: halffloat>"),
         (
             pa.UnionArray.from_sparse(pa.array([0] * ROWS, pa.int8()), [pa.array(range(ROWS))]),
             "sparse_union<0: int64=0>",

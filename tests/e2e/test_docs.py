@@ -44,6 +44,7 @@ NOT_RUN = {
     ("docs/export.md", "recsys export ease --format triton"): "Triton; tests/unit/serving/export runs its models",
     ("docs/export.md", "import numpy as np"): "Triton",
     ("docs/guide.md", "dataset:"): "a bucket of S3",
+    ("docs/guide.md", "python3.11 -m venv nvt"): _SETUP,
     ("docs/guide.md", "recsys train --resume"): "an interrupted run, grown data, many runs; tests/cli has all three",
     ("docs/guide.md", "recsys bench configs/bench-ml-latest-small.yaml"): "hours",
     (

@@ -68,6 +68,16 @@ def test_wheel_runs_the_demo_from_an_empty_folder(wheel: Path, tmp_path: Path) -
     assert len(list(empty.glob("workspace/runs/*/report.html"))) == 1
 
 
+def test_editable_install_is_a_path_that_type_checkers_find(tmp_path: Path) -> None:
+    for name in SOURCES:
+        (tmp_path / name).symlink_to(ROOT / name)
+    venv.create(tmp_path / "venv")
+    where = ["--prefix", str(tmp_path / "venv"), "--no-deps", "--no-build-isolation", "--no-index"]
+    pip("install", *where, "--ignore-installed", "--editable", str(tmp_path))
+    (hook,) = tmp_path.glob("venv/lib/python*/site-packages/__editable__.recsys_cli-*.pth")
+    assert [Path(line) for line in hook.read_text().splitlines()] == [tmp_path]
+
+
 @pytest.mark.slow
 def test_wheel_has_no_tests_and_all_package_data(wheel: Path) -> None:
     names = {name for name in zipfile.ZipFile(wheel).namelist() if not name.endswith("/")}

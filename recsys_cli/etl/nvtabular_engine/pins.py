@@ -16,6 +16,7 @@ PINS = {
 
 CUDF = {"pandas": "2", "dask": "2024.1", "distributed": "2024.1", "cudf": "24.4"}
 """Overrides and additions to PINS for a GPU: the first cuDF for Python 3.11, and its dependencies."""
+_OWN = "give it an environment of its own: python3.11 -m venv nvt; nvt/bin/pip install 'recsys-cli[nvtabular]'"
 _CUDF_NAMES = ("cudf", "cudf-cu12", "cudf-cu11")
 
 
@@ -25,10 +26,9 @@ def problem(device: str = "cpu") -> MissingExtraError | None:
         return _problem(
             needed(device), "etl.engine=nvtabular with etl.device=gpu", "see scripts/nvtabular-gpu.Dockerfile"
         )
-    missing = MissingExtraError.for_extra("nvtabular", what="etl.engine=nvtabular")
     if installed("nvtabular") is None:
-        return missing
-    return _problem(PINS, "etl.engine=nvtabular", missing.hint)
+        return MissingExtraError("etl.engine=nvtabular needs the 'nvtabular' extra (not installed)", hint=_OWN)
+    return _problem(PINS, "etl.engine=nvtabular", _OWN)
 
 
 def _problem(pins: Mapping[str, str], what: str, hint: str | None) -> MissingExtraError | None:

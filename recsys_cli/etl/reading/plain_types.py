@@ -38,8 +38,11 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 _PLAIN = (
-    (pa.types.is_large_string, pa.string()),
-    (pa.types.is_large_binary, pa.binary()),
+    (
+        lambda kind: str(kind) in {"large_string", "string_view"},
+        pa.string(),
+    ),  # views are unknown to Arrow before release 16
+    (lambda kind: str(kind) in {"large_binary", "binary_view"}, pa.binary()),
     (pa.types.is_fixed_size_binary, pa.binary()),
     (pa.types.is_float16, pa.float32()),
     (pa.types.is_date, _TIME),

@@ -47,7 +47,7 @@ def test_a_sound_file_with_empty_lists_and_null_is_read(path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "occurrence", "found"),
     [
-        (NUMBER, FEWER, 2, "item has 12,344 values of INT64 for 12,345 rows of INT64"),
+        (NUMBER, FEWER, 1, "user has 12,344 values of INT64 for 12,345 rows of INT64"),
         (OF_INT64, OF_DOUBLE, 1, "item has 12,345 values of DOUBLE for 12,345 rows of INT64"),
         (OF_INT64, UNKNOWN, 0, "user has 12,345 values of UNKNOWN for 12,345 rows of INT64"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import socket
 import subprocess
@@ -31,14 +30,13 @@ from recsys_cli.stages.export import export
 from recsys_cli.workspace.artifacts import TritonRepository
 from tests.served_runs import MakeRun, ratings
 
-if importlib.util.find_spec("pytriton") is None or importlib.util.find_spec("tritonclient") is None:
-    pytest.skip("the extra triton is not installed: no tritonserver", allow_module_level=True)
+pytest.importorskip("tritonclient")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of gevent and grpc on import
     import tritonclient.grpc
     import tritonclient.http
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.numpy1]
 Tensors = Mapping[str, np.ndarray]
 TYPES = {"i": "INT64", "O": "BYTES", "b": "BOOL"}
 FLOATS = {4: "FP32", 8: "FP64"}

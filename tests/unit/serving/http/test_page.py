@@ -225,7 +225,7 @@ def test_an_unknown_user_gets_the_fallback_in_words(page: Tab) -> None:
     page.type("nobody")
     page.press("Enter")
     page.wait(f"document.querySelector('.note') && {READY}")
-    assert "user nobody has no" in page.value("document.querySelector('.note').textContent")
+    assert "User nobody has no" in page.value("document.querySelector('.note').textContent")
     assert page.value("document.querySelector('.column').dataset.source") == "popularity"
     assert page.value("document.querySelector('#history-empty').textContent") == "No stored history."
 
