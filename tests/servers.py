@@ -50,6 +50,7 @@ class Running:
 def running(folder: Path, *line: str, env: dict[str, str] | None = None) -> Iterator[Running]:
     """Start a server on a free port, and end it."""
     feedback = folder / "feedback"
+    folder.mkdir(exist_ok=True)
     with (folder / "stderr.txt").open("a") as errors:
         process = subprocess.Popen(
             [RECSYS, "serve", *line, "--port", "0", "--feedback", str(feedback), "--workspace", str(folder)],

@@ -208,3 +208,10 @@ def test_install_command_is_for_the_running_python(
     (tmp_path / "pip").write_text("")
     (tmp_path / "pip").chmod(0o755)
     assert recsys("status").err.endswith("hint: pip install 'recsys-cli[tune]'\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_the_null_device(closed: str, tmp_path: Path) -> None:
+    line = f"exec {sys.executable} -m recsys_cli -w {tmp_path} ls models {closed}"
+    done = subprocess.run(["bash", "-c", line], stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

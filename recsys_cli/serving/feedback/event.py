@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, Literal
 Kind = Literal["put", "delete", "hide", "show", "upsert"]
 Id = int | str
 _CHECKSUM = b',"crc":"'
+_NEEDED = {"put": ("user", "item"), "delete": ("user",), "hide": ("item",), "show": ("item",), "upsert": ("item",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,33 @@ def parse(line: bytes) -> Event | None:
     if end < 0 or line[end + len(_CHECKSUM) :] != f'{zlib.crc32(line[:end]):08x}"}}'.encode():
         return None
     try:
-        return Event(**json.loads(line[:end] + b"}"))
-    except (ValueError, TypeError):
+        event = Event(**json.loads(line[:end] + b"}"))
+        return event if _is_sound(event) else None
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
         return None
+
+
+def _is_sound(event: Event) -> bool:
+    """Whether all values have their types: not only a server writes lines with a right checksum.
+
+    Raises:
+        ValueError: A text has a lone surrogate, which no table takes.
+        TypeError: The kind is no text.
+    """
+    given = {name: value for name in ("user", "item", "label", "time") if (value := getattr(event, name)) is not None}
+    numbers = [value for value in given.values() if not isinstance(value, str)]
+    texts = [value for value in (event.user, event.item, event.title) if isinstance(value, str)]
+    return (
+        set(_NEEDED[event.kind]) <= given.keys()
+        and type(event.at) is int
+        and 0 <= event.at < 2**63
+        and not isinstance(event.label, str)
+        and not isinstance(event.time, str)
+        and all(type(value) in {int, float} and math.isfinite(value) for value in numbers)
+        and isinstance(event.title, str | None)
+        and isinstance(event.features, dict | None)
+        and all(text.encode() or not text for text in texts)
+    )
 
 
 def lines_of(content: bytes) -> Iterator[tuple[int, Event | None]]:

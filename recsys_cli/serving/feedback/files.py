@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from recsys_cli.errors import DataError, LockedError
+from recsys_cli.errors import ConfigError, DataError, LockedError
 from recsys_cli.serving.feedback.event import lines_of
 from recsys_cli.serving.feedback.state import FeedbackState
 
@@ -84,8 +84,12 @@ def exclusive(folder: Path) -> Iterator[None]:
 
     Raises:
         LockedError: Another process holds it.
+        ConfigError: The path is that of a file.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ConfigError(f"{folder}: {error.strerror}", hint="name a folder with --feedback") from error
     opened = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         lock(opened, folder)

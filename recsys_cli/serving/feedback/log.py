@@ -136,4 +136,6 @@ class FeedbackLog:
 
 
 def _failed(path: Path, error: OSError) -> RecsysError:
-    return RecsysError(f"{path}: {error.strerror or error}", hint="free space on the file system, then send it again")
+    return RecsysError(
+        f"{path.name}: {error.strerror or error}", hint="free space on the file system, then send it again"
+    )

@@ -12,7 +12,7 @@ _BLOCK = 1 << 24
 
 
 class Tail:
-    """A reader of all files of a feedback folder except one.
+    """A reader of all files of a feedback folder except one. A server makes the files of its workers before it starts them.
 
     Args:
         folder: The folder.
@@ -21,20 +21,24 @@ class Tail:
     """
 
     def __init__(self, folder: Path, *, own: Path, state: FeedbackState) -> None:
-        self._folder, self._own, self._state = folder, own, state
-        self._offsets: dict[Path, int] = {}
+        self._state = state
+        self._offsets = {path: 0 for path in current_files(folder) if path != own}
 
-    def poll(self, *, new_files: bool = True) -> int:
+    def poll(self) -> int:
         """Apply the events since the last call, and return their number.
 
-        Args:
-            new_files: Look for files of new workers, too.
+        Raises:
+            OSError: A file cannot be read; the events of the others are applied.
         """
-        if new_files:
-            for path in current_files(self._folder):
-                if path != self._own:
-                    self._offsets.setdefault(path, 0)
-        return sum(self._read(path) for path in self._offsets)
+        number, problem = 0, None
+        for path in self._offsets:
+            try:
+                number += self._read(path)
+            except OSError as error:
+                problem = error
+        if problem is not None:
+            raise problem
+        return number
 
     def _read(self, path: Path) -> int:
         """Read complete lines; the last one may still be under way."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,8 +21,7 @@ from recsys_cli.serving.query import RecentInteraction
 
 _MOST_WAITING = 4_096
 _POLL = 0.01
-_NEW_FILES = 25
-"""Polls between two looks for the files of new workers."""
+_LOG = logging.getLogger("recsys.serve")
 
 
 class FeedbackDesk:
@@ -32,6 +32,9 @@ class FeedbackDesk:
         worker: Number of this worker, for its file.
         metrics: Receives acknowledged events.
         upserted: Called after upserts of items, of this worker or of another one.
+
+    Attributes:
+        is_current: Whether the events of other workers could be read at the last attempt.
     """
 
     def __init__(self, settings: Settings, worker: int, metrics: Metrics, *, upserted: Callable[[], None]) -> None:
@@ -44,7 +47,7 @@ class FeedbackDesk:
         self._tail.poll()
         self._alone = settings.workers == 1
         self._last, self._latest = 0, 0.0
-        self.num_damaged = self._log.num_damaged
+        self.num_damaged, self.is_current = self._log.num_damaged, True
         assert own in current_files(settings.feedback)
 
     def recent(self, user: Id | None) -> tuple[RecentInteraction, ...]:
@@ -102,14 +105,27 @@ class FeedbackDesk:
 
     async def follow(self) -> None:
         """Apply the events of other workers as they come."""
-        polls = 0
         while not self._alone:
-            before = self.state.num_upserts
-            self._tail.poll(new_files=polls % _NEW_FILES == 0)
-            if self.state.num_upserts != before:
-                self._upserted()
-            polls += 1
+            self.refresh()
             await asyncio.sleep(_POLL)
+
+    def refresh(self) -> None:
+        """Apply the events that other workers have acknowledged; a failure is logged once, and tried again."""
+        if self._alone:
+            return
+        before = self.state.num_upserts
+        try:
+            self._tail.poll()
+        except Exception:
+            if self.is_current:
+                _LOG.exception("the feedback of other workers cannot be read; this worker is not ready until it can")
+            self.is_current = False
+        else:
+            if not self.is_current:
+                _LOG.warning("the feedback of other workers is read again")
+            self.is_current = True
+        if self.state.num_upserts != before:
+            self._upserted()
 
     async def close(self) -> None:
         """Flush and release the log."""

@@ -149,6 +149,10 @@ class Fleet:
             unknown &= one.catalog.places_of(items) < 0
         return int(unknown.sum())
 
+    def is_behind(self, state: FeedbackState) -> bool:
+        """Whether a recommender lacks upserts."""
+        return any(one.items.is_behind(state) for one in self.all)
+
     async def follow(self, state: FeedbackState) -> None:
         """Bring the upserted items into all recommenders."""
         await asyncio.gather(*(one.items.follow(state) for one in self.all))

@@ -61,6 +61,8 @@ class Guard:
         try:
             self._check(scope)
             async with asyncio.timeout(self._settings.limits.seconds):
+                if scope["path"] not in PUBLIC:
+                    await self._service.refresh()
                 await self._app(scope, receive, sending)
         except Exception as error:
             problem = problem_of(error)

@@ -52,12 +52,18 @@ class ItemUpdates:
         items = [_values_of(event) for event in events]
         await self._thread.call(lambda _: self._upserts.check(items))
 
+    def is_behind(self, state: FeedbackState) -> bool:
+        """Whether the recommender lacks upserts of the feedback."""
+        return self.why_not is None and state.num_upserts != self._applied
+
     async def follow(self, state: FeedbackState) -> None:
         """Bring the upserts of the feedback into the recommender."""
         if self.why_not is not None:
             return
+        wanted = state.num_upserts  # not those that come meanwhile: they would hold up the request that waits
         async with self._following:
-            while (number := state.num_upserts) != self._applied:
+            while self._applied < wanted:
+                number = state.num_upserts
                 items = {item: _values_of(event) for item, event in state.upserts.items()}
                 before = self._upserts.refused
                 await self._thread.change(partial(self._upserts.recommender, items))

@@ -6,21 +6,23 @@ import asyncio
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Semaphore
+from pathlib import Path
 from types import FrameType
 
 import torch
 import uvicorn
 
-from recsys_cli.errors import ConfigError
+from recsys_cli.errors import ConfigError, DiskFullError, LockedError
 from recsys_cli.serving.feedback.compact import rewrite
 from recsys_cli.serving.feedback.files import exclusive, worker_file
 from recsys_cli.serving.http.app import create_app
@@ -35,6 +37,7 @@ _KEEP_ALIVE = 75
 """Seconds of an idle connection: longer than those of common proxies, so that a proxy never sends into a closed one."""
 _HEAD = 1 << 16
 """Maximum bytes of the first line and the headers of a request."""
+_METRICS = "recsys-metrics-"
 Started = Callable[[str], None]
 
 
@@ -50,7 +53,10 @@ def serve(settings: Settings, started: Started) -> None:
         LockedError: Another server writes the feedback log.
     """
     with _without_hangup(), exclusive(settings.feedback), _bound(settings) as bound:
-        rewrite(settings.feedback)
+        try:
+            rewrite(settings.feedback)
+        except (OSError, DiskFullError) as error:  # a full disk: answers and deletions go on without it
+            _LOG.warning("the feedback log was not compacted: %s", error)
         for worker in range(settings.workers):
             worker_file(settings.feedback, worker).touch()
         host, port = bound.getsockname()[:2]
@@ -145,7 +151,8 @@ class _Workers:
         for kind in (signal.SIGTERM, signal.SIGINT):
             signal.signal(kind, self._stop)
         signal.signal(signal.SIGHUP, self._forward)
-        with tempfile.TemporaryDirectory(prefix="recsys-metrics-") as folder:
+        _remove_old_metrics()
+        with tempfile.TemporaryDirectory(prefix=_METRICS) as folder, exclusive(Path(folder)):
             os.environ[FOLDER] = folder
             for worker in range(self._settings.workers):
                 self._start(worker)
@@ -187,6 +194,13 @@ class _Workers:
         for process in self._processes.values():
             if process.pid is not None:
                 os.kill(process.pid, number)
+
+
+def _remove_old_metrics() -> None:
+    """Remove the folders of killed servers: nobody holds their locks."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_METRICS}*"):
+        with suppress(LockedError, OSError), exclusive(folder):
+            shutil.rmtree(folder)
 
 
 def _work(settings: Settings, worker: int, bound: socket.socket, ready: Semaphore, parent: int) -> None:

@@ -33,7 +33,7 @@ class Service:
         worker: Number of the worker.
 
     Attributes:
-        is_ready: Whether the worker takes traffic; not before the start, nor during the drain.
+        is_ready: Whether the worker runs; not before the start, nor during the drain.
     """
 
     def __init__(self, settings: Settings, worker: int) -> None:
@@ -58,6 +58,19 @@ class Service:
             task.cancel()
         await self.fleet.close()
         await self.desk.close()
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """The reason against traffic; None if there is none."""
+        if not self.is_ready:
+            return "the server starts or ends"
+        return None if self.desk.is_current else "the feedback of other workers cannot be read; the log has the reason"
+
+    async def refresh(self) -> None:
+        """Bring in what other workers have acknowledged, so that every answer after an acknowledgment shows it."""
+        self.desk.refresh()
+        if self.fleet.is_behind(self.desk.state):
+            await self.fleet.follow(self.desk.state)
 
     def background(self, work: Any) -> None:
         """Run a coroutine in the background."""

@@ -61,8 +61,8 @@ def inference_routes(service: Service) -> APIRouter:
     @router.get("/health/ready")
     async def ready() -> Response:
         """Whether the server takes traffic."""
-        if not service.is_ready:
-            raise RequestError(503, "the server starts or ends", "ask again in a second")
+        if reason := service.why_not_ready:
+            raise RequestError(503, reason, "ask again in a second")
         return json_response({"ready": True})
 
     @router.get("")

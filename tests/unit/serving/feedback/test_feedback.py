@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -181,9 +182,51 @@ def test_a_failed_flush_ends_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyP
     log.close()
 
 
+_PUT = '"kind":"put","user":1,"item":2,'
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        _PUT + '"at":"1"', _PUT + '"at":true', _PUT + '"at":1.5', _PUT + '"at":-1', _PUT + '"at":1,"user":[1]',
+        _PUT + '"at":1,"user":true',
+        _PUT + '"at":1,"user":null', _PUT + '"at":1,"item":{}', _PUT + '"at":1,"label":"5"', _PUT + '"at":1,"label":NaN',
+        _PUT + '"at":1,"time":"now"', _PUT + '"at":1,"time":1e999', _PUT + '"at":1,"time":1' + "0" * 400,
+        _PUT + r'"at":1,"user":"\ud800"', _PUT + '"at":1,"kind":"other"', _PUT + '"at":1,"kind":["put"]',
+        '"kind":"put","at":1,"item":2', '"kind":"put","at":1,"user":1', '"kind":"delete","at":1,"item":1',
+        '"kind":"hide","at":1,"user":1', '"kind":"upsert","at":1,"item":1,"features":[1]',
+        '"kind":"upsert","at":1,"item":1,"title":5',
+        '"kind":"upsert","at":1,"item":1,"features":' + "[" * 100_000 + "]" * 100_000,
+    ],
+)  # fmt: skip
+def test_lines_with_wrong_types_are_damaged_whatever_their_checksum(values: str, tmp_path: Path) -> None:
+    plain = ("{" + values).encode()
+    line = plain + b',"crc":"' + f'{zlib.crc32(plain):08x}"}}'.encode()
+    path = worker_file(tmp_path, 0)
+    path.write_bytes(put(1).line() + line + b"\n" + put(2, 2).line())
+    done = compact(tmp_path)
+    assert (done.rows, done.damaged) == (2, 1)
+
+
+def test_a_tail_goes_on_with_the_other_files_after_a_failure(tmp_path: Path) -> None:
+    own, gone, other = (worker_file(tmp_path, worker) for worker in range(3))
+    for path in (own, gone, other):
+        path.touch()
+    state = FeedbackState()
+    tail = Tail(tmp_path, own=own, state=state)
+    gone.unlink()
+    other.write_bytes(put(1).line())
+    with pytest.raises(FileNotFoundError):
+        tail.poll()
+    assert state.num_events == 1
+    gone.write_bytes(put(2, 2).line())
+    assert tail.poll() == 1
+
+
 def test_a_tail_reads_whole_lines_only(tmp_path: Path) -> None:
     own, other = worker_file(tmp_path, 0), worker_file(tmp_path, 1)
-    own.touch()
+    for path in (own, other):
+        path.touch()
     state = FeedbackState()
     tail = Tail(tmp_path, own=own, state=state)
     line = put(1).line()

@@ -35,6 +35,8 @@ def run(*line: str) -> Any:
         (("{bundle}/nothing",), 3, "no bundle"),
         (("{bundle}", "--token-file", "{short}"), 2, "16 or more"),
         (("{bundle}", "--token-file", "{bundle}"), 2, "readable file"),
+        (("{bundle}", "--feedback", "{short}"), 2, "name a folder with --feedback"),
+        (("{bundle}", "--feedback", "{short}/feedback"), 2, "name a folder with --feedback"),
     ],
 )
 def test_refusals(

@@ -6,6 +6,7 @@ import json
 import random
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -17,8 +18,10 @@ import httpx
 import pytest
 
 from recsys_cli.serving.feedback.compact import compact
+from recsys_cli.serving.feedback.event import Event
+from recsys_cli.serving.feedback.files import worker_file
 from recsys_cli.serving.feedback.table import TableForm
-from tests.servers import Running, running, until
+from tests.servers import RECSYS, Running, running, until
 
 BundleOf = Callable[[str], Path]
 TOKEN = "a-token-of-enough-length"
@@ -152,15 +155,63 @@ def test_workers_share_feedback_and_end_with_their_parent(tmp_path: Path, bundle
 
 
 def _seen_by_all(server: Running, number: int) -> None:
-    """Wait until new connections, which reach any worker, see the events 20 times in a row."""
-    row = 0
+    """Check that new connections, which reach any worker, see the acknowledged events at once."""
+    assert {server.get("/users/9004")["num_interactions"] for _ in range(20)} == {number}
 
-    def seen() -> bool:
-        nonlocal row
-        row = row + 1 if server.get("/users/9004")["num_interactions"] == number else 0
-        return row >= 20
 
-    until(seen)
+def test_a_worker_that_cannot_follow_the_others_says_so_and_goes_on(tmp_path: Path, bundle_of: BundleOf) -> None:
+    with running(tmp_path, str(bundle_of("ease")), "--workers", "2") as server:
+        log = tmp_path / "feedback" / "000000.worker-0.jsonl"
+        away = log.rename(tmp_path / "away")
+        until(lambda: server.ask("GET", "/v2/health/ready").status_code == 503)
+        assert server.post("/recommend", {"user": 1})["items"]
+        time.sleep(0.3)
+        away.rename(log)
+        until(lambda: all(server.ask("GET", "/v2/health/ready").status_code == 200 for _ in range(20)))
+        for number in range(5):
+            server.post("/feedback", {"events": [{"user": 9004, "item": 10_000 + number}]})
+            _seen_by_all(server, number + 1)
+    errors = (tmp_path / "stderr.txt").read_text()
+    assert errors.count("the feedback of other workers cannot be read") == 1
+    assert errors.count("the feedback of other workers is read again") == 1
+
+
+def test_the_next_server_removes_the_metrics_of_killed_ones(tmp_path: Path, bundle_of: BundleOf) -> None:
+    (tmp_path / "tmp").mkdir()
+    line, env = (str(bundle_of("ease")), "--workers", "2"), {"TMPDIR": str(tmp_path / "tmp")}
+    with running(tmp_path, *line, env=env) as server:
+        server.process.kill()
+        server.process.wait()
+    left = list((tmp_path / "tmp").glob("recsys-metrics-*"))
+    assert len(left) == 1
+    with running(tmp_path, *line, env=env), running(tmp_path / "other", *line, env=env) as server:
+        assert not left[0].exists()
+        assert len(list((tmp_path / "tmp").glob("recsys-metrics-*"))) == 2
+        assert "recsys_requests_under_way" in httpx.get(server.url + "/metrics").text
+    assert not list((tmp_path / "tmp").glob("recsys-metrics-*"))
+
+
+def test_a_full_disk_stops_feedback_and_no_answer(tmp_path: Path, bundle_of: BundleOf) -> None:
+    """A limit of file sizes is the full disk, also for the compaction at the start."""
+    feedback = tmp_path / "feedback"
+    feedback.mkdir()
+    events = [Event("put", 1, 9004, 1), Event("put", 2, 9004, 2), Event("delete", 3, 9004, 1)]
+    worker_file(feedback, 0).write_bytes(b"".join(event.line() for event in events))
+    command = f"ulimit -f 0; exec {RECSYS} serve {bundle_of('ease')} --port 0 --feedback {feedback} -w {tmp_path}"
+    line = ["bash", "-c", command]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        first = process.stdout.readline()
+        assert first.startswith("http://"), process.stderr.read()
+        server = Running(process, first.split()[0], feedback)
+        assert server.get("/users/9004")["num_interactions"] == 1
+        refused = server.ask("POST", "/feedback", {"events": [{"user": 9004, "item": 3}]})
+        assert refused.status_code == 503
+        assert str(tmp_path) not in refused.text
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert "the feedback log was not compacted: " in process.stderr.read()
 
 
 def _is_worker(child: int) -> bool:
