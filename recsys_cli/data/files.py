@@ -116,7 +116,7 @@ class Files:
         own = self._options.interactions
         suffix = Path(unpacked_name(path)).suffix.lower()
         if suffix in PARQUET | JSON or kind_of(own) is not None:
-            of_rows = ("types", "times", "lists", "nulls", "explode", "clicks", "order")
+            of_rows = ("types", "times", "lists", "nulls", "explode", "clicks", "order", "line")
             options = TableOptions(files=(path,), **{name: getattr(own, name) for name in of_rows})
         else:
             kept = None if suffix in SUFFIXES else own.format
@@ -167,7 +167,7 @@ def _npy_columns(name: str, options: TableOptions, files: tuple[RawFile, ...]) -
 
 def _shape(options: TableOptions) -> dict[str, Any]:
     """Return the options of rows in every format."""
-    return {name: getattr(options, name) for name in ("since", "nulls", "explode", "clicks", "order", "rename")}
+    return {name: getattr(options, name) for name in ("since", "nulls", "explode", "clicks", "order", "line", "rename")}
 
 
 def _format(name: str, options: TableOptions, names: list[str]) -> tuple[Format, str]:

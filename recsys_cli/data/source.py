@@ -14,6 +14,8 @@ from recsys_cli.events import Emit
 
 NULLS = ("", "NA", "N/A", "n/a", "<NA>", "NULL", "null", "None", "nan", "NaN", "\\N")
 """Missing values in text, as pandas, R, NumPy and databases write them. Quoted text of a file is no missing value, except ""."""
+RUNS = r"\s+"
+"""Separator for any number of spaces and tabs."""
 Format = Literal["csv", "parquet", "jsonl", "npy"]
 RawType = Literal["int32", "int64", "float32", "float64", "string", "bool", "timestamp", "timestamp with zone"]
 """Types of raw values; timestamps are in ISO 8601, all with an offset (converted to UTC) or all without."""
@@ -51,7 +53,7 @@ class RawTable:
         columns: The columns in file order; with a header or Parquet, only the declared ones. Names and types of all
             others come from the files.
         format: "csv" (any separator), "parquet", "jsonl" (an object per line) or "npy" (a file of an array per column).
-        separator: Field separator, one character or more ("::" in older MovieLens sets).
+        separator: Field separator, one character or more ("::" in older MovieLens sets), or `RUNS`.
         header: Whether the first line has the column names.
         encoding: "utf-8" or "latin-1".
         quote: Quote character; None for quotes as ordinary characters.
@@ -65,6 +67,7 @@ class RawTable:
         explode: List column with a row for each element; the other columns repeat.
         clicks: Name of an additional column with the 0 or 1 at the end of the elements of `explode`, as in "N1-1 N2-0".
         order: Name of an additional column with the number of each row.
+        line: Name of an additional column with the number of each row before `explode`.
         rename: New names of columns, by name in the files.
     """
 
@@ -84,6 +87,7 @@ class RawTable:
     explode: str | None = None
     clicks: str | None = None
     order: str | None = None
+    line: str | None = None
     rename: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -48,7 +48,8 @@ class TableOptions(BaseModel):
     iceberg name one table, by its folder or URL, or as CATALOG.NAMESPACE.TABLE of Iceberg. Default: by suffix, and by the log
     of a local folder."""
     separator: str | None = Field(None, min_length=1)
-    """Field separator of text, one character or more; None for the default of the suffix, a comma or a tab."""
+    """Field separator of text, one character or more, or "\\s+" for any number of spaces and tabs; None for the default of the
+    suffix, a comma or a tab."""
     quote: str | None = Field('"', min_length=1, max_length=1)
     """Quote character around fields with separators or line ends; null for quotes as ordinary characters."""
     encoding: Literal["utf-8", "latin-1"] = "utf-8"
@@ -74,6 +75,8 @@ class TableOptions(BaseModel):
     """Name of a new column with the 0 or 1 at the end of the elements of `explode`, as in impressions `N1-1 N2-0`."""
     order: str | None = None
     """Name of a new column with the number of the row in the table, after `explode`: a time for tables without one."""
+    line: str | None = None
+    """Name of a new column with the number of the row before `explode`: a session for lines of items without an id."""
     rename: dict[str, str] = Field(default_factory=dict)
     """New names of columns in a table to join, for a key with another name than in the interactions: {id: user_id}."""
     version: int | None = Field(None, ge=0)

@@ -11,16 +11,19 @@ from typing import Any
 
 from recsys_cli.data.files import JSON, PARQUET, SUFFIXES
 from recsys_cli.data.remote import RawFile
+from recsys_cli.data.source import RUNS
 from recsys_cli.data.streams import head, unpacked_name
 from recsys_cli.detect.names import TYPED, is_known
 from recsys_cli.errors import ConfigError, DataError
 
 _HEAD = 256 << 10
 _LINES = 200
-_SEPARATORS = ("::", "\t", ";", "|", ",", " ")
+_SEPARATORS = ("::", "\t", ";", "|", ",", " ", RUNS)
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 _COMMA_NUMBER = re.compile(r"[+-]?\d+(,\d+)?")
 _HISTORY_SEPARATORS = (" ", "\t", ",")
+_RECURRING, _SHOWN = 0.6, 60
+"""Largest share of distinct values in lines of items."""
 
 
 def dialect(file: RawFile) -> dict[str, Any]:
@@ -74,15 +77,33 @@ def _text_options(lines: list[str], suffix: str, file: RawFile) -> dict[str, Any
         names = () if _has_header(rows) else tuple(f"column{position + 1}" for position in range(len(rows[0])))
         decimal = {"decimal": ","} if separator != "," and _has_decimal_commas(rows[0 if names else 1 :]) else {}
         return {"separator": separator, **({"names": names} if names else {}), **_quote(lines, separator), **decimal}
-    for separator in _HISTORY_SEPARATORS:
-        rows = _rows(lines, separator)
-        if sum(len(row) > 1 for row in rows) > 0.9 * len(rows) and len({len(row) for row in rows}) > 1:
-            return _history(rows, separator, file)
+    uneven = {separator: _rows(lines, separator) for separator in _HISTORY_SEPARATORS}
+    uneven = {separator: rows for separator, rows in uneven.items() if len(set(map(len, rows))) > 1}
+    for separator, rows in uneven.items():
+        if sum(len(row) > 1 for row in rows) > 0.9 * len(rows) and len({row[0] for row in rows}) == len(rows):
+            return _history(separator, names=("user", "item"))
+    shares = {separator: _distinct(rows) for separator, rows in uneven.items()}
+    separator = min(shares, key=lambda one: shares[one], default="")
+    if separator and shares[separator] <= _RECURRING:
+        return {**_history(separator, names=("item",)), "line": "basket"}
+    if separator:
+        widths = sorted(map(len, uneven[separator]))
+        raise ConfigError(
+            f"{file}: the lines have {widths[0]} to {widths[-1]} columns with the separator {separator!r}",
+            hint="write one row per interaction with the same columns in each line; or one line per user or session, an id and "
+            "then its items, or only its items",
+        )
     raise ConfigError(
-        f"{file}: the header needs at least two columns, and has {[cell.strip() for cell in lines[0].split(',')]}",
+        f"{file}: the header needs at least two columns, and has one: {lines[0].strip()[:_SHOWN]!r}",
         hint="separators are a comma, tab, semicolon, |, :: or space; "
         "or write the config by hand, with separator next to the table's files",
     )
+
+
+def _distinct(rows: list[list[str]]) -> float:
+    """Return the share of distinct values in lines of items; more than 1 for lines of one value."""
+    values = [value for row in rows for value in row]
+    return len(set(values)) / len(values) if sum(len(row) > 1 for row in rows) > 0.5 * len(rows) else 2.0
 
 
 def _has_decimal_commas(rows: list[list[str]]) -> bool:
@@ -102,16 +123,11 @@ def _likeliest(even: Mapping[str, list[list[str]]], first: str) -> str:
     return fitting[0]
 
 
-def _history(rows: list[list[str]], separator: str, file: RawFile) -> dict[str, Any]:
-    """Return the options of lines with a user and all of its items."""
-    if len({row[0] for row in rows}) < len(rows):
-        raise ConfigError(
-            f"{file}: lines of different length, and the first value of a line is no id, because it repeats",
-            hint="write one line per user or session, an id first and then its items, or one row per interaction",
-        )
+def _history(separator: str, *, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the options of lines with a user and all of its items, or with items only."""
     return {
-        "separator": separator, "quote": None, "names": ("user", "item"), "lists": {"item": separator},
-        "explode": "item", "order": "position",
+        "separator": separator, "quote": None, "names": names, "lists": {"item": separator}, "explode": "item",
+        "order": "position",
     }  # fmt: skip
 
 
@@ -128,6 +144,8 @@ def _decoded(start: bytes, file: RawFile) -> tuple[str, dict[str, Any]]:
 
 
 def _rows(lines: list[str], separator: str) -> list[list[str]]:
+    if separator == RUNS:
+        return [line.split() for line in lines]
     if len(separator) > 1 or separator == " ":
         return [line.strip().split(separator) for line in lines]
     try:
@@ -138,6 +156,8 @@ def _rows(lines: list[str], separator: str) -> list[list[str]]:
 
 def _quote(lines: list[str], separator: str) -> dict[str, Any]:
     """Return `quote: null` for text whose quotes do not delimit fields."""
+    if separator == RUNS:
+        return {"quote": None}
     inner = rf'(?<!^)(?<!{re.escape(separator)}|")"(?!{re.escape(separator)}|"|$)' if len(separator) == 1 else r'[^:]"'
     plain = sum(re.search(inner, line) is not None for line in lines)
     return {"quote": None} if plain and separator != "," else {}

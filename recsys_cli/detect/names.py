@@ -16,7 +16,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "personid userpseudoid customerkey userkey useruuid userguid deviceid "
         "cookieid authorid kunde kundeid kundennummer nutzer nutzerid cliente clienteid usuario utilisateur client",
         "session": "sessionid session sess visitid basketid orderid invoiceno invoiceid transactionid usersession "
-        "checkoutid utripid playlistid basket basketno cartid receiptid ticketid ordernumber invoice",
+        "checkoutid utripid playlistid basket basketno cartid receiptid ticketid ordernumber invoice transaction transactionno "
+        "transactions tid billno billid bill salesordernumber receipt receiptno",
         "item": "itemid item movieid productid product articleid asin iid sku trackid bookid artistid songid newsid "
         "videoid gameid parentasin isbn adid poi poiid locationid venueid stockcode repoid beerid recipeid jobid "
         "hotelid courseid postid contentid goodsid businessid animeid track artist movie song article variantid "

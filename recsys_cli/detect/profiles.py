@@ -9,7 +9,9 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from recsys_cli.detect.names import ALIASES, simplified
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.times import text_format, unit_of
 
@@ -20,6 +22,7 @@ _SECONDS = (631_152_000, 4_200_000_000)
 _LIST_MARKS = ("|", " ", ",", ";")
 _PROSE, _FIRST_TOO = ", ", 0.5
 """Separator of parts of sentences as well, and the least share of its later elements that come first in other lists."""
+_LONGEST_ID, _LONGEST_HASH = 40, 128
 _IMPRESSIONS = r"^\S+-[01]( \S+-[01])*$"
 
 
@@ -40,6 +43,7 @@ class Profile:
         is_whole: Whether all numbers are integers.
         values: The distinct values as text, for small numbers of them.
         are_hours: Whether the numbers are hours, such as 14102100.
+        has_spaces: Whether texts have spaces.
         is_impressions: Whether the values are candidates with clicks, such as "N1-0 N2-1".
     """
 
@@ -61,6 +65,7 @@ class Profile:
     values: tuple[str, ...] = ()
     is_impressions: bool = False
     are_hours: bool = False
+    has_spaces: bool = False
 
     @property
     def filled(self) -> int:
@@ -93,7 +98,11 @@ class Profile:
         return (
             self.kind in {"integer", "text"}
             and not self.is_impressions
-            and (self.kind == "integer" or self.length <= 40)
+            and (
+                self.kind == "integer"
+                or self.length <= _LONGEST_ID
+                or (self.length <= _LONGEST_HASH and not self.has_spaces)
+            )
         )
 
 
@@ -172,7 +181,15 @@ def _text(
     separator, elements = _list_of(name, few)
     compound = _compound(few, separator)
     return Profile(
-        name, "text", **size, **shown, length=length, separator=separator, elements=elements, compound=compound
+        name,
+        "text",
+        **size,
+        **shown,
+        length=length,
+        separator=separator,
+        elements=elements,
+        compound=compound,
+        has_spaces=bool(few.str.contains(" ", literal=True).any()),
     )
 
 
@@ -186,6 +203,8 @@ def _time_format(name: str, values: pa.ChunkedArray) -> str | None:
         return None
     if found not in {"int64", "float64"}:
         return found
+    if simplified(name) in ALIASES["item"] or pc.any(pc.match_substring_regex(sample, r"^0\d")).as_py():
+        return None  # digits of an id, such as an ISBN
     numbers = pl.Series(pl.from_arrow(sample)).cast(pl.Float64, strict=False).drop_nulls().to_numpy()
     return _unit(numbers)  # times, and a few rows with other texts
 

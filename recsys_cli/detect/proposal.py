@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import polars as pl
+
 from recsys_cli.config.starting import positive
 from recsys_cli.detect.features import FeatureColumns, number_ops, treatments
 from recsys_cli.detect.names import ALIASES, EVENT_WEIGHTS, NEGATIVE_EVENTS, simplified
 from recsys_cli.detect.outcomes import separating, strong_columns
-from recsys_cli.detect.profiles import Profile
+from recsys_cli.detect.profiles import Profile, mean
 from recsys_cli.detect.protocol import NEW_ORDER, RETRIEVAL, model_of, split_of, time_of
 from recsys_cli.detect.roles import ENOUGH, positive_text
 from recsys_cli.detect.tables import Dimension, Table
@@ -18,6 +20,9 @@ from recsys_cli.detect.task import Task
 from recsys_cli.features.expression import Binary, Call, LiteralValue, Name, shown
 
 _RARE, _FREQUENT = 5, 0.5
+_NOT_RATED, _FEW_RATINGS = -1, 3
+_FEW_POSITIVE = 0.05
+"""Share of positive rows below which the threshold of a rating falls."""
 Ops = list[tuple[dict[str, Any], str]]
 
 
@@ -64,7 +69,10 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
     ))  # fmt: skip
     label_ops, features = _target(task, table)
     model, why_model, train = model_of(task, table, categories=len(categories))
-    titles = [_title(table, item), *(one.table.roles["title"].column for one in joined if "title" in one.table.roles)]
+    titles = [
+        _title(table, item),
+        *(one.table.roles["title"].column for one in joined if one.side == "item" and "title" in one.table.roles),
+    ]
     titles = [name for name in titles if name]
     title = {"title": titles[0]} if titles else {}
     time = time_of(task, table)
@@ -141,6 +149,13 @@ def _row_ops(task: Task, table: Table, user: str, item: str, *, is_temporal: boo
     needed += [one for one in (table.of("timestamp"), table.of("rating")) if one is not None]
     if nulls := [one.name for one in needed if one.nulls]:
         ops.append(({"op": "Dropna", "columns": nulls}, "rows without these values"))
+    rating, count = table.of("rating"), table.of("count")
+    if rating is not None and is_not_rated(rating):
+        expression = shown(Binary("!=", Name(rating.name), LiteralValue(_NOT_RATED)))
+        ops.append(({"op": "Filter", "expression": expression}, "-1 stands for no rating"))
+    if task.kind == "counts" and count is not None and (count.low or 0) < 0:
+        expression = shown(Binary(">", Name(count.name), LiteralValue(0)))
+        ops.append(({"op": "Filter", "expression": expression}, "negative counts are returns"))
     event = table.of("event")
     if task.kind == "events" and event is not None:
         bad = [value for value in event.values if simplified(value) in NEGATIVE_EVENTS]
@@ -190,7 +205,7 @@ def _target(task: Task, table: Table) -> tuple[Ops, dict[str, Any]]:
     if task.kind == "ratings":
         rating = table.of("rating")
         assert rating is not None
-        expression = positive(rating.name, _threshold(rating))
+        expression = positive(rating.name, _threshold(_ratings(rating, table)))
         op = {"op": "LambdaOp", "expression": expression, "output": "label", "dtype": "int8"}
         return [(op, "positive interactions")], {"label": "label"}
     ops: Ops = [({"op": "LambdaOp", "expression": "1", "output": "label", "dtype": "int8"}, "each row is positive")]
@@ -218,12 +233,29 @@ def _weight(task: Task, table: Table) -> str | None:
     return shown(expression)
 
 
-def _threshold(rating: Profile) -> float:
-    """Return the rating above which a row is positive: 3 of 5 stars, or three fifths of another scale."""
-    low, high = rating.low or 0.0, rating.high or 0.0
-    if 1 < high <= 5 and low >= 0:
-        return 3
-    above = low + 0.6 * (high - low) if low >= 0 else 0.0
+def _ratings(rating: Profile, table: Table) -> pl.Series:
+    """Return the ratings without nulls and without `_NOT_RATED`."""
+    values = pl.Series(pl.from_arrow(table.sample.rows.column(rating.name))).cast(pl.Float64).drop_nulls()
+    return values.filter(values != _NOT_RATED) if is_not_rated(rating) else values
+
+
+def is_not_rated(rating: Profile) -> bool:
+    """Whether -1 stands for "not rated": the only negative value, below a scale of more than -1 and 1."""
+    return (
+        rating.low == _NOT_RATED
+        and rating.unique > _FEW_RATINGS
+        and "-1" in {text.removesuffix(".0") for text in rating.values}
+    )
+
+
+def _threshold(values: pl.Series) -> float:
+    """Return the rating above which a row is positive: 3 of 5 stars, three fifths of another scale, or less if few reach it."""
+    numbers = values.to_numpy()
+    low, high = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 0.0)
+    above = 3.0 if 3 < high <= 5 and low >= 0 else low + 0.6 * (high - low) if low >= 0 else 0.0
+    if mean(values > above) < _FEW_POSITIVE:
+        distinct = values.unique().sort(descending=True).to_list()
+        above = next((value for value in distinct[1:] if mean(values > value) >= _FEW_POSITIVE), above)
     return int(above) if above == int(above) or high > 5 else round(above, 3)
 
 

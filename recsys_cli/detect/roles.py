@@ -17,22 +17,29 @@ from recsys_cli.detect.names import (
 from recsys_cli.detect.profiles import Profile
 from recsys_cli.features.schema import TICKS
 
+_OWN_TITLES, _LONGEST_TITLE = 0.8, 100
 ENOUGH = 20
 """Rows below which content says nothing."""
-_USER_WORDS = frozenset({
+USER_WORDS = frozenset({
     "user", "customer", "visitor", "member", "reviewer", "client", "shopper", "buyer", "listener", "reader", "viewer",
     "account", "person", "patient", "student", "guest", "player", "users", "household", "profile", "subscriber", "learner",
     "passenger", "employee", "candidate", "investor",
 })  # fmt: skip
-_ITEM_WORDS = frozenset({
+ITEM_WORDS = frozenset({
     "item", "movie", "product", "article", "book", "song", "track", "artist", "video", "game", "recipe", "course", "hotel",
     "post", "news", "job", "ad", "film", "show", "content", "venue", "restaurant", "business", "items", "sku", "listing",
+    "place", "poi", "property", "anime", "manga", "paper", "app", "podcast", "album", "beer", "wine", "question", "exercise",
 })  # fmt: skip
+_NO_ITEM_WORDS = frozenset({
+    "count", "counts", "num", "total", "avg", "mean", "length", "size", "price", "category", "type", "group", "brand",
+    "department", "class", "genre", "status",
+})  # fmt: skip
+"""Words of names that describe users or items, such as item_id-count."""
 _ID_WORDS = frozenset({"id", "key", "code", "uuid", "guid", "hash", "no", "number", "nr", "sk"})
 
 TARGETS = ("label", "rating", "event", "count")
 """Roles of signals of interest, the clearest first."""
-_KEY_WORDS = _ID_WORDS | _USER_WORDS | _ITEM_WORDS
+_KEY_WORDS = _ID_WORDS | USER_WORDS | ITEM_WORDS
 _CLOCK = (631_152_000, 2_051_222_400)
 """Seconds of the years 1990 and 2035."""
 
@@ -68,7 +75,26 @@ def roles(
                 free = {name: one for name, one in free.items() if not one.is_numeric or _is_clock(one)}
             if (role in _WITH_HEADER or headless) and (column := by_content(free)) is not None:
                 found[role] = Role(column, _content(role, columns[column]))
+    if "item" not in found and (rest := _last_id(columns, found)) is not None:
+        found["item"] = Role(rest, f"the only other column that may have ids, and {_content('item', columns[rest])}")
     return _consistent(found, given)
+
+
+def _last_id(columns: Mapping[str, Profile], found: Mapping[str, Role]) -> str | None:
+    """Return the one column left for the item where the user and a rating, event or time are known."""
+    if not ({"user", "session"} & set(found) and {*TARGETS, "timestamp"} & set(found)):
+        return None
+    taken = {role.column for name, role in found.items() if name != "title"}
+    left = [
+        name
+        for name, one in columns.items()
+        if name not in taken
+        and _is_id(one)
+        and one.unique > 2
+        and one.time is None
+        and not _NO_ITEM_WORDS & set(words(name))
+    ]
+    return left[0] if len(left) == 1 and columns[left[0]].rows >= ENOUGH else None
 
 
 def _consistent(found: dict[str, Role], given: Mapping[str, str | None]) -> dict[str, Role]:
@@ -89,10 +115,13 @@ def _by_name(role: str, names: tuple[str, ...], free: Mapping[str, Profile]) -> 
     simple = {simplified(name): name for name in reversed(list(free))}
     if exact := next((simple[name] for name in names if name in simple), None):
         return exact
-    wanted = {"user": _USER_WORDS, "item": _ITEM_WORDS, "session": frozenset({"session", "basket", "visit"})}.get(role)
+    wanted = {"user": USER_WORDS, "item": ITEM_WORDS, "session": frozenset({"session", "basket", "visit"})}.get(role)
     if wanted is None:
         return None
-    return next((name for name in free if wanted & set(words(name)) and _ID_WORDS & set(words(name))), None)
+    of_words = {name: set(words(name)) for name in free}
+    return next(
+        (name for name, one in of_words.items() if wanted & one and _ID_WORDS & one and not _NO_ITEM_WORDS & one), None
+    )
 
 
 def _enough(column: Profile) -> bool:
@@ -116,7 +145,8 @@ def _is_rating(column: Profile) -> bool:
 
 
 def _is_count(column: Profile) -> bool:
-    return column.is_numeric and (column.low or 0) >= 0 and (column.high or 0) > 1 and column.unique > 1
+    """Whether numbers may be counts; negative ones are returns."""
+    return column.is_numeric and (column.high or 0) > 1 and column.unique > 1
 
 
 def _is_event(column: Profile) -> bool:
@@ -189,6 +219,17 @@ def _time_by_content(free: Mapping[str, Profile]) -> str | None:
     return next((name for name in times if not NO_EVENT_WORDS & set(words(name))), None)
 
 
+def _are_titles(column: Profile) -> bool:
+    """Whether almost each row has its own short text of several words."""
+    is_prose = any(" " in one for one in column.samples) and not any(
+        "://" in one or one[:1] in "[{" for one in column.samples
+    )
+    is_own = column.unique > _OWN_TITLES * column.filled
+    return (
+        column.kind == "text" and column.separator is None and is_own and is_prose and column.length <= _LONGEST_TITLE
+    )
+
+
 _BY_CONTENT: dict[str, Callable[[Mapping[str, Profile]], str | None]] = {
     "timestamp": _time_by_content,
     "event": lambda free: next((name for name, one in free.items() if _is_event(one)), None),
@@ -196,6 +237,7 @@ _BY_CONTENT: dict[str, Callable[[Mapping[str, Profile]], str | None]] = {
     "label": _label_by_content,
     "user": lambda free: next(iter(_ids(free)), None),
     "item": lambda free: next(iter(_ids(free)), None),
+    "title": lambda free: next((name for name, one in free.items() if _are_titles(one)), None),
 }
 _WITH_HEADER = frozenset({"event", "timestamp"})
 """Roles that content settles even against a header; the others only in files without one."""

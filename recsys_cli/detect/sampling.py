@@ -24,6 +24,7 @@ from recsys_cli.features.spec import is_list
 
 SAMPLE_ROWS = 200_000
 _LATER_ROWS, _MOST_ROWS = 25_000, 2_000_000
+_TYPED_SUFFIXES = frozenset({".user", ".item", ".inter", ".genre", ".occupation", ".link", ".kg"})
 _INDEX = re.compile(r"(Unnamed: \d+(\.\d+)*|__index_level_\d+__)?")
 _CHUNK = 4 << 20
 
@@ -63,7 +64,7 @@ class Sample:
     def renamed(self, new: Mapping[str, str]) -> Sample:
         """Return the table with other names for the columns of text without a header, by old name."""
         options = {**self.options, "names": tuple(new[name] for name in self.options["names"])}
-        options |= {name: new[options[name]] for name in ("explode", "clicks") if name in options}
+        options |= {name: new[options[name]] for name in ("explode", "clicks", "line") if name in options}
         if "lists" in options:
             options["lists"] = {new[name]: one for name, one in options["lists"].items()}
         return replace(
@@ -110,7 +111,8 @@ def _shape(path: str, file: RawFile, options: dict[str, Any]) -> tuple[object, .
 
 
 def _name(file: str, *, taken: dict[str, Sample]) -> str:
-    stem = re.sub(r"\W+", "_", Path(unpacked_name(file)).stem).strip("_") or "table"
+    own = Path(unpacked_name(file))
+    stem = re.sub(r"\W+", "_", own.name if own.suffix in _TYPED_SUFFIXES else own.stem).strip("_") or "table"
     stem = "events" if stem == "interactions" else stem
     return next(name for name in (stem, *(f"{stem}_{n}" for n in range(2, 1_000))) if name not in taken)
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
 import polars as pl
 
+from recsys_cli.detect.features import treatments
 from recsys_cli.detect.names import words
 from recsys_cli.detect.profiles import Profile, mean, profiles
-from recsys_cli.detect.roles import Role, roles
+from recsys_cli.detect.roles import ITEM_WORDS, USER_WORDS, Role, roles
 from recsys_cli.detect.sampling import Sample, sampled
 
 _OVERLAP = 0.3
+_OF_SIDE = {"user": USER_WORDS, "item": ITEM_WORDS}
 
 
 @dataclass(frozen=True)
@@ -79,17 +81,26 @@ def _candidates(
 
 
 def interactions_of(tables: Sequence[Table]) -> Table:
-    """Return the table of interactions: with user, item and a target before others, then the one with most rows."""
+    """Return the table of interactions: with user and item, many rows of each, and a target; then the one with most rows."""
 
-    def rank(table: Table) -> tuple[int, int, int]:
+    def rank(table: Table) -> tuple[int, int, int, int]:
         names = set(table.roles)
         item = table.of("item")
         pairs = bool(names & {"user", "session"}) and item is not None and not item.is_key
         history = bool(names & {"user", "session"}) and item is not None and item.is_list
         targets = bool(names & {"rating", "label", "event", "count"})
-        return int(pairs or history or "impression" in names), int(targets), table.sample.total
+        known = pairs or history or "impression" in names
+        return int(known), int(history or not _is_keyed(table)), int(targets), table.sample.total
 
     return max(tables, key=rank)
+
+
+def _is_keyed(table: Table) -> bool:
+    """Whether the rows have a user or an item each, or a first column of ids in text without a header: no interactions."""
+    keys = [table.of(role) for role in ("user", "item")]
+    if table.sample.is_headless:
+        keys.append(next(iter(table.columns.values()), None))
+    return any(one is not None and one.is_key and one.may_be_id and one.time is None for one in keys)
 
 
 def named(table: Table) -> Table:
@@ -113,55 +124,78 @@ def _feature_names(table: Table) -> dict[str, str]:
     return {name: f"{letter}{next(numbers[letter])}" for name, letter in letters.items()}
 
 
-def dimensions(main: Table, others: Sequence[Table]) -> tuple[list[Dimension], list[Table]]:
-    """Return the tables with a row per user or item, one of each with preference to titles, and the other ones."""
+def dimensions(main: Table, others: Sequence[Table]) -> tuple[list[Dimension], list[tuple[Table, str]]]:
+    """Return the tables with a row per user or item, those with titles first, and the other ones with the reason."""
     joined: list[Dimension] = []
-    unused: list[Table] = []
+    unused: list[tuple[Table, str]] = []
     for table in sorted(others, key=lambda one: "title" not in one.roles):
-        found = None if any(table is one.table for one in joined) else _dimension(main, table)
-        if found is None or any(found.side == one.side for one in joined):
-            unused.append(table)
+        found = _dimension(main, table, taken={name for one in joined for name in one.table.columns})
+        if isinstance(found, str):
+            unused.append((table, found))
         else:
             joined.append(found)
     return joined, unused
 
 
-def _dimension(main: Table, table: Table) -> Dimension | None:
+def _dimension(main: Table, table: Table, *, taken: Collection[str]) -> Dimension | str:
+    """Return a table to join, with new names for columns that other tables have; or why it is not joined."""
+    unique = [name for name, column in table.columns.items() if column.is_key and column.may_be_id]
     keys = [
         (share, side, name)
-        for name, column in table.columns.items()
+        for name in unique
         for side in ("item", "user")
-        if column.is_key and column.may_be_id and (share := _share(main, table, name, side)) >= _OVERLAP
+        if side in main.roles and (share := _share(main, table, name, side)) >= _OVERLAP
     ]
     if not keys:
-        return None
+        owners = " or ".join(f"{role}s ({main.roles[role].column})" for role in ("user", "item") if role in main.roles)
+        if not table.columns:
+            return "its columns have no values or lists of values"
+        return (
+            f"its column {', '.join(unique)} has few of the {owners} of {main.sample.name}"
+            if unique
+            else f"no column has another id in each row, as a table of {owners or 'users or items'} has"
+        )
     _, side, key = max(keys, key=lambda one: one[0])
     own = main.roles[side].column
     if own != key and own in table.columns:
-        return None
+        return f"its key is {key}, but it has another column {own}, the name of the {side} in {main.sample.name}"
     if "clicks" in main.sample.options and table.columns[key].is_numeric:  # candidates are texts
         table = replace(table, sample=sampled(table.sample.name, {**table.sample.options, "types": {key: "string"}}))
     sample = table.sample
     if sample.is_headless:
-        new = {name: own if name == key else f"{sample.name}_{name}" for name in table.columns}
+        names = {
+            role.column: name
+            for name, role in table.roles.items()
+            if name == "title" and name not in {*main.columns, *taken}
+        }
+        new = {name: own if name == key else names.get(name, f"{sample.name}_{name}") for name in table.columns}
         sample = sample.renamed(new)
     else:
-        new = {name: own if name == key else name for name in table.columns}
-        options = {**sample.options, **({} if own == key else {"rename": {key: own}})}
+        own_names = {name: f"{sample.name}_{name}" if name in taken else name for name in table.columns}
+        new = own_names | {key: own}
+        rename = {name: other for name, other in new.items() if name != other}
+        options = {**sample.options, **({"rename": rename} if rename else {})}
         sample = replace(sample, options=options, rows=sample.rows.rename_columns(list(new.values())))
     title = table.roles.get("title")
     kept = {"title": Role(new[title.column], title.reason)} if title and title.column != key else {}
-    return Dimension(Table(sample, profiles(sample.rows), kept), side, own)
+    columns = profiles(sample.rows)
+    if not kept and not treatments(one for name, one in columns.items() if name != own).used:
+        return "none of its columns is a feature: all rows have one value, or each its own"
+    return Dimension(Table(sample, columns, kept), side, own)
 
 
 def _share(main: Table, table: Table, key: str, side: str) -> float:
-    """Return the share of known keys, plus a bonus for equal names and for the name of the table."""
+    """Return the share of known keys, plus a bonus for equal names, for the name of the table and for few other keys."""
     own = main.of(side)
     if own is None or own.is_list:
         return 0.0
     role = table.roles.get(side)
-    is_named = side in " ".join(words(table.sample.name)) or (role is not None and role.column == key)
-    return _overlap(main.sample, own.name, table.sample, key) + (key == own.name) + 0.5 * is_named
+    name = {form for word in words(table.sample.name) for form in (word, word.removesuffix("s"))}
+    is_named = bool(name & _OF_SIDE[side]) or (role is not None and role.column == key)
+    if not (found := _overlap(main.sample, own.name, table.sample, key)):
+        return 0.0
+    found += (key == own.name) + 0.5 * is_named + 0.2 * (side == "item" and "title" in table.roles)
+    return found + 0.2 * _overlap(table.sample, key, main.sample, own.name)
 
 
 def _overlap(main: Sample, own: str, table: Sample, key: str) -> float:

@@ -47,7 +47,7 @@ class Understanding:
 
     interactions: Table
     joined: Sequence[Dimension]
-    unused: Sequence[Table]
+    unused: Sequence[tuple[Table, str]]
     questions: tuple[Question, ...] = ()
     task: Task | None = None
     proposal: Proposal | None = None
@@ -107,15 +107,7 @@ class Understanding:
         sample = self.interactions.sample
         notes = [remark for one in (sample, *(one.table.sample for one in self.joined)) for remark in one.remarks]
         notes += self._missing
-        notes += [
-            f"table {_named(table)} is not used: "
-            + (
-                "one table of users and one of items are joined, with a row per key, and a key with a name of its own"
-                if table.columns
-                else "its columns have no values or lists of values"
-            )
-            for table in self.unused
-        ]
+        notes += [f"table {_named(table)} is not used: {reason}" for table, reason in self.unused]
         if sample.total < ENOUGH:
             notes.append(f"{sample.name} has {sample.total:,} rows: enough for a config, not for a model")
         notes += [
@@ -126,6 +118,11 @@ class Understanding:
         ]
         if self.proposal is None:
             return notes
+        notes += [
+            f"features.ops keep the rows with {op['expression']}: {why}"
+            for op, why in self.proposal.ops
+            if op["op"] == "Filter"
+        ]
         if self.proposal.of_rows:
             notes.append(
                 f"features of the interaction, not of its user or item: {', '.join(self.proposal.of_rows)}; with them the "
@@ -153,7 +150,7 @@ def understand(patterns: Sequence[str], given: Mapping[str, str | None]) -> Unde
     _check_given(first, given)
     main = with_times_before(named(first))
     joined, unused = dimensions(main, [table for table in all_tables if table is not first])
-    _refuse_parts(main, unused)
+    _refuse_parts(main, [table for table, _ in unused])
     task = task_of(main)
     if task is None:
         return Understanding(main, joined, unused, questions=_questions(main))

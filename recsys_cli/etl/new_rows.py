@@ -99,7 +99,9 @@ class NewRows:
         if table.format == "csv" and not table.header:
             return read(_described(table, [column.name for column in table.columns], self.fitted_on, path))
         # Without the described columns: the config may describe a column absent from the file.
-        stored = read(replace(table, columns=(), explode=None, clicks=None, order=None), times={}, ids=()).schema()
+        stored = read(
+            replace(table, columns=(), explode=None, clicks=None, order=None, line=None), times={}, ids=()
+        ).schema()
         table, names = _reshaped_once(table, stored), stored.names
         if table.format == "csv":
             floats = [
@@ -175,8 +177,11 @@ def _cut(batches: Iterator[pa.Table], size: int) -> Iterator[pa.Table]:
 
 def _reshaped_once(table: RawTable, stored: pa.Schema) -> RawTable:
     """Return the description of a file, without `explode` and `order` for rows that have been exploded and numbered before."""
-    if table.order in stored.names:
-        table = replace(table, order=None)
+    table = replace(
+        table,
+        order=None if table.order in stored.names else table.order,
+        line=None if table.line in stored.names else table.line,
+    )
     if table.format == "csv" or table.explode not in stored.names:
         return table
     held = stored.field(table.explode).type

@@ -20,12 +20,18 @@ def check_targets(data: PreparedData) -> None:
     Binary cross-entropy has no lower bound for a label of 5 or a weight of -1.
 
     Raises:
-        DataError: A label or weight is missing or out of range.
+        DataError: A label or weight is missing or out of range, or no row of train is positive.
     """
     schema, splits = data.schema, [split for split in ("train", "valid") if split == "train" or data.rows(split)]
     for split in splits:
         for column in schema.labels:
-            _check_label(_range(data, split, column), column, split)
+            values = _range(data, split, column)
+            _check_label(values, column, split)
+            if split == "train" and column is schema.labels[0] and not column.is_regression and values.high <= 0:
+                raise DataError(
+                    f"no row of train is positive: every label {column.name} is 0",
+                    hint=f"lower the threshold of the op that makes {column.name} in features.ops, or name another label",
+                )
         if schema.weight is not None:
             _check_weight(_range(data, split, schema.weight), schema.weight.name, split)
 

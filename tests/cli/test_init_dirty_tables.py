@@ -132,6 +132,47 @@ def test_nested_events_are_named_with_the_query_that_reads_them(recsys: Recsys) 
     assert (load(Path("t.yaml")).features.user, load(Path("t.yaml")).features.item) == ("session", "aid")
 
 
+@pytest.mark.parametrize(
+    ("scale", "threshold"),
+    [
+        ((0, 1, 2, 3), "rating > 1.8"),
+        ((1, 2, 3), "rating > 2.2"),
+        ((1, 2, 3, 4, 5), "rating > 3"),
+        ((*(1,) * 30, *(2,) * 9, 5), "rating > 1"),
+        ((-1, 2, 4, 6, 8, 10), "rating > 6"),
+    ],
+)
+def test_the_threshold_follows_the_ratings(recsys: Recsys, scale: tuple[int, ...], threshold: str) -> None:
+    write("user,item,rating", lambda k, u, i: f"{u},{i},{scale[k % len(scale)]}")
+    config, notes = proposed(recsys)
+    assert threshold in [text for op in config.features.ops for text in op.expressions.values()]
+    filters = [op for op in config.features.ops if op.name == "Filter"]
+    assert len(filters) == (-1 in scale)
+    assert [note for note in notes if "-1 stands for no rating" in note] == [
+        "features.ops keep the rows with rating != -1: -1 stands for no rating" for _ in filters
+    ]
+    rows = recsys("--json", "etl", "t.yaml").json["rows"]
+    assert sum(rows.values()) == sum(scale[k % len(scale)] >= 0 for k in range(ROWS))
+
+
+def test_returns_are_no_purchases(recsys: Recsys) -> None:
+    write("CustomerID,StockCode,Quantity", lambda k, u, i: f"{u}.0,S{i},{-3 if k % 4 == 0 else 1 + k % 7}")
+    config, notes = proposed(recsys)
+    assert config.features.weight == "row_weight"
+    assert "features.ops keep the rows with Quantity > 0: negative counts are returns" in notes
+    assert sum(recsys("--json", "etl", "t.yaml", "split={method: random}").json["rows"].values()) <= ROWS * 3 // 4
+
+
+@pytest.mark.parametrize("model", ["ease", "mlp"])
+def test_a_train_split_without_positive_rows_is_an_error_before_training(recsys: Recsys, model: str) -> None:
+    write("user,item,rating", lambda k, u, i: f"{u},{i},{1 + k % 5}")
+    proposed(recsys)
+    Path("t.yaml").write_text(Path("t.yaml").read_text().replace("rating > 3", "rating > 5"))
+    answer = recsys("run", "t.yaml", f"model.name={model}")
+    assert answer.code == 4
+    assert "no row of train is positive: every label label is 0" in answer.err
+
+
 def test_a_rating_of_one_value_is_named(recsys: Recsys) -> None:
     write("user,item,rating", lambda k, u, i: f"{u},{i},5")
     _, notes = proposed(recsys)

@@ -175,7 +175,7 @@ def test_a_table_that_is_not_used_is_named_with_its_file(recsys: Recsys, plays: 
     Path("feedback.csv").write_text("session,kind\n" + "7,view\n8,click\n" * 100)
     answer = recsys("init", "plays.csv", "feedback.csv", "--yes")
     assert answer.code == 0
-    assert "(feedback.csv) is not used: one table" in answer.out + answer.err
+    assert "(feedback.csv) is not used: no column has another id in each row" in answer.out + answer.err
 
 
 def test_tables_of_one_name_are_all_there(recsys: Recsys, plays: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawColumn, RawTable
-from recsys_cli.etl.reading.dialect import plain_separator, read_text
+from recsys_cli.etl.reading.dialect import plain_separator, read_text, shown_separator
 from recsys_cli.etl.reading.row_ends import count_lines, rows_of
 from recsys_cli.etl.reading.times import described, to_times
 
@@ -172,5 +172,5 @@ def _expected(column: RawColumn, kind: pa.DataType) -> str:
 def printable(text: bytes | bytearray, table: RawTable | None = None) -> str:
     """Decode text for messages, with the table's separators and invalid bytes in hexadecimal."""
     if table is not None and plain_separator(table) != table.separator:
-        text = text.replace(plain_separator(table).encode(), table.separator.encode())
+        text = text.replace(plain_separator(table).encode(), shown_separator(table).encode())
     return text.decode(errors="backslashreplace")

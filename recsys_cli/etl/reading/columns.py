@@ -16,7 +16,7 @@ from recsys_cli.data.source import RawColumn, RawTable, RawType
 from recsys_cli.data.streams import head
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.bad_rows import printable, whole_rows
-from recsys_cli.etl.reading.dialect import plain_separator, read_text, to_plain
+from recsys_cli.etl.reading.dialect import plain_separator, read_text, shown_separator, to_plain
 from recsys_cli.etl.reading.row_ends import BOM, end_of_first_row, end_of_rows, open_quote
 from recsys_cli.etl.reading.times import typed_column
 
@@ -89,7 +89,7 @@ def _header(text: bytes | bytearray, table: RawTable, file: RawFile) -> tuple[li
         ) from error
     reader = csv.reader(io.StringIO(line, newline=""), delimiter=plain_separator(table), quotechar=table.quote or '"')
     try:
-        names = [name.replace(plain_separator(table), table.separator) for name in next(reader, [])]
+        names = [name.replace(plain_separator(table), shown_separator(table)) for name in next(reader, [])]
     except csv.Error as error:
         raise DataError(
             f"{file}:1: the header cannot be read: {error}", hint="give the column names as names: [..]"

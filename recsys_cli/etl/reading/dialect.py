@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from recsys_cli.data.source import RawColumn, RawTable
+from recsys_cli.data.source import RUNS, RawColumn, RawTable
 from recsys_cli.etl.reading.row_ends import BOM
 
 ARROW_TYPES: dict[str, pa.DataType] = {
@@ -32,6 +32,11 @@ def plain_separator(table: RawTable) -> str:
     return table.separator if is_plain else _UNIT_SEPARATOR
 
 
+def shown_separator(table: RawTable) -> str:
+    """Return the separator in text, a space for `RUNS`."""
+    return " " if table.separator == RUNS else table.separator
+
+
 def takes_rest(table: RawTable) -> bool:
     """Whether the last column takes the rest of a line: a list with the separator of the fields."""
     return not table.header and bool(table.columns) and table.columns[-1].separator == table.separator
@@ -47,6 +52,8 @@ def to_plain(text: bytes | bytearray, table: RawTable) -> bytes | bytearray:
         lines = b"(?m)^" + b"(%s)" % field * (len(table.columns) - 1)
         keep = len(table.separator.encode())
         return re.sub(lines, lambda one: b"".join(part[:-keep] + b"\x1f" for part in one.groups()), text)
+    if table.separator == RUNS:
+        return re.sub(rb"[ \t]+", b"\x1f", re.sub(rb"(?m)^[ \t]+|[ \t]+(?=\r?$)", b"", text))
     if plain_separator(table) != table.separator:
         text = text.replace(table.separator.encode(), plain_separator(table).encode())
     return text
@@ -56,7 +63,7 @@ def with_separators(texts: pa.ChunkedArray, table: RawTable) -> pa.ChunkedArray:
     """Restore the table's separators in strings; `to_plain` also replaces them within quotes."""
     if plain_separator(table) == table.separator or not pa.types.is_string(texts.type):
         return texts
-    return pc.replace_substring(texts, plain_separator(table), table.separator)
+    return pc.replace_substring(texts, plain_separator(table), shown_separator(table))
 
 
 def field_type(column: RawColumn) -> pa.DataType:

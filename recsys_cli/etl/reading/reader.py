@@ -212,7 +212,9 @@ class Reader:
             *(stored.get(name, name) for name in self.columns),
             *((self.table.explode,) if self.table.explode else ()),
         )
-        return tuple(name for name in dict.fromkeys(needed) if name not in {self.table.order, self.table.clicks})
+        return tuple(
+            name for name in dict.fromkeys(needed) if name not in {self.table.order, self.table.clicks, self.table.line}
+        )
 
     def _stored_schema(self) -> pa.Schema:
         return self._full_schema if self.columns is None else self._selected(self._full_schema)

@@ -14,7 +14,7 @@ from recsys_cli.features.spec import is_list
 
 
 def reshaped_schema(schema: pa.Schema, table: RawTable, columns: Sequence[str] | None) -> pa.Schema:
-    """Return the schema after `explode`, `clicks` and `order`.
+    """Return the schema after `explode`, `clicks`, `order` and `line`.
 
     Raises:
         DataError: The exploded column holds no lists, or a new name is taken.
@@ -30,7 +30,11 @@ def reshaped_schema(schema: pa.Schema, table: RawTable, columns: Sequence[str] |
                 hint=f'for lists in text set lists: {{{name}: "SEPARATOR"}} next to the files',
             )
         fields[name] = pa.field(name, fields[name].type.value_type)
-    for option, new, kind in (("clicks", table.clicks, pa.int8()), ("order", table.order, pa.int64())):
+    for option, new, kind in (
+        ("clicks", table.clicks, pa.int8()),
+        ("order", table.order, pa.int64()),
+        ("line", table.line, pa.int64()),
+    ):
         if new is None:
             continue
         if new in fields:
@@ -45,7 +49,7 @@ def reshaped_schema(schema: pa.Schema, table: RawTable, columns: Sequence[str] |
 
 
 def _is_plain(table: RawTable) -> bool:
-    return table.explode is None and table.order is None and not table.rename
+    return table.explode is None and table.order is None and table.line is None and not table.rename
 
 
 def reshaped(batches: Iterable[pa.Table], table: RawTable, columns: Sequence[str] | None) -> Generator[pa.Table]:
@@ -57,8 +61,12 @@ def reshaped(batches: Iterable[pa.Table], table: RawTable, columns: Sequence[str
     if _is_plain(table):
         yield from batches
         return
-    first = 0
+    first = first_line = 0
     for batch in batches:
+        if table.line is not None:
+            numbers = np.arange(first_line, first_line + batch.num_rows)
+            first_line += batch.num_rows
+            batch = batch.append_column(table.line, pa.array(numbers))  # noqa: PLW2901
         rows = batch if table.explode is None else _exploded(batch, table.explode)
         if table.clicks is not None:
             rows = _clicked(rows, table)

@@ -124,7 +124,7 @@ def test_the_folder_itself_names_the_config(tmp_path: Path, monkeypatch: pytest.
 def test_tags_are_no_part_of_the_ratings(tmp_path: Path) -> None:
     understood(tmp_path, "user,item,rating,ts", lambda u, i, t: f"{u},{i},{1 + u % 5},{t}", "plays/ratings.csv")
     understood(tmp_path, "user,item,tag,ts", lambda u, i, t: f"{u},{i},funny,{t}", "plays/tags.csv")
-    assert [one.sample.name for one in understand([str(tmp_path / "plays")], {}).unused] == ["tags"]
+    assert [one.sample.name for one, _ in understand([str(tmp_path / "plays")], {}).unused] == ["tags"]
 
 
 def test_titles_before_links(tmp_path: Path) -> None:

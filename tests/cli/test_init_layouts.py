@@ -1,0 +1,180 @@
+"""`recsys init` on the layouts of published tables: names, separators, lines of items, and several tables."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recsys_cli.config import RunConfig, load
+from tests.cli.conftest import Recsys
+
+ROWS = 400
+BASKETS = [
+    "citrus fruit",
+    "whole milk",
+    "yogurt",
+    "soda",
+    "rolls",
+    "beer",
+    "red wine",
+    "butter",
+    "newspapers",
+    "pastry",
+]
+
+
+def write(name: str, row: Callable[[int, int, int], str], head: str = "", rows: int = ROWS) -> None:
+    """Write rows of 20 users and 15 items; `row` gets the row number, the user and the item."""
+    lines = [row(k, k % 20, (7 * k + k // 20) % 15) for k in range(rows)]
+    Path(name).parent.mkdir(exist_ok=True, parents=True)
+    Path(name).write_text("\n".join([*([head] if head else []), *lines]) + "\n", encoding="latin-1")
+
+
+def proposed(recsys: Recsys, *names: str) -> tuple[RunConfig, list[str]]:
+    """Return the config of `init`, of which the data can be prepared, and its notes."""
+    answer = recsys("--json", "init", *names, "--yes", "--force", "-o", "mine.yaml")
+    assert answer.code == 0, answer.err
+    prepared = recsys("etl", "mine.yaml")
+    assert prepared.code == 0, prepared.err
+    return load(Path("mine.yaml")), answer.json["notes"]
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "user", "item"),
+    [
+        ("t_dat,customer_id,article_id,price", lambda k, u, i: f"2018-09-{1 + k // 20:02},{u:064x},0{i + 108},.05",
+         "customer_id", "article_id"),
+        ("User-ID,ISBN,Book-Rating", lambda k, u, i: f"{276725 + u},{f'034515{i:04}'},{k % 11}", "User-ID", "ISBN"),
+        ("User-ID,ISBN,Book-Rating", lambda k, u, i: f"{276725 + u},{1_700_000_030 + i},{k % 11}", "User-ID", "ISBN"),
+        ("userID,placeID,rating,food_rating", lambda k, u, i: f"U{u},{132825 + i},{k % 3},{k % 2}", "userID", "placeID"),
+        ("Transaction,Item,date_time,period", lambda k, u, i: f"{k // 3},{BASKETS[i % 10]},{13 + k // 60}-10-2016 09:00,noon",
+         "Transaction", "Item"),
+        ("Member_number,Date,itemDescription", lambda k, u, i: f"{u},{1 + k % 28:02}-11-2015,{BASKETS[i % 10]}",
+         "Member_number", "itemDescription"),
+        ("user_id:token,item_id-count:float,item_id-list:token_seq",
+         lambda k, u, i: f"{k},{4 + k % 3},{' '.join(str(100 + (i + 3 * n) % 17) for n in range(4 + k % 3))}",
+         "user_id:token", "item_id-list:token_seq"),
+    ],
+)  # fmt: skip
+def test_users_and_items_of_published_headers(
+    recsys: Recsys, head: str, row: Callable[[int, int, int], str], user: str, item: str
+) -> None:
+    write("t.csv", row, head)
+    config, _ = proposed(recsys, "t.csv")
+    assert (config.features.user, config.features.item) == (user, item)
+
+
+def test_one_of_two_columns_that_may_have_items_is_asked_for(recsys: Recsys) -> None:
+    write("t.csv", lambda k, u, i: f"{u},a{i},b{k % 9},{k % 5}", "user,first,second,rating")
+    answer = recsys("init", "t.csv", "--yes")
+    assert answer.code == 2
+    assert "cannot guess the item column; set it with --item" in answer.err
+
+
+@pytest.mark.parametrize("head", ["", "  user   item  rating"])
+def test_runs_of_spaces_separate(recsys: Recsys, head: str) -> None:
+    write("t.txt", lambda k, u, i: f"{u:>6}  {i:<5} {1 + k % 5:>3} ", head)
+    config, _ = proposed(recsys, "t.txt")
+    assert config.dataset.options["interactions"]["separator"] == r"\s+"
+    assert (config.features.user, config.features.item) == ("user", "item")
+
+
+@pytest.mark.parametrize("separator", [" ", ","])
+def test_lines_of_items_are_baskets(recsys: Recsys, separator: str) -> None:
+    draw, names = random.Random(2), BASKETS if separator == "," else [str(item) for item in range(40)]
+    lines = [draw.sample(names, draw.randint(1, 6)) for _ in range(300)]
+    Path("t.csv").write_text("".join(separator.join(line) + "\n" for line in lines))
+    config, _ = proposed(recsys, "t.csv")
+    assert (config.features.user, config.features.item) == ("basket", "item")
+    made = recsys("--json", "etl", "mine.yaml").json
+    assert sum(made["rows"].values()) == sum(map(len, lines))
+    assert made["vocabularies"]["basket"] == 300
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("abc\n1\n2\n", "the header needs at least two columns, and has one: 'abc'"),
+        (
+            "a,b,c\n"
+            + "".join(
+                f"{k % 4}," + "".join(f"{k + n / 7}," for n in range(1 + k % 3)) + f"{k / 3}\n" for k in range(30)
+            ),
+            "the lines have 3 to 5 columns",
+        ),
+    ],
+)
+def test_what_is_no_table_is_described(recsys: Recsys, lines: str, message: str) -> None:
+    Path("t.csv").write_text(lines)
+    answer = recsys("init", "t.csv", "--yes")
+    assert answer.code == 2
+    assert message in answer.err
+
+
+def movielens(*, users: int = 20) -> None:
+    """Write the tables of MovieLens-1M and -100k, without headers."""
+    write("ratings.dat", lambda k, u, i: f"{u + 1}::{i + 1}::{1 + k % 5}::{880_000_000 + 3_600 * k}")
+    write(
+        "users.dat",
+        lambda k, u, i: f"{k + 1}::{'MF'[k % 2]}::{18 + k % 40}::{k % 21}::{10_000 + 7 * k % 900}",
+        rows=users,
+    )
+    write("movies.dat", lambda k, u, i: f"{k + 1}::Fílm number {k} (1999)::{'Drama|War'[: 5 + 4 * (k % 2)]}", rows=30)
+    write("u.data", lambda k, u, i: f"{u + 1}\t{i + 1}\t{1 + k % 5}\t{880_000_000 + 3_600 * k}")
+    write(
+        "u.item",
+        lambda k, u, i: f"{k + 1}|Fílm {k} (1999)|01-Jan-1995||http://us.imdb.com/{k}{f'|{k % 2}|{k % 3 // 2}' * 9}",
+        rows=30,
+    )
+    write("u.user", lambda k, u, i: f"{k + 1}|{20 + k}|{'MF'[k % 2]}|student|{10_000 + k}", rows=30)
+
+
+@pytest.mark.parametrize("names", [("ratings.dat", "users.dat", "movies.dat"), ("u.data", "u.item", "u.user")])
+def test_tables_without_headers_are_joined_with_titles(recsys: Recsys, names: tuple[str, ...]) -> None:
+    movielens(users=1_000)  # more users than ratings
+    config, _ = proposed(recsys, *names)
+    assert config.dataset.options["interactions"]["files"] == names[0]
+    assert sorted(op.joined_by for op in config.features.joins) == ["item", "user"]
+    assert config.evaluate.title == "title"
+
+
+def test_a_table_without_header_is_joined_to_a_parquet_file(recsys: Recsys) -> None:
+    movielens()
+    rows = [(k % 20 + 1, (7 * k + k // 20) % 15 + 1, 1 + k % 5) for k in range(ROWS)]
+    users, items, ratings = (list(one) for one in zip(*rows, strict=True))
+    pq.write_table(pa.table({"userId": users, "movieId": items, "rating": ratings}), "ratings.parquet")
+    config, notes = proposed(recsys, "ratings.parquet", "movies.dat")
+    assert [op.joined_by for op in config.features.joins] == ["movieId"]
+    assert not any("not used" in note for note in notes)
+
+
+def test_several_tables_of_one_key_and_columns_of_one_name_are_joined(recsys: Recsys) -> None:
+    write("plays.csv", lambda k, u, i: f"{u},{i},{1_600_000_000 + 60 * k}", "user_id,item_id,time")
+    write("users.csv", lambda k, u, i: f"{k},User {k},c{k % 3}", "user_id,name,kind", rows=20)
+    write("items.csv", lambda k, u, i: f"{k},Item {k},k{k % 4}", "item_id,name,kind", rows=15)
+    write("stock.csv", lambda k, u, i: f"{k},{k % 5}", "item_id,stock", rows=15)
+    write("prices.csv", lambda k, u, i: f"{k},{k / 4}", "item_id,price", rows=15)
+    config, notes = proposed(recsys, "plays.csv", "users.csv", "items.csv", "stock.csv", "prices.csv")
+    joined = {op.table: op.columns for op in config.features.joins}
+    assert sorted(joined) == ["items", "prices", "stock", "users"]
+    assert sorted(name for columns in joined.values() for name in columns if "kind" in name) in (
+        ["items_kind", "kind"], ["kind", "users_kind"],
+    )  # fmt: skip
+    assert not any("not used" in note for note in notes)
+    assert "name" in str(config.evaluate.title)
+
+
+def test_an_unused_table_says_which_key_it_lacks(recsys: Recsys) -> None:
+    write("plays.csv", lambda k, u, i: f"{u},{i},{1_600_000_000 + 60 * k}", "user_id,item_id,time")
+    write("shops.csv", lambda k, u, i: f"S{k},c{k % 3}", "shop_id,city", rows=20)
+    write("log.csv", lambda k, u, i: f"c{k % 3},{k % 2}", "city,level", rows=20)
+    _, notes = proposed(recsys, "plays.csv", "shops.csv", "log.csv")
+    assert [note.partition("not used: ")[2] for note in notes if "not used" in note] == [
+        "its column shop_id has few of the users (user_id) or items (item_id) of plays",
+        "no column has another id in each row, as a table of users (user_id) or items (item_id) has",
+    ]
