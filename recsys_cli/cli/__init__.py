@@ -98,7 +98,9 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Store the global options in the session."""
     if trust:
         ctx.call_on_close(plugins.trust(*trust))
-    ctx.obj = Session(root=workspace, as_json=as_json, quiet=quiet)
+    source = ctx.get_parameter_source("workspace")
+    named = source is not None and source.name == "COMMANDLINE"
+    ctx.obj = Session(root=workspace, names_root=named, as_json=as_json, quiet=quiet)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 
@@ -133,6 +135,9 @@ for _name, _command in _COMMANDS.items():
 def main() -> None:
     """Entry point of the console script `recsys`."""
     cpu.configure_threads()  # before any command imports torch
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by the shell: `recsys ls >&-`
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a title may have characters outside the terminal's encoding

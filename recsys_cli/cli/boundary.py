@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -18,7 +18,8 @@ from recsys_cli.cli.escape import escaped
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import DiskFullError, RecsysError, TrainingError
 
-UNEXPECTED, USAGE, INTERRUPTED = 1, 2, 130
+UNEXPECTED, USAGE, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
+_LONG_WORD = re.compile(r"(\S{300})\S{200,}")
 _NO_MEMORY = ("alloc_cpu", "not enough memory", "out of memory")
 _FLAGS = ("--json", "--quiet", "-q", "--verbose", "-v")
 _WITH_VALUE = ("--workspace", "-w", "--trust")
@@ -47,16 +48,13 @@ def explain(error: Exception, line: list[str], session: Session | None = None) -
     as_json, verbose = "--json" in line, bool({"--verbose", "-v"} & set(line))
     if isinstance(error, typer.Abort):  # Ctrl-C during parsing
         return interrupted(None)
-    if isinstance(error, OSError) and error.errno == errno.EPIPE:
-        # The reader of the pipe is closed (`recsys ls ops | head`): print nothing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return UNEXPECTED
     if isinstance(error, DiskFullError) and session is not None and session.stage:
         return show_error(f"{error.message} (stage: {session.stage})", error.hint, error.exit_code, as_json=as_json)
     if isinstance(error, RecsysError):
         if verbose and error.__cause__ is not None:  # such as an exception of a plugin
             traceback.print_exception(error.__cause__, file=sys.stderr)
-        return show_error(error.message, _for_this_python(error.hint), error.exit_code, as_json=as_json)
+        step = _for_this_python(session.located(error.hint) if session else error.hint)
+        return show_error(error.message, step, error.exit_code, as_json=as_json)
     if hasattr(error, "format_message"):  # a usage error of click; typer does not export its class
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "recsys"
@@ -105,12 +103,19 @@ def _as_disk_full(error: Exception, session: Session | None) -> Exception:
     return disk_full(Path(name) if isinstance(name, str) else session.root)
 
 
+def closed_pipe() -> int:
+    """Discard further output, because the reader has gone (`recsys ls ops | head`), and return the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CLOSED_PIPE
+
+
 def interrupted(session: Session | None) -> int:
     """Explain how to continue after Ctrl-C and return the exit code."""
     stage = session.stage if session else None
     again = "run the same command again; finished parts are kept"
     hint = "continue with: recsys train --resume" if stage == "train" else again
-    return show_error("interrupted", hint, INTERRUPTED, as_json=bool(session and session.as_json))
+    as_json = bool(session and session.as_json)
+    return show_error("interrupted", session.located(hint) if session else hint, INTERRUPTED, as_json=as_json)
 
 
 def show_error(message: str, hint: str | None, code: int, *, as_json: bool) -> int:
@@ -118,7 +123,7 @@ def show_error(message: str, hint: str | None, code: int, *, as_json: bool) -> i
     if as_json:
         typer.echo(json.dumps({"error": {"message": message, "hint": hint, "exit_code": code}}, indent=2))
         return code
-    message, hint = escaped(message), hint and escaped(hint)
+    message, hint = (escaped(_LONG_WORD.sub(r"\1…", text or "")) for text in (message, hint))
     plain = bool(os.environ.get("NO_COLOR")) or not sys.stderr.isatty()
     for label, text, color in (("error", message, typer.colors.RED), ("hint", hint, typer.colors.CYAN)):
         if text:

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from recsys_cli.cli.boundary import explain, hoist, interrupted
+from recsys_cli.cli.boundary import closed_pipe, explain, hoist, interrupted
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError
 
@@ -49,6 +49,8 @@ class Recsys(TyperGroup):
             return super().make_context(*args, **extra)
         except KeyboardInterrupt:
             raise typer.Exit(interrupted(None)) from None
+        except BrokenPipeError:
+            raise typer.Exit(closed_pipe()) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; explain how to continue on an interrupt."""
@@ -56,6 +58,8 @@ class Recsys(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise typer.Exit(interrupted(ctx.obj)) from None
+        except BrokenPipeError:
+            raise typer.Exit(closed_pipe()) from None
         finally:
             self._session = ctx.obj
 

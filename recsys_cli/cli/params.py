@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -84,7 +85,7 @@ def current_config(session: Session, arguments: Sequence[str]) -> Iterator[RunCo
     """Read a config and make it the current one of the workspace: the default of later commands.
 
     It is written with the first event of the stage, so that `recsys train --resume` works after a kill, and a command that
-    fails before any work changes nothing. A later RecsysError restores the previous config.
+    fails before any work changes nothing. A later RecsysError or OSError restores the previous config.
     """
     from recsys_cli.config.load import dump_resolved
 
@@ -97,9 +98,10 @@ def current_config(session: Session, arguments: Sequence[str]) -> Iterator[RunCo
     session.on_work = current.write
     try:
         yield config
-    except RecsysError as error:
+    except (RecsysError, OSError) as error:
         current.restore()
-        error.hint = _with_config(error.hint, arguments)
+        if isinstance(error, RecsysError):
+            error.hint = _with_config(error.hint, arguments)
         raise
     except BaseException:
         current.write()
@@ -122,18 +124,30 @@ class _Current:
 
         if not self.is_written:
             self.before, self.is_written = self._read(), True
+            self._failed(self.text).unlink(missing_ok=True)
             write_text(self.path, self.text)
 
     def restore(self) -> None:
-        """Restore the config before, unless another command has written its own since."""
+        """Restore the config before; where another command has written its own since, tell it the one to restore."""
         from recsys_cli.workspace import write_text
 
-        if not self.is_written or self._read() != self.text:
+        if not self.is_written:
             return
-        if self.before is None:
-            self.path.unlink(missing_ok=True)
+        if self._read() != self.text:
+            write_text(self._failed(self.text), self.before or "")
+            return
+        before = self.before
+        while before and (failed := self._failed(before)).is_file():
+            before = failed.read_text(encoding="utf-8")
+            failed.unlink()
+        if before:
+            write_text(self.path, before)
         else:
-            write_text(self.path, self.before)
+            self.path.unlink(missing_ok=True)
+
+    def _failed(self, text: str) -> Path:
+        """Return the file of a failed command with a config: the config before it."""
+        return self.path.parent / ".locks" / f"failed-{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
 
     def _read(self) -> str | None:
         try:

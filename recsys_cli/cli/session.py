@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
     from recsys_cli.events import Emit, Event
     from recsys_cli.workspace import Workspace
 
+_COMMAND = re.compile(
+    r"\brecsys (?=(download|etl|train|evaluate|run|recommend|score|export|tune|bench|compare|status|report|inspect|serve|feedback"
+    r"|validate|config)\b)"
+)
+
 Draw = Callable[["Console", Any], None]
 
 
@@ -29,10 +36,12 @@ class Session:
     """Global options of one command line, its output, and the running stage.
 
     Attributes:
+        names_root: Whether the command line names the workspace.
         on_work: Called with each event of a stage.
     """
 
     root: Path
+    names_root: bool = False
     as_json: bool = False
     quiet: bool = False
     stage: str | None = None
@@ -45,6 +54,12 @@ class Session:
 
         _check_folder(self.root)
         return Workspace(self.root)
+
+    def located(self, hint: str | None) -> str | None:
+        """Return a hint with the workspace of the command line in its commands."""
+        if hint is None or not self.names_root:
+            return hint
+        return _COMMAND.sub(f"recsys -w {shlex.quote(str(self.root))} ".replace("\\", r"\\"), hint)
 
     @property
     def is_first(self) -> bool:
@@ -79,6 +94,8 @@ class Session:
 
     def answer(self, result: Mapping[str, Any], draw: Draw) -> None:
         """Print the result of a query: drawn, or as one JSON object."""
+        if isinstance(result, dict) and isinstance(result.get("next"), str):
+            result = {**result, "next": self.located(result["next"])}
         if self.as_json:
             typer.echo(json.dumps(_finite(result), indent=2, default=str, ensure_ascii=False))
             return

@@ -18,7 +18,13 @@ def console() -> Console:
     """Return the console for results; 200 columns wide without a terminal."""
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    class Raising(Console):
+        """Rich itself leaves with 1 where the reader of a pipe has gone."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Raising(highlight=False, width=None if sys.stdout.isatty() else 200)
 
 
 def table(to: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 1) -> None:

@@ -216,14 +216,14 @@ def _member(annotation: Any, values: Any) -> Any:
     if hasattr(annotation, "__metadata__"):
         return _member(get_args(annotation)[0], values)
     if _is_union(annotation) and isinstance(values, dict):
-        tags = {values.get(tag) for tag in _TAGS}
+        tags = [values.get(tag) for tag in _TAGS]
         models = [
             member for member in get_args(annotation) if isinstance(member, type) and issubclass(member, BaseModel)
         ]
         for member in models:
             if any(member.model_fields[t].default in tags for t in _TAGS if t in member.model_fields):
                 return member
-        plugin_type = None if tags - {None} else annotation
+        plugin_type = None if any(tag is not None for tag in tags) else annotation
         return models[0] if len(models) == 1 else plugin_type
     return annotation
 

@@ -13,6 +13,7 @@ from recsys_cli.data.since import SinceValue
 from recsys_cli.data.since import check as check_since
 from recsys_cli.data.source import NULLS, RawColumn, RawType
 
+_LONGEST_NAME = 255
 _TIMES = ("iso", "s", "ms", "us", "ns")
 _DIRECTIVES = tuple(f"%{letter}" for letter in "YymdeHIMSfpzbBaAj")
 
@@ -104,6 +105,16 @@ class TableOptions(BaseModel):
     def _one_origin(self) -> TableOptions:
         check_origin(self)
         return self
+
+    @field_validator("files")
+    @classmethod
+    def _files_have_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for file in value:
+            if "://" not in file and any(
+                len(part.encode(errors="replace")) > _LONGEST_NAME for part in file.split("/")
+            ):
+                raise ValueError(f"has a file name of more than {_LONGEST_NAME} bytes: {file[:40]}…")
+        return value
 
     @field_validator("database")
     @classmethod

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
-from recsys_cli.errors import DataError, MissingArtifactError
+from recsys_cli.errors import DataError, DiskFullError, MissingArtifactError
 from recsys_cli.workspace.checksums import checksum_of
 from recsys_cli.workspace.reading import read_json
 from recsys_cli.workspace.writing import write_json
@@ -28,7 +29,8 @@ class FileChecksums:
             checksum = checksum_of(file)
         except OSError as error:
             raise DataError(f"cannot read {file}: {error.strerror}") from error
-        write_json(self._path, {**cached, name: [*stamp, checksum]})
+        with suppress(OSError, DiskFullError):  # a cache: a read-only or full workspace is read without it
+            write_json(self._path, {**cached, name: [*stamp, checksum]})
         return checksum
 
     def _load(self) -> dict[str, object]:

@@ -143,6 +143,44 @@ def test_output_fits_the_encoding_of_the_terminal(tmp_path: Path) -> None:
     assert "Categorify" in done.stdout
 
 
+@pytest.mark.parametrize(("line", "code"), [(["ls", "models"], 0), (["status", "--json"], 0), (["train"], 3)])
+def test_closed_outputs_change_nothing(tmp_path: Path, line: list[str], code: int) -> None:
+    def close() -> None:
+        os.closerange(0, 3)
+
+    done = subprocess.run([sys.executable, "-m", "recsys_cli", *line], cwd=tmp_path, check=False, preexec_fn=close)
+    assert done.returncode == code
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_name_that_is_no_utf8_is_reported(tmp_path: Path) -> None:
+    for command in ("etl", "init", "serve"):
+        done = run_line(command, os.fsdecode(b"\xff.csv"), cwd=tmp_path)
+        assert done.returncode in {2, 3}, done.stderr
+        assert "unexpected" not in done.stderr
+
+
+def test_long_words_are_cut(recsys: Recsys, ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    for line in (
+        ["etl", "x" * 9_000], ["train", "--continue", "x" * 9_000], ["etl", "ratings.yaml", f"dataset.interactions={'x' * 300}"],
+        ["ls", "models", "x" * 9_000],
+    ):  # fmt: skip
+        answer = recsys(*line)
+        assert answer.code in {2, 3}
+        assert len(answer.err) < 2_000
+    assert not Path("workspace/current.yaml").exists()
+
+
+def test_hints_name_the_workspace_of_the_line(recsys: Recsys, ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    for where in (["-w", "a b"], ["--workspace=a b"]):
+        assert "recsys -w 'a b' etl configs/ml25m.yaml`; `recsys ls configs`" in recsys("train", *where).err
+        assert "hint: recsys -w 'a b' etl ratings.yaml" in recsys("train", "ratings.yaml", *where).err
+    assert recsys("-w", "a b", "etl", "ratings.yaml", "--json").json["next"] == "recsys -w 'a b' train"
+    assert "hint: recsys etl ratings.yaml" in recsys("train", "ratings.yaml", RECSYS_WORKSPACE="there").err
+
+
 def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
     program = "from recsys_cli.cli import main; main()"
     with subprocess.Popen(
@@ -156,6 +194,7 @@ def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == ""
+    assert process.returncode == 128 + signal.SIGPIPE
 
 
 def test_ctrl_c_while_the_program_is_loading_is_130(tmp_path: Path) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -184,3 +189,36 @@ def test_status_shows_rmse_only_for_numeric_labels() -> None:
     assert heads == ("run", "state", "AUC", "RMSE", "NDCG@10", "size")
     assert [row[2:5] for row in cells] == [("0.7500", "", ""), ("", "0.8400", "0.1000")]
     assert _runs([likes])[0] == ("run", "state", "AUC", "NDCG@10", "size")
+
+
+def test_queries_work_in_a_workspace_that_is_read_only(recsys: Recsys, ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    assert recsys("-q", "run", "ratings.yaml", "model.name=popularity").code == 0
+    for folder in (".locks", ".scratch"):
+        shutil.rmtree(Path("workspace") / folder)
+    os.utime(ratings)  # its cached checksum is outdated
+    before = sorted(Path().rglob("*"))
+    for path in before:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+
+    def bind_by_permissions() -> None:
+        """Drop CAP_DAC_OVERRIDE and CAP_FOWNER, with which root may write everywhere; others have none to drop."""
+        for capability in (1, 3):
+            ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
+
+    try:
+        for line in (
+            ["status"], ["report"], ["report", "ratings.yaml"], ["inspect", "user", "u1"], ["inspect", "item", "i1"],
+            ["recommend", "--user", "u1"], ["config"], ["validate", "--no-time"],
+        ):  # fmt: skip
+            done = subprocess.run(
+                [sys.executable, "-B", "-m", "recsys_cli", *line],
+                capture_output=True,
+                check=False,
+                preexec_fn=bind_by_permissions,
+            )
+            assert done.returncode == 0, (line, done.stderr.decode())
+        assert sorted(Path().rglob("*")) == before
+    finally:
+        for path in before:
+            path.chmod(0o755)

@@ -232,6 +232,30 @@ def test_a_command_without_work_does_not_become_current(recsys: Recsys, ratings:
     assert not Path("new/current.yaml").exists()
 
 
+@pytest.mark.parametrize("has_config", [True, False])
+def test_of_two_failing_commands_neither_stays_current(recsys: Recsys, ratings: Path, has_config: bool) -> None:
+    """The second one wrote over the first one, and restored its config after both had failed."""
+    recsys("-q", "init", ratings)
+    if has_config:
+        with current_config(Session(Path("new")), ["ratings.yaml", "train.epochs=4"]):
+            pass
+    sessions = [Session(Path("new"), quiet=True) for _ in range(3)]
+    running = [
+        current_config(one, ["ratings.yaml", f"train.epochs={epochs}"]) for epochs, one in enumerate(sessions, 5)
+    ]
+    for one, session in zip(running, sessions, strict=True):
+        one.__enter__()
+        session.on_work()
+    for one in running:
+        with pytest.raises(MissingArtifactError):
+            one.gen.throw(MissingArtifactError("the data is not prepared"))
+    if has_config:
+        assert load(Path("new/current.yaml")).train.epochs == 4
+    else:
+        assert not Path("new/current.yaml").exists()
+    assert list(Path("new").rglob("failed-*")) == []
+
+
 @pytest.mark.parametrize("first_writes", [True, False])
 def test_a_failing_command_keeps_the_config_of_a_later_one(recsys: Recsys, ratings: Path, first_writes: bool) -> None:
     recsys("-q", "init", ratings)

@@ -45,7 +45,7 @@ def read_op(value: Any, own: ValidatorFunctionWrapHandler) -> Op:
         builtin: Op = own(value)
         return builtin
     except ValidationError as error:
-        if error.errors()[0]["type"] != "union_tag_invalid":
+        if error.errors()[0]["type"] != "union_tag_invalid" or not isinstance(value["op"], str):
             raise
         try:
             kind = _foreign(value["op"])
