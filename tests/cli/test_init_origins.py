@@ -182,7 +182,9 @@ def test_tables_of_one_name_are_all_there(recsys: Recsys, plays: str, monkeypatc
     Path("plays.csv").write_text(plays)
     for name in ("a", "b"):
         with duckdb.connect(f"{name}.db") as connection:
-            connection.execute("CREATE SCHEMA old; CREATE TABLE old.plays AS SELECT 1 AS item_id, 'x' AS kind")
+            connection.execute(
+                "CREATE SCHEMA old; CREATE TABLE old.plays AS SELECT 1 AS item_id, 'x' AS kind UNION SELECT 2, 'y'"
+            )
             connection.execute("CREATE TABLE plays AS SELECT * FROM 'plays.csv'")
         monkeypatch.setenv(name.upper(), f"{name}.db")
     answer = recsys("--json", "init", "a.db", "--yes")
