@@ -19,7 +19,8 @@ from recsys_cli.data.remote import RawFile, is_url
 from recsys_cli.errors import ConfigError, DataError
 
 _NO_TABLE = re.compile(
-    r"(?i)(^|/)(readme|license|\.|_|__macosx)|\.(md|html?|pdf|docx?|png|jpe?g|py|sh|npy|json5|ya?ml|sql)$"
+    r"(?i)(^|/)(readme|licen[cs]e|citation|changelog|\.|_|__macosx)"
+    r"|\.(md|rst|html?|pdf|docx?|png|jpe?g|svg|py|ipynb|sh|pl|npy|npz|pkl|pt|json5|ya?ml|sql|bib|tex|log|md5|sha\d+)$"
 )
 _QUERY = re.compile(r"(?is)\s*(select|with|from)\s")
 _CATALOG_TABLE = re.compile(r"[\w-]+(\.[\w-]+){2,}")
@@ -71,8 +72,12 @@ def members(pattern: str) -> list[str]:
     kind = _archive(pattern)
     if kind is None and is_partitioned(pattern):
         return [pattern]
+    if kind is None and (is_url(pattern) or Path(pattern).is_file()):
+        return [pattern]
     if kind is None:
-        return [pattern] if is_url(pattern) or Path(pattern).is_file() else [str(file) for file in located(pattern)]
+        folder = f"{pattern}/" if Path(pattern).is_dir() else ""
+        paths = [str(file) for file in located(pattern)]
+        return [path for path in paths if not folder or not _NO_TABLE.search(path.removeprefix(folder))]
     files = located(f"{kind}://**::{pattern}")
     return [str(file) for file in files if not _NO_TABLE.search(str(file).partition("::")[0].partition("://")[2])]
 

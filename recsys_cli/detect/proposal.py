@@ -49,9 +49,13 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
     """Return the config of a task."""
     own, strong = _features(task, table)
     split, why_split = split_of(task, table)
+    if table.sample.splits:
+        split, why_split = {"method": "files", **table.sample.splits}, "the files of the splits as given"
     is_click = task.kind == "clicks"
     user, item = _stand_ins(table, own) if is_click else (str(task.user), table.roles["item"].column)
-    ops = _row_ops(task, table, user, item, is_temporal=split["method"] == "temporal")
+    ops = _row_ops(
+        task, table, user, item, is_given=split["method"] == "files", is_temporal=split["method"] == "temporal"
+    )
     categories = list(dict.fromkeys((user, item, *own.categories)))
     of_tables = {one.table.sample.name: _joined_columns(one, taken=list(table.columns)) for one in joined}
     for one in joined:
@@ -142,7 +146,7 @@ def _stand_ins(table: Table, own: FeatureColumns) -> tuple[str, str]:
     return first, second
 
 
-def _row_ops(task: Task, table: Table, user: str, item: str, *, is_temporal: bool) -> Ops:
+def _row_ops(task: Task, table: Table, user: str, item: str, *, is_given: bool, is_temporal: bool) -> Ops:
     """Return the filters of rows: nulls, negative events and duplicates."""
     ops: Ops = []
     needed = [table.columns[name] for name in (user, item) if name in table.columns and task.kind != "clicks"]
@@ -162,6 +166,8 @@ def _row_ops(task: Task, table: Table, user: str, item: str, *, is_temporal: boo
         for value in bad:
             expression = shown(Binary("!=", Name(event.name), LiteralValue(value)))
             ops.append(({"op": "Filter", "expression": expression}, "no sign of interest"))
+    if is_given:
+        return ops
     # After a temporal split, a model sums the rows of a pair in train, and held-out rows of pairs in train are no ground truth.
     if task.kind in RETRIEVAL - {"histories"} and not is_temporal and _repeats(table, user, item):
         time = time_of(task, table)

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 
-from recsys_cli.data.files import Files, FilesOptions
+from recsys_cli.data.files import SUFFIXES, Files, FilesOptions
 from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import unpacked_name
 from recsys_cli.detect.dialect import dialect, is_number
 from recsys_cli.detect.origins import copied_tables, is_copied, is_partitioned, located, members
-from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.errors import ConfigError, DataError, RecsysError
 from recsys_cli.etl.reading.exact_ids import missing_texts
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.features.spec import is_list
 
 SAMPLE_ROWS = 200_000
 _LATER_ROWS, _MOST_ROWS = 25_000, 2_000_000
+_SPLIT_WORDS = {
+    "train": "train", "training": "train", "base": "train", "valid": "valid", "validation": "valid", "val": "valid", "dev": "valid",
+    "test": "test", "testing": "test",
+}  # fmt: skip
 _TYPED_SUFFIXES = frozenset({".user", ".item", ".inter", ".genre", ".occupation", ".link", ".kg"})
 _INDEX = re.compile(r"(Unnamed: \d+(\.\d+)*|__index_level_\d+__)?")
 _CHUNK = 4 << 20
@@ -40,6 +44,7 @@ class Sample:
         total: Number of rows, estimated unless `is_whole`.
         bad: Number of unreadable rows in the sample.
         remarks: What is not read of the table.
+        splits: Files of the splits by name, where the table is given in these; its own file is that of train.
     """
 
     name: str
@@ -49,6 +54,7 @@ class Sample:
     is_whole: bool
     bad: int = 0
     remarks: tuple[str, ...] = ()
+    splits: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_headless(self) -> bool:
@@ -81,24 +87,59 @@ def tables(patterns: Sequence[str]) -> list[Sample]:
     """
     groups: dict[tuple[object, ...], tuple[dict[str, Any], list[str], list[str]]] = {}
     all_paths = [path for pattern in patterns if not is_copied(pattern) for path in members(pattern)]
+    no_tables: dict[str, RecsysError] = {}
     for path in all_paths:
         files = located(path)
-        options = dialect(files[0])
-        shape = _shape(path, files[0], options) if len(all_paths) > 1 else ()
+        try:
+            options = dialect(files[0])
+            shape = _shape(path, files[0], options) if len(all_paths) > 1 else ()
+        except (ConfigError, DataError) as error:
+            if path in patterns:
+                raise
+            no_tables[path] = error  # in a folder as published
+            continue
         _, paths, names = groups.setdefault(shape, (options, [], []))
         paths.append(path)
         names.append(Path(path).name if is_partitioned(path) else files[0].name)
     found: dict[str, Sample] = {}
     for options, paths, names in groups.values():
-        name = _name(names[0], taken=found)
-        found[name] = sampled(name, {"files": paths[0] if len(paths) == 1 else tuple(paths), **options})
+        splits, whole = _splits(paths)
+        name = _name(names[paths.index(whole[0])], taken=found)
+        sample = sampled(name, {"files": whole[0] if len(whole) == 1 else tuple(whole), **options})
+        left_out = [path for path in paths if path not in {*whole, *splits.values()}]
+        remarks = sample.remarks
+        if left_out:
+            remarks += (
+                f"{name}: files of its splits are left out, because they repeat its rows: {', '.join(left_out)}",
+            )
+        found[name] = replace(sample, splits=splits, remarks=remarks)
     for stem, options in copied_tables(patterns):
         name = _name(stem, taken=found)
         has_columns = options.get("query", "") is not None
         found[name] = sampled(name, options) if has_columns else Sample(name, options, pa.table({}), 0, is_whole=True)
+    if not found and no_tables:
+        raise next(iter(no_tables.values()))
     if not found:
         raise ConfigError("no table in these files", hint="name CSV, TSV, JSON lines or Parquet files")
-    return list(found.values())
+    first, *rest = found.values()
+    notes = tuple(f"{path} is left out: {str(error).removeprefix(f'{path}: ')}" for path, error in no_tables.items())
+    return [replace(first, remarks=first.remarks + notes), *rest]
+
+
+def _splits(paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the files of the splits by name, and the files of the table: that of train, or all that are not of a split."""
+    parts: dict[str | None, list[str]] = {}
+    for path in paths:
+        words = re.split(r"[^a-z]+", Path(path.partition("::")[0]).name.lower())
+        parts.setdefault(next((_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS), None), []).append(path)
+    if not {"train", "test"} <= set(parts):
+        return {}, list(paths)
+    if whole := parts.get(None):
+        return {}, whole
+    if any(len(files) > 1 for files in parts.values()):
+        return {}, list(paths)
+    splits: dict[str, str] = {name: parts[name][0] for name in ("train", "valid", "test") if name in parts}
+    return splits, [splits["train"]]
 
 
 def _shape(path: str, file: RawFile, options: dict[str, Any]) -> tuple[object, ...]:
@@ -107,7 +148,12 @@ def _shape(path: str, file: RawFile, options: dict[str, Any]) -> tuple[object, .
     rows = sampled("probe", {"files": path, **options}, limit=100).rows
     cells = [str(column[0].as_py()) if len(column) else "" for column in rows.columns] if "names" in options else []
     kinds = [is_number(cell) for cell in cells]
-    return suffix, repr({**options, "encoding": None}), frozenset(rows.column_names), tuple(kinds)
+    return (
+        suffix if suffix in SUFFIXES else "",
+        repr({**options, "encoding": None}),
+        frozenset(rows.column_names),
+        tuple(kinds),
+    )
 
 
 def _name(file: str, *, taken: dict[str, Sample]) -> str:

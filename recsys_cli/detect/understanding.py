@@ -105,7 +105,8 @@ class Understanding:
     def notes(self) -> list[str]:
         """Remarks on the tables."""
         sample = self.interactions.sample
-        notes = [remark for one in (sample, *(one.table.sample for one in self.joined)) for remark in one.remarks]
+        others = (*(one.table for one in self.joined), *(table for table, _ in self.unused))
+        notes = [remark for one in (self.interactions, *others) for remark in one.sample.remarks]
         notes += self._missing
         notes += [f"table {_named(table)} is not used: {reason}" for table, reason in self.unused]
         if sample.total < ENOUGH:

@@ -169,6 +169,35 @@ def test_several_tables_of_one_key_and_columns_of_one_name_are_joined(recsys: Re
     assert "name" in str(config.evaluate.title)
 
 
+def test_a_folder_as_published_has_given_splits_and_documents(recsys: Recsys) -> None:
+    for split, rows in (("train", 400), ("valid", 60), ("test", 40)):
+        write(
+            f"pub/{split}.csv",
+            lambda k, u, i: f"{u},{i},{1 + k % 5},{1_600_000_000 + k}",
+            "user_id,item_id,rating,time",
+            rows,
+        )
+    Path("pub/README.md").write_text("# Data\n\nTitle, and text\n")
+    Path("pub/LICENSE").write_text("MIT License\n\nCopyright, all\n")
+    config, notes = proposed(recsys, "pub")
+    assert config.split.model_dump() == {
+        "method": "files", "train": "pub/train.csv", "valid": "pub/valid.csv", "test": "pub/test.csv",
+    }  # fmt: skip
+    assert recsys("--json", "etl", "mine.yaml").json["rows"] == {"train": 400, "valid": 60, "test": 40}
+    assert not any("not used" in note or "left out" in note for note in notes)
+
+
+def test_folds_beside_their_table_do_not_repeat_its_rows(recsys: Recsys) -> None:
+    for name, rows in (("u.data", 400), ("u1.base", 300), ("u1.test", 100), ("ua.base", 300), ("ua.test", 100)):
+        write(f"ml/{name}", lambda k, u, i: f"{u}\t{i}\t{1 + k % 5}\t{1_600_000_000 + k}", rows=rows)
+    Path("ml/README").write_text("hello\n")
+    Path("ml/u.occupation").write_text("artist\nwriter\n")
+    config, notes = proposed(recsys, "ml")
+    assert config.dataset.options["interactions"]["files"] == "ml/u.data"
+    assert "u: files of its splits are left out, because they repeat its rows: ml/u1.base" in "".join(notes)
+    assert any(note.startswith("ml/u.occupation is left out: the header needs at least two columns") for note in notes)
+
+
 def test_an_unused_table_says_which_key_it_lacks(recsys: Recsys) -> None:
     write("plays.csv", lambda k, u, i: f"{u},{i},{1_600_000_000 + 60 * k}", "user_id,item_id,time")
     write("shops.csv", lambda k, u, i: f"S{k},c{k % 3}", "shop_id,city", rows=20)
