@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -76,17 +76,38 @@ def bench(  # noqa: PLR0913, PLR0917 - one parameter per option
         with session.working("bench") as emit:
             from recsys_cli.stages.bench import bench
 
-            noted = settings if protocol is None else _with_changes(settings, changes)
+            noted = settings if protocol is None else _with_changes(settings, Path(line[0]), changes)
             leaderboard = bench(noted, session.workspace, metric=metric, html=html, emit=emit)
     _report(session, leaderboard, html=html, latex=latex)
 
 
-def _with_changes(settings: RunConfig, changes: Sequence[str]) -> RunConfig:
+def _with_changes(settings: RunConfig, path: Path, changes: Sequence[str]) -> RunConfig:
     """Return the config of a protocol with its overrides among the notes."""
-    if settings.protocol is None or not changes:
+    effective = [change for number, change in enumerate(changes) if _has_effect(path, changes[:number], change)]
+    if settings.protocol is None or not effective:
         return settings
-    notes = (*settings.protocol.notes, f"changed from the protocol: {' '.join(changes)}")
+    notes = (*settings.protocol.notes, f"changed from the protocol: {' '.join(effective)}")
     return settings.model_copy(update={"protocol": settings.protocol.model_copy(update={"notes": notes})})
+
+
+def _has_effect(path: Path, before: Sequence[str], change: str) -> bool:
+    """Whether an override changes the models of a bench, or what is shown of them."""
+    from recsys_cli.config import load
+
+    try:
+        one, other = (_benched(load(path, overrides)) for overrides in (before, [*before, change]))
+    except ConfigError:  # valid with the overrides after it
+        return True
+    return one != other
+
+
+def _benched(config: RunConfig) -> list[dict[str, Any]]:
+    from recsys_cli.config import with_model
+
+    if (bench := config.bench) is None:
+        return []
+    cells = [with_model(config, model, seed=seed) for model in bench.models for seed in bench.seeds]
+    return [bench.model_dump(), *(cell.model_dump(exclude={"protocol"}) for cell in cells)]
 
 
 def _report(session: Session, leaderboard: Leaderboard, *, html: Path | None, latex: bool) -> None:

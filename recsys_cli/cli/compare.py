@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from recsys_cli.cli.session import Session
-from recsys_cli.errors import ConfigError
+from recsys_cli.errors import ConfigError, RecsysError
+
+if TYPE_CHECKING:
+    from recsys_cli.evaluation.compare.comparison import Comparison
 
 Html = Annotated[
     Path | None,
@@ -58,9 +61,25 @@ def compare(
     names = [full_name(session, run) for run in runs]
     reference = None if against is None else full_name(session, against)
     comparison = compare(names, session.workspace, against=reference, html=html)
+    if {run.run for run in comparison.runs} - {*runs, against}:
+        comparison = _with_other_data(session, comparison)
     if latex:
         from recsys_cli.evaluation.compare.latex import paper_table
 
         typer.echo(paper_table(comparison))
         return
     session.answer(shown.result(comparison, html=html), shown.draw)
+
+
+def _with_other_data(session: Session, comparison: Comparison) -> Comparison:
+    """Note the runs, found by a model or a part of their name, that are not of the data of the current config."""
+    from recsys_cli.cli.params import read_config
+    from recsys_cli.stages.etl import prepared_data
+
+    try:
+        current = prepared_data(read_config(session, []), session.workspace).folder.name
+    except RecsysError:  # no current config, or its data is not prepared
+        return comparison
+    others = [f"{run.run} is of data {run.data}" for run in comparison.runs if Path(run.data).name != current]
+    note = f"Not the data of the current config, {current}: {'; '.join(others)}."
+    return comparison.model_copy(update={"notes": (*comparison.notes, note)}) if others else comparison

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -135,7 +134,7 @@ def apply_plan(
     size = min(rows_per_shard(config.model_copy(update={"shard_rows": None}), chosen.schema()), ROW_GROUP_ROWS * 8)
     written = Written()
     with (
-        replacing(output, partial=f".{output.name}.{uuid.uuid4().hex[:8]}.partial") as partial_path,
+        replacing(output) as partial_path,
         pq.ParquetWriter(partial_path, prepared(chosen.schema().empty_table()).schema) as file,
     ):
         for table in Threads(engine.threads).map(prepared, _cut(chosen.batches(), size)):

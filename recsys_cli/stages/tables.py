@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -96,8 +95,7 @@ class TableWriter:
 
     def __enter__(self) -> Self:
         """Open the file under a temporary name."""
-        partial = f".{self._path.name}.{uuid.uuid4().hex[:8]}.partial"
-        made = self._stack.enter_context(replacing(self._path, partial=partial))
+        made = self._stack.enter_context(replacing(self._path))
         if self._path.suffix == ".jsonl":
             self._file: Any = self._stack.enter_context(made.open("w", encoding="utf-8"))
         else:

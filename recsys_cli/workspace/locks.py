@@ -10,12 +10,14 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from recsys_cli.errors import LockedError
 from recsys_cli.events import Emit, Message, ignore
+from recsys_cli.workspace.writing import remove_abandoned
 
 _ASIDE = "aside.json"
 """Note in a scratch folder: the target folder of its versions `old` and `artifact`."""
@@ -144,7 +146,8 @@ def _owner(root: Path, scratch: Path) -> FileLock:
 
 
 def sweep(root: Path) -> None:
-    """Remove the scratch folders of dead processes, and complete their replacements."""
+    """Remove the scratch folders and temporary files of dead processes, and complete their replacements."""
+    remove_abandoned(chain(root.glob(".*.partial"), root.glob("*/*/.*.partial")))
     parent = root / ".scratch"
     for folder in parent.iterdir() if parent.is_dir() else ():
         try:

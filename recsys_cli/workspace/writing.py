@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import glob
 import json
 import os
 import re
 import shutil
+import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,11 +27,14 @@ _FULL_TEXT = re.compile(
     r"no space left on device|disk quota exceeded|file too large|os error (28|27|122)\b", re.IGNORECASE
 )
 _GIB = 1 << 30
+_PARTIAL = ".partial"
+_YOUNG = 60
+"""Seconds after the last write of a temporary file, in which its lock may not be taken yet."""
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
-    with replacing(path, partial=f".{path.name}.{uuid.uuid4().hex[:8]}.partial") as partial:
+    with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
 
@@ -40,25 +46,38 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def replacing(path: Path, *, partial: str | None = None) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder; at the end it is flushed to disk and renamed.
 
-    The default name is fixed, so that kills leave at most one file; it requires a single writer at a time.
+    What a kill leaves of it is removed by the next write of the path, or the next command of the workspace.
     """
     if path.is_dir():
         raise ConfigError(f"{path} is a folder", hint="name a file")
-    made = path.with_name(partial or f".{path.name}.partial")
+    made = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{_PARTIAL}")
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(path.parent.glob(f".{glob.escape(path.name)}.*{_PARTIAL}"))
         try:
-            yield made
-            flush(made)
-            made.replace(path)
+            with made.open("wb") as held:
+                fcntl.flock(held, fcntl.LOCK_SH)  # until the end of the process, for `remove_abandoned`
+                yield made
+                flush(made)
+                made.replace(path)
         except BaseException:
             with suppress(OSError):
                 made.unlink(missing_ok=True)
             raise
         flush(path.parent)
+
+
+def remove_abandoned(files: Iterable[Path]) -> None:
+    """Remove the temporary files of dead processes: those without a lock, a minute after their last write."""
+    for file in files:
+        with suppress(OSError):  # in use, gone, or in a read-only folder
+            if time.time() - file.stat().st_mtime > _YOUNG:
+                with file.open("rb") as opened:
+                    fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    file.unlink()
 
 
 def flush(path: Path) -> None:

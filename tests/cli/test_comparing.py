@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,31 @@ def test_missing_run_is_reported(recsys: Recsys) -> None:
     answer = recsys("compare", "one", "two")
     assert answer.code == 3
     assert "no run 'one'" in answer.err
+
+
+def test_runs_of_other_data_are_said_to_be(benched: Recsys) -> None:
+    assert "current config" not in benched("compare", "popularity", "ease").out
+    assert benched("etl", "ratings.yaml", "split.test=0.3", BENCH, *SHORT).code == 0
+    compared = benched("compare", "popularity", "ease").out
+    assert "Not the data of the current config" in compared
+    assert compared.count("is of data") == 2
+    names = [run["name"] for run in benched("status", "--json").json["runs"]]
+    assert "current config" not in benched("compare", *names).out
+
+
+def test_a_folder_with_files_of_another_run_is_damaged(benched: Recsys) -> None:
+    first, second = sorted(Path("workspace/runs").iterdir())
+    for name in ("manifest.json", "checkpoints"):
+        target = first / name
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+        copy = shutil.copytree if name == "checkpoints" else shutil.copy
+        copy(second / name, target)
+    for line in (
+        ["recommend", first.name, "--user", "u1"],
+        ["export", first.name],
+        ["compare", first.name, second.name],
+        ["bench"],
+    ):
+        answer = benched(*line)
+        assert answer.code == 4, (line, answer.out, answer.err)
+        assert f"{first / 'config.yaml'}" in answer.err

@@ -207,6 +207,20 @@ def test_users_without_train_rows(recsys: Recsys, tmp_path: Path, monkeypatch: p
     assert found["users"] == len(gains)
 
 
+def test_a_default_given_explicitly_is_no_change_and_one_file_stands_for_its_folder(
+    recsys: Recsys, tmp_path: Path
+) -> None:
+    given = OF_PROTOCOLS["gowalla-m1"](tmp_path) / "train.txt"
+    line = ("--json", "bench", "--protocol", "gowalla-m1", "--from-file", given, "bench.models=[popularity]")
+    for overrides, changes in (
+        (["train.seed=42", "evaluate.k=[20]"], "bench.models=[popularity]"),
+        (["train.seed=42", "evaluate.k=[20,30]"], "bench.models=[popularity] evaluate.k=[20,30]"),
+    ):
+        ran = recsys(*line, *overrides)
+        assert ran.code == 0, ran.err
+        assert f'"changed from the protocol: {changes}"' in ran.out
+
+
 @pytest.mark.parametrize("name", ["amazon-cds-m1", "amazon-electronics-m1"])
 def test_other_files_of_the_same_kind(name: str, recsys: Recsys, tmp_path: Path) -> None:
     dataset = load(path_of(name)).dataset.name

@@ -108,6 +108,10 @@ def _from_archive(downloads: Sequence[Download], given: Path, folder: Path, emit
 
 def _from_one_file(downloads: Sequence[Download], given: Path, folder: Path, emit: Emit) -> None:
     names = [(download, name) for download in downloads for name in download.files]
+    if len(names) > 1 and any(given.name in variants(name) for _, name in names):  # one file of their folder
+        for each in downloads:
+            _from_folder(each, given.parent, folder, emit)
+        return
     if len(names) > 1:
         raise ConfigError(f"{given} is one of {len(names)} files", hint=f"--from-file takes {expected(downloads)}")
     download, name = names[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 import zlib
 from contextlib import suppress
 from dataclasses import fields
@@ -58,7 +57,7 @@ class FittedCache:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
         with (
             suppress(OSError, RecsysError),  # the cache is optional: a full disk is reported when results are written
-            replacing(path, partial=f".{path.name}.{uuid.uuid4().hex[:8]}.partial") as partial,
+            replacing(path) as partial,
         ):
             save_file(tensors, partial, metadata={_CHECKSUM: checksum_of_tensors(tensors)})
 

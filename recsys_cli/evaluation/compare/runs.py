@@ -34,6 +34,7 @@ def rankings_of(run: TrainedRun) -> Rankings:
         raise not_finished(run)
     if not run.evaluation.is_file():
         raise MissingArtifactError(f"run {name} is not evaluated", hint=f"recsys evaluate {name}")
+    run.verify_config()
     try:
         run.verify_evaluation()
         return Rankings.read(run.rankings)

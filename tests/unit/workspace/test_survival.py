@@ -50,6 +50,47 @@ def test_a_kill_between_the_two_renames_loses_no_version(workspace: Workspace) -
     assert list((workspace.root / ".scratch").iterdir()) == []
 
 
+KILLED_IN_A_WRITE = """
+    import os, signal, sys, time
+    from pathlib import Path
+    from recsys_cli.workspace import replacing
+    with replacing(Path(sys.argv[1])) as partial:
+        partial.write_text("half")
+        print(partial, flush=True)
+        time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("name", ["current.yaml", "runs/one/evaluation.json", "data/one/[1].json"])
+@pytest.mark.parametrize("opened", [True, False])
+def test_the_next_command_removes_what_a_killed_write_left_and_nothing_of_a_living_one(
+    workspace: Workspace, name: str, opened: bool
+) -> None:
+    path = workspace.root / name
+    program = [sys.executable, "-c", textwrap.dedent(KILLED_IN_A_WRITE), str(path)]
+    writers = [subprocess.Popen(program, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    with writers[0] as dead, writers[1] as living:
+        files = [Path(process.stdout.readline().strip()) for process in (dead, living)]
+        dead.kill()
+        dead.wait()
+        for file in files:
+            os.utime(file, (0, 0))
+        if opened:
+            Workspace(workspace.root)
+        else:
+            write_text(path, "whole")
+        assert [file.exists() for file in files] == [False, True]
+        living.kill()
+
+
+def test_a_young_file_is_left_until_its_writer_has_its_lock(workspace: Workspace) -> None:
+    young = workspace.root / ".current.yaml.0.partial"
+    young.parent.mkdir(exist_ok=True)
+    young.touch()
+    Workspace(workspace.root)
+    assert young.exists()
+
+
 def test_an_error_between_the_two_renames_restores_a_version(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
