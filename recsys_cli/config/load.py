@@ -24,6 +24,7 @@ from recsys_cli.config.section import Section
 from recsys_cli.config.sections import ModelConfig, RunConfig
 from recsys_cli.config.space import space_problems
 from recsys_cli.data import open_source
+from recsys_cli.data.secrets import without_secret
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics.label_task import REGRESSION
 from recsys_cli.metrics.named import check_additional, find_metric
@@ -61,7 +62,7 @@ def validate(document: Document, *, source: Path) -> RunConfig:
         problems += search_problems(document, lambda changed: _check(changed)[1])
     if problems or config is None:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        message = "\n  ".join([f"{source}: {count}", *sorted(problems, key=_line_number)])
+        message = without_secret("\n  ".join([f"{source}: {count}", *sorted(problems, key=_line_number)]))
         shown = source if source.is_file() else "FILE"  # sections from Python have no file
         if all(problem.startswith(OF_OVERRIDE) for problem in problems):
             raise ConfigError(message, hint=f"fix the override; `recsys config {shown}` lists every key")

@@ -69,7 +69,7 @@ def check_origin(options: TableOptions) -> None:
         )
     if any(map(holds_secret, options.files)):
         raise ValueError(
-            "an address of files has a password, and configs are stored: credentials come from the environment"
+            "an address of files has a password or a signature, and configs are stored: export PLAYS=ADDRESS, and set files: $PLAYS"
         )
     kind = "query" if options.query is not None else options.format
     if options.version is not None and kind not in {None, "delta", "iceberg"}:

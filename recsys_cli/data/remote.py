@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 
+from recsys_cli.data.secrets import without_secret
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError, RecsysError
 from recsys_cli.registry import suggest
 
@@ -52,8 +53,8 @@ class RemoteFile:
     location: tuple[AbstractFileSystem, str] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """The URL."""
-        return self.url
+        """The URL, without the query of a signed one."""
+        return without_secret(self.url)
 
     @property
     def name(self) -> str:
@@ -108,7 +109,7 @@ class RemoteFile:
             with url_errors(self.url):
                 system, path = self._location
                 versions = {"ukey": str(system.ukey(path))}
-        return {"path": self.url, "size": self.info.get("size"), **versions}
+        return {"path": str(self), "size": self.info.get("size"), **versions}
 
     @cached_property
     def _location(self) -> tuple[AbstractFileSystem, str]:
@@ -202,6 +203,7 @@ def url_errors(url: str) -> Iterator[None]:
         DataError: The file does not exist, or is unreachable.
         MissingExtraError: The protocol needs a package that is not installed.
     """
+    url, secret = without_secret(url), url
     try:
         yield
     except (RecsysError, MemoryError):
@@ -221,7 +223,7 @@ def url_errors(url: str) -> Iterator[None]:
                 hint=f"protocols: {', '.join(protocols)}",
             ) from error
         raise DataError(
-            f"{url}: {_brief(error)}",
+            f"{url}: {without_secret(_brief(error).replace(secret, url))}",
             hint="check that the address is reachable; fsspec takes the usual credentials of "
             f"{protocol}, or variables FSSPEC_{protocol.upper()}_…",
         ) from error

@@ -14,8 +14,9 @@ from typing import Any
 from recsys_cli.data.copies import kind_of
 from recsys_cli.data.databases import is_database, table_queries
 from recsys_cli.data.files import TableOptions
-from recsys_cli.data.locate import locate
+from recsys_cli.data.locate import address, locate
 from recsys_cli.data.remote import RawFile, is_url
+from recsys_cli.data.secrets import holds_secret
 from recsys_cli.errors import ConfigError, DataError
 
 _NO_TABLE = re.compile(
@@ -37,7 +38,7 @@ def copied_tables(patterns: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     """
     queries = [pattern for pattern in patterns if is_query(pattern)]
     others = [pattern for pattern in patterns if pattern not in queries]
-    databases = {pattern: {"database": _variable(pattern)} for pattern in others if is_database(pattern)}
+    databases = {pattern: {"database": variable(pattern, "a database")} for pattern in others if is_database(pattern)}
     if queries and len(databases) > 1:
         raise ConfigError("a query of several databases", hint="name one database, and its query")
     found: list[tuple[str, dict[str, Any]]] = []
@@ -45,8 +46,8 @@ def copied_tables(patterns: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
         named = re.search(r"(?is)\bfrom\s+[\"']?([^\s\"';]+)", query)
         database = next(iter(databases.values()), {})
         found.append((Path(named[1]).stem if named else "query", {"query": query.strip().rstrip(";"), **database}))
-    for address, database in () if queries else databases.items():
-        found += [(name, {"query": query, **database}) for name, query in table_queries(address)]
+    for one, database in () if queries else databases.items():
+        found += [(name, {"query": query, **database}) for name, query in table_queries(one)]
     for pattern in others:
         if pattern not in databases and (lake := _lake_table(pattern)):
             found.append((pattern.rstrip("/").rpartition("/")[2].rpartition(".")[2], lake))
@@ -69,7 +70,13 @@ def members(pattern: str) -> list[str]:
     Raises:
         ConfigError: There is no file.
     """
-    kind = _archive(pattern)
+    if holds_secret(pattern):
+        pattern = f"${variable(pattern, 'a signed address')}"
+    kind = _archive(address(pattern))
+    if kind is not None and pattern.startswith("$"):
+        raise ConfigError(f"{pattern} is an archive", hint="download it, and name its file")
+    if pattern.startswith("$"):
+        return [pattern]
     if kind is None and is_partitioned(pattern):
         return [pattern]
     if kind is None and (is_url(pattern) or Path(pattern).is_file()):
@@ -146,15 +153,19 @@ def _has_catalog(name: str) -> bool:
     return Config().get_catalog_config(name) is not None
 
 
-def _variable(address: str) -> str:
-    """Return the environment variable with the address of a database; configs hold no addresses."""
+def variable(address: str, what: str) -> str:
+    """Return the environment variable with the address of a database or a signed URL; configs hold no such addresses.
+
+    Raises:
+        ConfigError: There is none.
+    """
     found = (name for name, value in os.environ.items() if value == address and name.isidentifier() and name != "_")
     if (name := next(found, None)) is not None:
         return name
     is_server = "://" in address
     shown = f"{address.partition('://')[0]}://…" if is_server else address
     raise ConfigError(
-        f"{shown} is a database, and configs name the environment variable of its address",
+        f"{shown} is {what}, and configs name the environment variable of its address",
         hint=f'export SHOP={shown if is_server else shlex.quote(address)}, then recsys init "$SHOP"; with a query: recsys init '
         '"$SHOP" "SELECT …"',
     )

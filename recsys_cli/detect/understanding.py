@@ -21,6 +21,8 @@ from recsys_cli.detect.text import config_text
 from recsys_cli.errors import ConfigError
 from recsys_cli.registry import suggest
 
+_LONGEST_NAME = 100
+
 
 @dataclass(frozen=True)
 class Question:
@@ -63,9 +65,9 @@ class Understanding:
         """Name of the config to write: of the files, or of their table if these have no name of their own."""
         address = self.interactions.sample.address
         if not is_url(address) or "::" in address:
-            return f"{Path(unpacked_name(self.source)).stem}.yaml"
+            return f"{Path(unpacked_name(self.source.removeprefix('$'))).stem}.yaml"
         name = re.sub(r"[*?\[\]{}]+", "", Path(unpacked_name(Path(address.partition("?")[0]).name)).stem).strip("-_. ")
-        return f"{name or self.interactions.sample.name}.yaml"
+        return f"{name[:_LONGEST_NAME] or self.interactions.sample.name}.yaml"
 
     def text(self, path: str) -> str:
         """Return the config as commented YAML."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import tarfile
 import threading
 import zipfile
@@ -40,6 +41,9 @@ def server(tmp_path: Path) -> Iterator[str]:
 
     class Silent(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None: ...
+
+        def translate_path(self, path: str) -> str:
+            return super().translate_path("/plays.csv" if path.startswith("/aaa") else path)
 
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(tmp_path))) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
@@ -202,3 +206,50 @@ def test_a_query_longer_than_a_path(recsys: Recsys, plays: str) -> None:
     Path("p.csv").write_text(plays)
     query = f"SELECT user_id, item_id, timestamp {' ' * 300} FROM 'p.csv'"
     assert proposed(recsys, query).dataset.options == {"interactions": {"query": query}}
+
+
+SIGNED = "sv=2024-01-01&sig=s3cr%2Ft"
+
+
+def test_a_signed_address_stays_in_its_variable(
+    recsys: Recsys, plays: str, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("plays.csv").write_text(plays)
+    url = f"{server}/plays.csv?{SIGNED}"
+    answer = recsys("init", url, "--yes")
+    assert answer.code == 2
+    assert "http://… is a signed address, and configs name the environment variable" in answer.err
+    monkeypatch.setenv("PLAYS", url)
+    answer = recsys("init", url, "--yes")
+    assert answer.code == 0, answer.err
+    assert load(Path("PLAYS.yaml")).dataset.options["interactions"] == "$PLAYS"
+    made = recsys("run", "PLAYS.yaml", "model={name: popularity}", "-v")
+    assert made.code == 0, made.err
+    monkeypatch.setenv("PLAYS", f"{server}/missing.csv?{SIGNED}")
+    missing = recsys("etl", "PLAYS.yaml")
+    assert missing.code == 4
+    assert f"{server}/missing.csv?…" in missing.err
+    refused = recsys("etl", "PLAYS.yaml", f"dataset.interactions={url}")
+    assert refused.code == 2
+    assert "export PLAYS=ADDRESS, and set files: $PLAYS" in refused.err
+    texts = [answer.out, answer.err, made.out, made.err, missing.err, refused.err]
+    texts += [path.read_bytes().decode("latin-1") for path in Path().rglob("*") if path.is_file()]
+    assert not [text for text in texts if "s3cr" in text]
+    monkeypatch.delenv("PLAYS")
+    assert "the environment has no PLAYS" in recsys("etl", "PLAYS.yaml").err
+
+
+def test_a_file_name_that_is_not_utf_8_is_an_error(recsys: Recsys, plays: str) -> None:
+    Path(os.fsdecode(b"caf\xe9.csv")).write_text(plays)
+    for name in ("*.csv", "."):
+        answer = recsys("init", name, "--yes")
+        assert answer.code == 2
+        assert r"the file name b'caf\xe9.csv' is not UTF-8" in answer.err
+
+
+def test_a_long_address_names_a_short_config(recsys: Recsys, plays: str, server: str) -> None:
+    Path("plays.csv").write_text(plays)
+    answer = recsys("--json", "init", f"{server}/{'a' * 3_000}.csv", "--yes")
+    assert answer.code == 0, answer.err
+    assert answer.json["config"] == f"{'a' * 100}.yaml"
+    assert recsys("etl", answer.json["config"]).code == 0
