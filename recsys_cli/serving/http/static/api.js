@@ -31,7 +31,10 @@ function reasonOf(status, content) {
 
 const itemOf = ({ item, title, features, feedback }) => ({ id: item, title, features: features ?? {}, feedback });
 const entryOf = (raw) => ({ item: itemOf(raw), score: raw.score, because: raw.because ?? [] });
-const answerOf = (raw) => ({ ...raw, items: raw.items.map(entryOf) });
+const WORDS = [["the anonymous user has", "this user has"], [" of items in train", ""], ["give item ids as the history", "add titles that the user likes"]];
+/** A note of the server, which speaks to programs, for people. */
+const noteOf = (text) => WORDS.reduce((note, [theirs, ours]) => note?.replace(theirs, ours), text);
+const answerOf = (raw) => ({ ...raw, note: noteOf(raw.note), items: raw.items.map(entryOf) });
 
 /** Path with encoded segment and query; undefined values are left out. */
 function url(path, id, values = {}) {

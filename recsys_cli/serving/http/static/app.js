@@ -48,7 +48,7 @@ async function load(bundle) {
   try {
     const answer = await api.recommend(query(bundle));
     const comparison = compare(before.get(bundle), answer.items, new Set(liked().map((item) => String(item.id))));
-    const actions = { like, isLiked, similar: (item) => api.similar(item.id, bundle) };
+    const actions = { like, unlike: remove, isLiked, similar: (item) => api.similar(item.id, bundle) };
     const said = [bundle, counted(answer.items.length, "recommendation"), sentence(comparison)].filter(Boolean).join(", ");
     return { bundle, items: answer.items, view: () => column(bundle, answer, comparison, actions), said: `${said}.` };
   } catch (error) {
@@ -75,11 +75,13 @@ async function like(item, button = null) {
   await refresh({ marks: true, focus });
 }
 
-async function remove(item) {
-  if (state.mode === "history") state.added = state.added.filter((one) => one !== item);
+/** Take a like back, from the list (its button keeps the focus) or from the history. */
+async function remove(item, button = null) {
+  const focus = button && positionOf(button);
+  if (state.mode === "history") state.added = state.added.filter((one) => String(one.id) !== String(item.id));
   else if (!(await sent(api.unlike, item))) return;
-  await refresh({ marks: true });
-  (document.querySelector("#history button") ?? byId("search")).focus();
+  await refresh({ marks: true, focus });
+  if (!focus) (document.querySelector("#history button") ?? byId("search")).focus();
 }
 
 /** Send feedback of the known user and read the new history; on a failure nothing changes. */

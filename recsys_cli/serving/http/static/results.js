@@ -6,7 +6,7 @@ import { counted, element, label, valuesOf } from "./dom.js";
 const SOURCES = {
   model: "Ranked by the model.",
   "fold-in": "Ranked by the model from this history, without training.",
-  popularity: "The most popular items, as a fallback.",
+  popularity: "The most popular items.",
   none: "No items.",
 };
 
@@ -55,8 +55,9 @@ function entryOf(entry, rank, change, actions, scored) {
 }
 
 function likeButton(item, actions) {
-  if (actions.isLiked(item)) return element("span", { class: "soft" }, "liked");
-  return element("button", { class: "like", "aria-label": `Like ${label(item)}`, onclick: (event) => actions.like(item, event.currentTarget) }, "Like");
+  const liked = actions.isLiked(item);
+  return element("button", { class: "like", "aria-pressed": String(liked), "aria-label": `Like ${label(item)}`,
+    onclick: (event) => (liked ? actions.unlike : actions.like)(item, event.currentTarget) }, liked ? "Liked ×" : "Like");
 }
 
 function mark(change) {

@@ -105,7 +105,7 @@ def add(page: Tab, text: str) -> None:
 
 
 def test_a_history_by_search_and_likes_changes_the_list_at_once(page: Tab) -> None:
-    assert "no history" in page.value("document.querySelector('.note').textContent")
+    assert page.value("document.querySelector('.note').textContent") == "This user has no history: add titles that the user likes."
     tab_to(page, "#search")
     page.type("movie 0")
     page.wait("document.querySelectorAll('[role=option]').length > 2")
@@ -180,6 +180,24 @@ def test_feedback_of_a_known_user_is_kept_by_the_server(page: Tab) -> None:
     page.press("Enter")
     page.wait(f"{HISTORY}[0] === {stored[0]!r} && {READY}")
     assert page.value(TITLES) == before
+
+
+def test_a_like_is_taken_back_where_it_was_given(page: Tab) -> None:
+    page.value("document.querySelector('input[value=user]').click()")
+    tab_to(page, "#user")
+    page.type("3")
+    page.press("Enter")
+    page.wait(f"{HISTORY}.length && {READY}")
+    stored, pressed = page.value(HISTORY), "document.querySelectorAll('.entry .like[aria-pressed=true]').length"
+    page.value("document.querySelector('#exclude-seen').click()")
+    page.wait(f"{READY} && {pressed} === 0")
+    tab_to(page, ".entry .like")
+    page.press("Enter")
+    page.wait(f"{READY} && {pressed} === 1")
+    page.value("document.querySelector('.entry .like[aria-pressed=true]').focus()")
+    page.press("Enter")
+    page.wait(f"{READY} && {pressed} === 0")
+    assert page.value(HISTORY) == stored
 
 
 def test_two_bundles_answer_beside_each_other(page: Tab) -> None:
