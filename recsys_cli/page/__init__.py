@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from recsys_cli.page.bars import BarGroup, IntervalBar, bars, intervals
 from recsys_cli.page.chart import Histogram, LineSeries, chart
-from recsys_cli.page.document import render
+from recsys_cli.page.document import Headline, render
 from recsys_cli.page.points import LabeledPoint, points
 from recsys_cli.page.scale import Axis, day, is_date, moment, share
 
 __all__ = [
     "Axis",
     "BarGroup",
+    "Headline",
     "Histogram",
     "IntervalBar",
     "LabeledPoint",

@@ -25,8 +25,8 @@ class BarGroup:
 
 
 def bars(title: str, names: Sequence[str], groups: Sequence[BarGroup], *, x: Axis) -> Markup:
-    """Draw horizontal bars grouped by category, from 0 or the axis's lower limit; empty markup without values."""
-    if not any(value is not None for group in groups for value in group.values):
+    """Draw horizontal bars grouped by category, from 0 or the axis's lower limit; empty markup without values but 0."""
+    if not any(value for group in groups for value in group.values):
         return Markup("")
     ends = [value for group in groups for value in group.values if value is not None]
     ends += [high for group in groups for high in (pair[1] for pair in group.intervals if pair is not None)]

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A key figure at the top of a page; `is_lost` marks a value worse than that of the remark."""
+
+    title: str
+    value: str
+    remark: str
+    is_lost: bool = False
 
 
 def render(template: str, *, package: str, **values: Any) -> str:

@@ -209,10 +209,11 @@ def test_an_entry_point_needs_no_trust(recsys: Recsys, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("op", "rest", "message"),
     [
-        ("scale:OnPolars", ["etl.engine=nvtabular"], "features.ops.2: OnPolars has no implementation for the engine nvtabular; "
-         "its package declares: aggregator, polars"),
+        pytest.param("scale:OnPolars", ["etl.engine=nvtabular"], "features.ops.2: OnPolars has no implementation for the engine "
+         "nvtabular; its package declares: aggregator, polars", marks=pytest.mark.numpy1),
         ("scale:Unmade", [], "features.ops.2: Unmade has no implementation for the engine polars; its package declares: none"),
-        ("scale:Scale", ["etl.engine=nvtabular"], "Scale: cannot load 'their_ops.scale.absent': ModuleNotFoundError"),
+        pytest.param("scale:Scale", ["etl.engine=nvtabular"], "Scale: cannot load 'their_ops.scale.absent': ModuleNotFoundError",
+         marks=pytest.mark.numpy1),
         ("scale:Plain", [], "'their_ops.scale:Plain' is not a subclass of recsys_cli.features.ops.foreign.ForeignOp"),
         ("scale:Absent", [], "cannot load 'their_ops.scale:Absent': AttributeError"),
         ("scale:Breaks", [], "the options of their_ops.scale:Breaks cannot be checked: KeyError: 'broken'"),

@@ -197,7 +197,7 @@ def test_users_of_a_split_by_user_are_shown_by_hash_with_the_part_that_describes
         assert done.code == 0, done.err
 
     page = (run_of() / "report.html").read_text()
-    users = re.findall(r"<h3>User (#[0-9a-f]{8})</h3>\n<p class=\"remark\">History: (\d+) interactions", page)
+    users = re.findall(r"<summary>User (#[0-9a-f]{8})\. History: (\d+) interactions", page)
     assert len(users) == 5
     assert all(int(rows) >= 4 for _, rows in users)  # four fifths of about 20 rows
     assert "<td></td><td>i" in page
@@ -243,8 +243,8 @@ def test_the_report_shows_the_same_people_by_title_and_cannot_be_broken_by_one(t
     assert trained("-q", "evaluate").code == 0
     page = (run_of() / "report.html").read_text()
 
-    assert "<h3>User ann</h3>" in page
-    assert "<h3>User cem</h3>" in page
+    assert "<summary>User ann. " in page
+    assert "<summary>User cem. " in page
     assert "Toy Story (1995)" in page
     assert "Comedy, Children" in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page

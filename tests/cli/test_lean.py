@@ -45,7 +45,7 @@ class Lean:
         return (one for one in found if (one.metadata["Name"] or "").lower().replace("_", "-") in core)
 
 sys.meta_path[sys.meta_path.index(PathFinder)] = Lean
-assert {"implicit", "lightgbm", "optuna", "nvtabular", "pandas"} <= extra, sorted(extra)
+assert {"implicit", "lightgbm", "optuna", "pandas"} <= extra, sorted(extra)
 
 from recsys_cli.cli import app
 from recsys_cli.errors import MissingExtraError

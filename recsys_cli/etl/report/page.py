@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from recsys_cli.etl.report import plots
 from recsys_cli.etl.report.facts import Distinct, Facts, Frequency, LabelFacts, RepeatedPairs, SplitFacts
 from recsys_cli.features.split import SPLITS, TRAIN
-from recsys_cli.page import moment, render, share
+from recsys_cli.page import Headline, moment, render, share
 
 _TRAIN = SPLITS[TRAIN]
 _LINES = 4
 Row = list[str]
-
-
-@dataclass(frozen=True)
-class Headline:
-    """A key figure at the top of the page."""
-
-    title: str
-    value: str
-    remark: str
 
 
 def show(facts: Facts) -> str:
@@ -35,7 +25,6 @@ def show(facts: Facts) -> str:
         splits=splits,
         headlines=_headlines(facts),
         split_rows=[_split(name, split, sum(s.rows for s in splits.values())) for name, split in splits.items()],
-        time_rows=[_time(name, split) for name, split in splits.items()],
         border_rows=list(_borders(facts)),
         pair_rows=list(_repeated(facts.pairs)),
         copy_rows=list(_repeated(facts.copies)),
@@ -77,7 +66,8 @@ def _split(name: str, split: SplitFacts, total: int) -> Row:
     cells = [name, _count(split.rows), share(split.rows, total)]
     for distinct in (split.users, split.items):
         cells += [_count(distinct.distinct) if distinct else "–", "" if name == _TRAIN else _cold(distinct)]
-    return [*cells, _label(split.label)]
+    ends = [moment(end) if end is not None else "–" for end in (split.first, split.last)]
+    return [*cells, _label(split.label), *ends]
 
 
 def _cold(distinct: Distinct | None) -> str:
@@ -94,13 +84,10 @@ def _label(label: LabelFacts) -> str:
     )
 
 
-def _time(name: str, split: SplitFacts) -> Row:
-    ends = [moment(end) if end is not None else "–" for end in (split.first, split.last)]
-    return [name, *ends]
-
-
 def _borders(facts: Facts) -> Iterator[Row]:
     for border in facts.borders:
+        if not border.after and not border.tied:
+            continue
         rows = facts.splits[border.earlier].rows - facts.splits[border.earlier].drawn
         yield [
             f"{border.earlier} → {border.later}",
@@ -113,16 +100,17 @@ def _repeated(pairs: RepeatedPairs | None) -> Iterator[Row]:
     if pairs is None:
         return
     for split, rows in pairs.rows.items():
-        if rows:
+        if pairs.repeated[split]:
             yield [f"{split}, again in {split}", *_part(pairs.repeated[split], rows)]
-            for earlier, seen in pairs.seen.get(split, {}).items():
-                if pairs.rows[earlier]:
-                    yield [f"{split}, already in {earlier}", *_part(seen, rows)]
+        for earlier, seen in pairs.seen.get(split, {}).items():
+            if seen:
+                yield [f"{split}, already in {earlier}", *_part(seen, rows)]
 
 
 def _targets(facts: Facts) -> Iterator[Row]:
     for split, target in facts.targets.items():
-        yield [split, *_part(target.with_item, target.users)]
+        if target.with_item:
+            yield [split, *_part(target.with_item, target.users)]
 
 
 def _part(part: int, whole: int) -> Row:
@@ -145,7 +133,8 @@ def _missing(facts: Facts, splits: list[str]) -> Iterator[Row]:
                 cells += ["–", "–"]
             else:
                 cells += [share(count, one.values) for count in (one.null, one.unseen)]
-        yield cells
+        if any(one.null or one.unseen for one in by_split.values()):
+            yield cells
 
 
 def _growth(facts: Facts) -> Iterator[Row]:

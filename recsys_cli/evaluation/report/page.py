@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
@@ -18,17 +17,9 @@ from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation, renamed
 from recsys_cli.evaluation.selection import marked
 from recsys_cli.metrics import POINTWISE
 from recsys_cli.metrics.label_task import BINARY, REGRESSION
-from recsys_cli.metrics.named import title_of
+from recsys_cli.metrics.named import best_of, better_of, title_of
+from recsys_cli.page import Headline
 from recsys_cli.page import render as render_page
-
-
-@dataclass(frozen=True)
-class Headline:
-    """A metric at the top of the page."""
-
-    title: str
-    value: str
-    remark: str
 
 
 def render(
@@ -127,7 +118,11 @@ def _headline(title: str, name: str, systems: dict[str, Estimates]) -> Headline 
         return None
     others = {system: metrics[name].value for system, metrics in systems.items() if system != MODEL and name in metrics}
     values = {system: value for system, value in others.items() if value is not None}
-    choose = min if name in POINTWISE and POINTWISE[name].better == "lower" else max
-    best = choose(values, key=lambda system: values[system], default=None)
-    remark = "" if best is None else f"{best}: {number(values[best])}"
-    return Headline(title, number(systems[MODEL][name].value), remark)
+    better = better_of(name)
+    best = (min if better == "lower" else max)(values, key=lambda system: values[system], default=None)
+    own = systems[MODEL][name]
+    if best is None or own.value is None:
+        return Headline(title, number(own.value), "")
+    is_best, other_is_best = best_of([(one.value, one.low, one.high) for one in (own, systems[best][name])], better)
+    words = "level with" if is_best and other_is_best else "better than" if is_best else "worse than"
+    return Headline(title, number(own.value), f"{words} {best}: {number(values[best])}", is_lost=not is_best)

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from recsys_cli.config import yaml12
-from recsys_cli.page import Axis, render
+from recsys_cli.page import Axis, Headline, render
 from recsys_cli.tuning.facts import caveat
 from recsys_cli.tuning.report import plots
-
-
-@dataclass(frozen=True)
-class Headline:
-    """A headline number."""
-
-    title: str
-    value: str
-    remark: str
 
 
 def show(study: Mapping[str, Any], *, data: str, config: str) -> str:

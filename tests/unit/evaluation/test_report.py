@@ -24,8 +24,8 @@ from recsys_cli.metrics.named import ARROWS, best_of
 from tests.browser import see
 
 HEADINGS = [
-    "Predictions", "Ranking", "Cohorts", "Recommended items", "Example users", "Learning curves", "Protocol", "Config",
-    "Manifest",
+    "Predictions", "Ranking", "Cohorts", "Recommended items", "Example users", "Learning curves", "Protocol",
+    "Config and manifest",
 ]  # fmt: skip
 CHARTS = 3 + len(METRICS) + 1 + 1 + 2
 """Of rows, over k, of cohorts, of popularity, of learning."""
@@ -169,6 +169,22 @@ def test_page_is_named_after_model_data_and_split_and_its_columns_after_the_syst
     assert "<th></th><th>popularity †</th><th>popularity (baseline)</th>" in _page(ease, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("value", "low", "high", "words"),
+    [(0.5, 0.45, 0.55, "better than"), (0.22, 0.18, 0.26, "level with"), (0.1, 0.05, 0.15, "worse than")],
+)
+def test_cards_say_whether_the_model_has_won(
+    evaluation: Evaluation, tmp_path: Path, value: float, low: float, high: float, words: str
+) -> None:
+    ndcg = {"model": Estimate(value=value, low=low, high=high), "ease": Estimate(value=0.2, low=0.17, high=0.23)}
+    ranking = {system: {"ndcg@5": one} for system, one in ndcg.items()}
+    page = _page(evaluation.model_copy(update={"ranking": ranking}), tmp_path)
+    card = re.search(r"<div([^>]*)><dt>NDCG@5</dt>.*?</div>", page)
+    assert card is not None
+    assert f"{words} ease: 0.2000" in card[0]
+    assert card[1] == (' class="lost"' if words == "worse than" else "")
+
+
 def test_best_is_all_whose_interval_overlaps_that_of_the_best() -> None:
     figures = [(0.8, 0.78, 0.82), (0.79, 0.77, 0.81), (0.7, 0.69, 0.71), (None, None, None)]
     assert best_of(figures, "higher") == [True, True, False, False]
@@ -222,8 +238,7 @@ def test_page_without_history_or_ranking_has_notes(evaluation: Evaluation, tmp_p
     update = {"ranking": {}, "beyond": {}, "cohorts": (), "ceiling": None}
     page = _page(evaluation.model_copy(update=update), tmp_path, shown=None)
 
-    assert re.findall(r"<h2>(.*?)</h2>", page) == [*HEADINGS[:2], *HEADINGS[5:]]
-    assert "has no training metrics" in page
+    assert re.findall(r"<h2>(.*?)</h2>", page) == [*HEADINGS[:2], *HEADINGS[6:]]
     assert "Not measured" in page
     assert page.count("<svg") == 3
 

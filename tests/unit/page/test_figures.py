@@ -89,6 +89,7 @@ def test_bars_are_as_long_as_their_values_and_leave_gaps() -> None:
 def test_no_values_no_figure() -> None:
     assert chart("A", [LineSeries((), ())], x=X, y=Y) == ""
     assert bars("A", ["a"], [BarGroup("a", [None])], x=X) == ""
+    assert bars("A", ["a", "b"], [BarGroup("a", [0.0, 0.0]), BarGroup("b", [None, 0])], x=X) == ""
 
 
 def test_legend_has_names_and_colors() -> None:

@@ -19,7 +19,6 @@ from tests.browser import see
 CONFIGS = Path(__file__).resolve().parents[4] / "configs"
 HEADINGS = [
     "Splits",
-    "Time",
     "Repeated pairs",
     "Fitted on train only",
     "Ops",
@@ -36,7 +35,7 @@ OPS = (
 
 @pytest.fixture
 def page(prepare: Callable[..., PreparedData]) -> str:
-    rows = [(n % 17, n % 4 or None, float(n % 3 - 1), 1_500_000_000 + 86_400 * n) for n in range(100)]
+    rows = [(n % 17 + 9 * (n // 95), n % 4 or None, float(n % 3 - 1), 1_500_000_000 + 86_400 * n) for n in range(100)]
     data = prepare(rows, *OPS, split={"method": "temporal", "valid": 0.2, "test": 0.1})
     return data.report.read_text(encoding="utf-8")
 
@@ -96,10 +95,23 @@ def test_page_of_tiny_data_has_every_section(
     assert re.findall(r"<h2>(.*?)</h2>", page) == HEADINGS
 
 
+def test_what_is_zero_is_left_out(prepare: Callable[..., PreparedData]) -> None:
+    rows = [(n % 5, n // 5, 1.0, n) for n in range(100)]
+    ids = {"op": "Categorify", "columns": ["user", "item"]}
+    split = {"method": "random", "valid": 0.1, "test": 0}
+    page = prepare(rows, ids, split=split, timestamp=None).report.read_text(encoding="utf-8")
+    text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    assert "pair as another row: none." in text
+    assert "again in" not in text
+    assert "already in" not in text
+    assert 'aria-label="Cold-start users and items"' not in page
+    assert re.search(r"counts once per interaction\. None\.", text)
+
+
 def test_names_of_columns_are_escaped(prepare: Callable[..., PreparedData]) -> None:
     label = {"op": "LambdaOp", "expression": "label > 0", "output": "<b>liked</b>", "dtype": "int8"}
     ids = {"op": "Categorify", "columns": ["user", "item"]}
-    data = prepare({"train": [(1, 1, 1.0, 1), (2, 2, 0.0, 2)]}, label, ids, label="<b>liked</b>")
+    data = prepare({"train": [(1, 1, 1.0, 1), (2, 2, None, 2)]}, label, ids, label="<b>liked</b>")
     page = data.report.read_text(encoding="utf-8")
     assert "<b>" not in page
     assert "&lt;b&gt;liked" in page

@@ -66,7 +66,9 @@ def test_accepted_values(kind: pa.DataType, given: Any, expected: list[Any]) -> 
         from_arrow(pa.array(expected, pa.string() if pa.types.is_dictionary(kind) else kind)),
     )
     assert read.data.dtype == raw.data.dtype
-    mine, theirs = ([str(one) if isinstance(one, str) else one for one in values.data.tolist()] for values in (read, raw))
+    mine, theirs = (
+        [str(one) if isinstance(one, str) else one for one in values.data.tolist()] for values in (read, raw)
+    )
     assert repr(mine) == repr(theirs)
     for mine, theirs in ((read.nulls, raw.nulls), (read.offsets, raw.offsets)):
         assert (mine is None) == (theirs is None)

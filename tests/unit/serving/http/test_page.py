@@ -105,7 +105,10 @@ def add(page: Tab, text: str) -> None:
 
 
 def test_a_history_by_search_and_likes_changes_the_list_at_once(page: Tab) -> None:
-    assert page.value("document.querySelector('.note').textContent") == "This user has no history: add titles that the user likes."
+    assert (
+        page.value("document.querySelector('.note').textContent")
+        == "This user has no history: add titles that the user likes."
+    )
     tab_to(page, "#search")
     page.type("movie 0")
     page.wait("document.querySelectorAll('[role=option]').length > 2")
