@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,14 +39,14 @@ def load_bundle(path: Path | str, *, verify: bool = False) -> LoadedBundle:
 
 
 class LoadedBundle:
-    """A loaded bundle; calls come from one thread.
+    """A loaded bundle; calls of several threads wait for each other.
 
     Args:
         recommender: The recommender of the bundle.
     """
 
     def __init__(self, recommender: Recommender) -> None:
-        self._recommender = recommender
+        self._recommender, self._one_call = recommender, threading.Lock()
 
     @public
     def recommend(
@@ -74,7 +75,7 @@ class LoadedBundle:
             users = own if histories is not None else self._recommender.users(self._recommender.served.users.num_train)
         ids = distinct(users)
         query = _query(k, filters)
-        answers = self._recommender.recommend([replace(query, user=user, history=own.get(user)) for user in ids])
+        answers = self.answer([replace(query, user=user, history=own.get(user)) for user in ids])
         rows = [
             (user, one.item.id, rank, one.score)
             for user, answer in zip(ids, answers, strict=True)
@@ -95,7 +96,9 @@ class LoadedBundle:
     @public
     def answer(self, queries: Iterable[Query]) -> list[Answer]:
         """Answer queries with titles, reasons, and the origin of the scores."""
-        return self._recommender.recommend([_checked(query) for query in queries])
+        checked = [_checked(query) for query in queries]
+        with self._one_call:
+            return self._recommender.recommend(checked)
 
     @public
     def score(self, rows: Any) -> npt.NDArray[np.float32]:
@@ -112,17 +115,20 @@ class LoadedBundle:
         else:
             table = to_arrow(rows)
             rows = {name: table.column(name).to_pylist() for name in table.column_names}
-        return self._recommender.score(rows)
+        with self._one_call:
+            return self._recommender.score(rows)
 
     @public
     def similar(self, item: Any, k: Count = 10) -> Answer:
         """Return the nearest items of an item."""
-        return self._recommender.similar(item, k)
+        with self._one_call:
+            return self._recommender.similar(item, k)
 
     @public
     def search(self, text: str, k: Count = 10) -> list[CatalogItem]:
         """Return items by a part of their title or id, most popular first."""
-        return self._recommender.search(text, k)
+        with self._one_call:
+            return self._recommender.search(text, k)
 
 
 def _checked(query: Query) -> Query:

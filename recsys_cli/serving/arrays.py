@@ -25,7 +25,10 @@ def read_array(
         ValueError: The array has another type or shape, or an id is out of range.
     """
     # The header of a mapped file is read first, so that a wrong shape allocates nothing.
-    array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    try:
+        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except EOFError:
+        raise ValueError(f"{path}: the file is empty") from None  # the command line takes EOFError for Ctrl-D
     if array.ndim != 1 or array.dtype.name not in dtypes or not array.dtype.isnative:
         raise ValueError(f"{path}: {array.dtype} of shape {array.shape} is no list of {' or '.join(dtypes)}")
     if length is not None and len(array) != length:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,13 +11,23 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from safetensors import safe_open
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
 
-from recsys_cli.errors import ConfigError, DataError, RecsysError
+from recsys_cli.errors import ConfigError, DataError, RecsysError, TrainingError
 from recsys_cli.features.columns import SHARED_ID, row_column
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import FIRST, Column
 from recsys_cli.serving.encoder import VocabularyIndex
 from recsys_cli.workspace import Bundle
+
+_SLACK = 4
+"""Parameters of a model in construction by those of its weights: some are registered twice, or quantized later."""
 
 
 @contextmanager
@@ -28,10 +40,49 @@ def naming(path: Path, bundle: Bundle) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, RecsysError) and not isinstance(error, ConfigError):
+        if isinstance(error, RecsysError) and not isinstance(error, ConfigError | TrainingError):
             raise
         reason = f"{type(error).__name__} {error}" if isinstance(error, LookupError) else str(error)
         raise DataError(f"{path}: not a bundle of this version: {reason}", hint=bundle.remake) from error
+
+
+def check_kinds(bundle: Bundle) -> None:
+    """Check that a bundle has plain files only: a pipe, a device or a link elsewhere could be read without an end.
+
+    Raises:
+        DataError: An entry is something else.
+    """
+    for folder, folders, files in os.walk(bundle.folder):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            if not stat.S_ISREG(kind := path.lstat().st_mode) and not stat.S_ISDIR(kind):
+                raise DataError(f"{path} is no plain file", hint="copy the bundle with the files that its links name")
+
+
+@contextmanager
+def no_larger_than(weights: Path) -> Iterator[None]:
+    """Stop the build of a model that is larger than its file of weights: the options of a model may have any size.
+
+    Raises:
+        ValueError: It has far more parameters or buffers.
+    """
+    with safe_open(weights, framework="pt") as file:
+        left = {"tensors": _SLACK * len(file.keys()) + 1_000, "values": _SLACK * weights.stat().st_size + 1_000_000}
+
+    def count(_: Module, name: str, tensor: Tensor | None) -> None:
+        left["tensors"] -= 1
+        left["values"] -= 0 if tensor is None else tensor.numel()
+        if min(left.values()) < 0:
+            raise ValueError(
+                f"the model has far more {min(left, key=left.__getitem__)} than {weights.name}, up to {name}"
+            )
+
+    hooks = register_module_parameter_registration_hook(count), register_module_buffer_registration_hook(count)
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def check_tables(bundle: Bundle, indexes: Mapping[str, VocabularyIndex]) -> None:

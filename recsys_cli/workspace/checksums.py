@@ -59,9 +59,11 @@ def verify(folder: Path, expected: Mapping[str, Any], *, hint: str) -> None:
 
 
 def check_sizes(folder: Path, expected: Mapping[str, Any], *, hint: str) -> None:
-    """Compare the sizes of files with the expected ones."""
+    """Compare the sizes of files, all of them in the folder, with the expected ones."""
     for name, (size, _) in expected.items():
         path = folder / name
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise DataError(f"{folder}: its manifest names {name}, which is not in the folder", hint=hint)
         try:
             actual = path.stat().st_size
         except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, PositiveInt
 
 from recsys_cli.models.retrieval.options import NegativeSamplingOptions
 
@@ -21,7 +21,7 @@ class Config(NegativeSamplingOptions):
 
     embedding_dim: PositiveInt = 64
     """Width of the embeddings."""
-    num_layers: NonNegativeInt = 3
+    num_layers: int = Field(3, ge=0, le=100)
     """Number of propagation layers; 0 is matrix factorization without biases."""
     regularization: float = Field(0.0001, ge=0)
     """L2 penalty of the embeddings before propagation: each positive adds this times the squared norms of its user, its item and

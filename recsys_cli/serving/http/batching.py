@@ -134,8 +134,12 @@ class ModelThread:
             grace: Seconds for further jobs, of requests that have chosen this thread already.
         """
         await asyncio.sleep(grace)
-        self._jobs.put(None)
+        self.stop()
         await asyncio.to_thread(self._thread.join)
+
+    def stop(self) -> None:
+        """End the thread after what waits."""
+        self._jobs.put(None)
 
     @staticmethod
     def _job(kind: Kind, units: int, **work: Any) -> _Job:

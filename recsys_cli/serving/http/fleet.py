@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ import pyarrow as pa
 from recsys_cli.errors import RecsysError
 from recsys_cli.features.schema import Role
 from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.serving.bundle_checks import naming
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.feedback.event import Id
 from recsys_cli.serving.feedback.state import FeedbackState
@@ -30,7 +34,7 @@ from recsys_cli.serving.http.work import Work, units_of
 from recsys_cli.serving.item_upserts import ItemUpserts
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
-from recsys_cli.workspace import read_json
+from recsys_cli.workspace import Bundle, read_json
 
 _LOG = logging.getLogger("recsys.serve")
 _GRACE = 1.0
@@ -85,7 +89,7 @@ class Fleet:
     ) -> None:
         self._settings, self._metrics, self._under_way, self._state = settings, metrics, under_way, state
         self._deployments = {name: self._load(name, folder) for name, folder in settings.bundles.items()}
-        self._reloading = asyncio.Lock()
+        self._reloading: asyncio.Task[Any] | None = None
 
     @property
     def all(self) -> tuple[Deployment, ...]:
@@ -160,26 +164,29 @@ class Fleet:
     async def reload(self) -> None:
         """Load the bundles whose folders have changed, and put them in place of the old ones.
 
-        A folder that cannot be loaded leaves the old bundle in place.
+        A folder that cannot be loaded leaves the old bundle in place. A reload under way is given up: it may never end.
         """
-        async with self._reloading:
-            for name, folder in self._settings.bundles.items():
-                try:
-                    if _manifest(folder) == self._deployments[name].about:
-                        continue
-                    fresh = await asyncio.to_thread(self._load, name, folder)
-                    await fresh.items.follow(self._state)
-                except Exception as error:
-                    problem = f"{error}; {error.hint}" if isinstance(error, RecsysError) else repr(error)
-                    _LOG.error("bundle %s was not reloaded, the old one stays in place: %s", name, problem)
-                    self._metrics.reloads.labels(name, "failed").inc()
+        if self._reloading is not None and self._reloading.cancel():
+            _LOG.warning("the loads under way are given up for newer ones")
+        self._reloading = asyncio.current_task()
+        for name, folder in self._settings.bundles.items():
+            try:
+                if _manifest(folder) == self._deployments[name].about:
                     continue
-                old, self._deployments[name] = self._deployments[name], fresh
-                self._metrics.reloads.labels(name, "loaded").inc()
-                _LOG.warning("bundle %s is now %s", name, fresh.version)
-                await old.thread.close(grace=_GRACE)
-                del old, fresh
-                exempt_from_collection()
+                _LOG.warning("bundle %s is loaded from %s", name, folder.resolve())
+                fresh = await _apart(partial(self._load, name, folder))
+                await fresh.items.follow(self._state)
+            except Exception as error:
+                problem = f"{error}; {error.hint}" if isinstance(error, RecsysError) else repr(error)
+                _LOG.error("bundle %s was not reloaded, the old one stays in place: %s", name, problem)
+                self._metrics.reloads.labels(name, "failed").inc()
+                continue
+            old, self._deployments[name] = self._deployments[name], fresh
+            self._metrics.reloads.labels(name, "loaded").inc()
+            _LOG.warning("bundle %s is now %s", name, fresh.version)
+            await asyncio.shield(old.thread.close(grace=_GRACE))
+            del old, fresh
+            exempt_from_collection()
 
     async def close(self) -> None:
         """End the threads after what waits."""
@@ -189,11 +196,40 @@ class Fleet:
         """Load a bundle, and warm it up."""
         folder = folder.resolve()  # a link may change meanwhile
         model = load_bundle(folder)
-        cache, work = model.served.cache, Work(warm(model), limit=self._settings.limits.seconds)
+        with naming(folder, Bundle(folder)):
+            work = Work(warm(model), limit=self._settings.limits.seconds)
+        cache = model.served.cache
         thread = ModelThread(name, model, self._settings.batching, work, self._metrics, self._under_way, cache)
         signature = read_json(folder / "signature.json", hint="recsys export RUN --force", expected={"inputs": list})
         items = ItemUpdates(name, thread, ItemUpserts(model), self._metrics)
         return Deployment(name, folder, model.served.about, signature, thread, model.served.takes_histories, items)
+
+
+async def _apart(load: Callable[[], Deployment]) -> Deployment:
+    """Return a loaded bundle; neither other loads nor the end of the process wait for its thread."""
+    loop = asyncio.get_running_loop()
+    loaded: asyncio.Future[Deployment] = loop.create_future()
+
+    def finish(result: Deployment | Exception) -> None:
+        if isinstance(result, Exception):
+            if not loaded.done():
+                loaded.set_exception(result)
+        elif loaded.done():  # given up meanwhile
+            result.thread.stop()
+        else:
+            loaded.set_result(result)
+
+    def run() -> None:
+        result: Deployment | Exception
+        try:
+            result = load()
+        except Exception as error:
+            result = error
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(finish, result)
+
+    threading.Thread(target=run, name="load", daemon=True).start()
+    return await loaded
 
 
 def warm(model: Recommender) -> float:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,21 @@ def test_a_moved_bundle_answers_in_a_process_without_dataframes_scipy_and_etl(bu
     assert found["rows"] == expected.recommend([1, 2, 3], k=4).table.to_pylist()
     assert found["scores"] == expected.score({"userId": [1, 2, 999], "movieId": [5, 999, 5]}).tolist()
     assert found["loaded"] == []
+
+
+def test_calls_of_several_threads_have_the_answers_of_one(make_run: MakeRun, tmp_path: Path) -> None:
+    """Filters and other parts are kept between calls, and were taken out by another thread."""
+    folder = recsys.export(make_run("ease"), tmp_path / "ease", verify=False, progress=False)
+    queries = [Query(user=n % 60, k=5, where=f"year > {1980 + n % 40}", diversity=n % 3 / 5) for n in range(480)]
+    alone, shared = recsys.load_bundle(folder), recsys.load_bundle(folder)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(16) as pool:
+            found = list(pool.map(lambda query: shared.answer([query]), queries))
+    finally:
+        sys.setswitchinterval(before)
+    assert found == [alone.answer([query]) for query in queries]
 
 
 def test_weights_and_histories_are_memory_mapped(bundle: Path) -> None:

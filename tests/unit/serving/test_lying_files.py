@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import recsys_cli as recsys
-from recsys_cli.errors import DataError
+from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.features.columns import SHARED_ID
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.workspace import write_manifest
@@ -124,6 +126,56 @@ def test_the_description_of_the_model(change: dict[str, Any], folder: Path) -> N
     values = json.loads(path.read_text()) | change
     path.write_text(json.dumps({key: value for key, value in values.items() if key != "checksum"}))
     _refused(folder, "model.json")
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "manifest.json", "counts.npy", "data/manifest.json", "extra"])
+@pytest.mark.parametrize("to", ["/dev/zero", "/etc/hostname", "../nothing", ".", None], ids=str)
+def test_a_link_or_a_pipe_is_refused_unread(name: str, to: str | None, folder: Path) -> None:
+    path = folder / name
+    path.unlink(missing_ok=True)
+    path.symlink_to(to) if to else os.mkfifo(path)
+    with pytest.raises((DataError, MissingArtifactError), match=r"is no plain file|has no manifest.json"):
+        load_bundle(folder)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/dev/zero", "data/../../outside"])
+def test_a_manifest_names_files_of_its_folder_only(name: str, folder: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][name] = (1, "00000000")
+    (folder / "manifest.json").write_text(json.dumps({key: manifest[key] for key in manifest.keys() - {"checksum"}}))
+    with pytest.raises(DataError, match="which is not in the folder"):
+        load_bundle(folder)
+
+
+@pytest.mark.parametrize(
+    ("model", "option"),
+    [
+        ("sasrec", "num_layers"),
+        ("gru4rec", "num_layers"),
+        ("lightgcn", "num_layers"),
+        ("sasrec", "max_seq_len"),
+        ("fm", "embedding_dim"),
+    ],
+)
+def test_a_model_far_larger_than_its_weights_is_not_built(
+    model: str, option: str, make_run: MakeRun, tmp_path: Path
+) -> None:
+    folder = recsys.export(make_run(model), tmp_path / "large", verify=False, progress=False)
+    path = folder / "model.json"
+    values = json.loads(path.read_text())
+    values["options"][option] = 100_000
+    path.write_text(json.dumps({key: values[key] for key in values.keys() - {"checksum"}}))
+    started = time.perf_counter()
+    _refused(folder, "model.json")
+    assert time.perf_counter() < started + 30
+
+
+@pytest.mark.parametrize(
+    "name", ["counts.npy", "vocab-index/userId/hashes.npy", "histories/items.npy", "weights.safetensors"]
+)
+def test_an_empty_file(name: str, folder: Path) -> None:
+    (folder / name).write_bytes(b"")
+    _refused(folder, name.rpartition("/")[0])
 
 
 def test_weights_of_another_type(folder: Path) -> None:

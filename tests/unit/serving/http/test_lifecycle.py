@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import signal
@@ -21,6 +22,9 @@ from recsys_cli.serving.feedback.compact import compact
 from recsys_cli.serving.feedback.event import Event
 from recsys_cli.serving.feedback.files import worker_file
 from recsys_cli.serving.feedback.table import TableForm
+from recsys_cli.serving.http.fleet import Deployment
+from recsys_cli.serving.http.service import Service
+from recsys_cli.serving.http.settings import Settings
 from tests.servers import RECSYS, Running, running, until
 
 BundleOf = Callable[[str], Path]
@@ -121,6 +125,33 @@ def test_a_swap_under_load_fails_no_request(tmp_path: Path, bundle_of: BundleOf)
                 user.result()
         assert set(seen) == {(200, version) for version in versions}
         _stays_after_damage(server, link, tmp_path)
+
+
+def test_a_load_that_does_not_end_holds_up_no_later_swap(tmp_path: Path, bundle_of: BundleOf) -> None:
+    link = tmp_path / "current"
+    link.symlink_to(bundle_of("mf"))
+    service = Service(Settings({"main": link}, {"main": 1.0}, feedback=tmp_path / "feedback"), 0)
+    fleet, load, ends = service.fleet, service.fleet._load, threading.Event()
+
+    def hangs(name: str, folder: Path) -> Deployment:
+        ends.wait()
+        return load(name, folder)
+
+    async def swapped() -> None:
+        link.unlink()
+        link.symlink_to(bundle_of("ease"))
+        fleet._load = hangs  # type: ignore[method-assign]
+        first = asyncio.create_task(fleet.reload())
+        await asyncio.sleep(0.1)
+        fleet._load = load  # type: ignore[method-assign]
+        await asyncio.wait_for(fleet.reload(), 30)
+        assert first.cancelled()
+        assert fleet.default.about["model"] == "ease"
+        assert [thread.daemon for thread in threading.enumerate() if thread.name == "load"] == [True]
+        ends.set()
+        await service.close()
+
+    asyncio.run(swapped())
 
 
 def _stays_after_damage(server: Running, link: Path, tmp_path: Path) -> None:
