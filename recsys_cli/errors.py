@@ -76,3 +76,5 @@ class LockedError(RecsysError):
 
 class DiskFullError(RecsysError):
     """The disk is full; the message has the path and the free space."""
+
+    exit_code = 7

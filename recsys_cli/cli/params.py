@@ -6,7 +6,7 @@ import hashlib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,7 @@ import typer
 
 from recsys_cli.cli import shipped
 from recsys_cli.cli.session import Session
-from recsys_cli.errors import MissingArtifactError, RecsysError
+from recsys_cli.errors import DiskFullError, MissingArtifactError, RecsysError
 
 if TYPE_CHECKING:
     from recsys_cli.config import RunConfig
@@ -99,7 +99,8 @@ def current_config(session: Session, arguments: Sequence[str]) -> Iterator[RunCo
     try:
         yield config
     except (RecsysError, OSError) as error:
-        current.restore()
+        with suppress(OSError, DiskFullError):  # as after a full disk; the first error is the one to report
+            current.restore()
         if isinstance(error, RecsysError):
             error.hint = _with_config(error.hint, arguments)
         raise
@@ -123,9 +124,10 @@ class _Current:
         from recsys_cli.workspace import write_text
 
         if not self.is_written:
-            self.before, self.is_written = self._read(), True
+            self.before = self._read()
             self._failed(self.text).unlink(missing_ok=True)
             write_text(self.path, self.text)
+            self.is_written = True
 
     def restore(self) -> None:
         """Restore the config before; where another command has written its own since, tell it the one to restore."""

@@ -161,6 +161,25 @@ def test_a_changed_figure_is_noticed(recsys: Recsys, there: Path) -> None:
     assert recsys("status", "--json").json["runs"][0]["state"] == "evaluated"
 
 
+def test_a_full_disk_hides_no_other_error_and_leaves_nothing(recsys: Recsys, there: Path) -> None:
+    before = (there / "current.yaml").read_text()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        answers = [
+            recsys("run", "train.seed=7"),
+            recsys("bench", "bench.models=[popularity]"),
+            recsys("evaluate", "--force"),
+        ]
+        assert recsys("status").code == recsys("report").code == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    for answer in answers:
+        assert (answer.code, "failed-" in answer.err) == (7, False), answer.err
+    assert (there / "current.yaml").read_text() == before
+    assert not list(there.rglob("*.partial"))
+
+
 def test_full_disk_is_reported_with_path_and_stage(recsys: Recsys, there: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, limits[1]))
@@ -169,7 +188,7 @@ def test_full_disk_is_reported_with_path_and_stage(recsys: Recsys, there: Path) 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     for answer, stage in ((prepared, "etl"), (trained, "train")):
-        assert answer.code == 1
+        assert answer.code == 7
         assert "error: no space left to write " in answer.err
         assert str(there) in answer.err
         assert "GiB are free" in answer.err
