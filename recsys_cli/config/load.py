@@ -23,6 +23,7 @@ from recsys_cli.config.protocol import protocol_checks
 from recsys_cli.config.section import Section
 from recsys_cli.config.sections import ModelConfig, RunConfig
 from recsys_cli.config.space import space_problems
+from recsys_cli.config.tune import Values
 from recsys_cli.data import open_source
 from recsys_cli.data.secrets import without_secret
 from recsys_cli.errors import ConfigError
@@ -186,6 +187,11 @@ def _predicts_a_number(values: dict[str, Any]) -> bool:
 def train_defaults(model: type[BaseModel]) -> Mapping[str, Any]:
     """Return the model's own defaults of the train section (`train_defaults` of its Config)."""
     return getattr(model, "train_defaults", {})
+
+
+def search_space(model: type[BaseModel]) -> Mapping[str, Values]:
+    """Return the model's default search space of `recsys tune` (`search_space` of its Config); empty without one."""
+    return {key: Values.model_validate(values) for key, values in getattr(model, "search_space", {}).items()}
 
 
 def model_config_type(name: str) -> type[BaseModel]:

@@ -78,6 +78,17 @@ class Values(Section):
             return None
         return math.floor((self.high - self.low) / (self.step or 1) + 1e-9) + 1
 
+    def holds(self, value: Any) -> bool:
+        """Return whether a value is one of this space."""
+        if self.choices is not None:
+            return yaml12.quoted(value) in {yaml12.quoted(choice) for choice in self.choices}
+        if isinstance(value, bool) or not isinstance(value, int if self.is_whole else int | float):
+            return False
+        assert self.low is not None
+        assert self.high is not None
+        steps = (value - self.low) / self.step if self.step else 0
+        return self.low <= value <= self.high and math.isclose(steps, round(steps), abs_tol=1e-9)
+
     @property
     def examples(self) -> Mapping[Where, Any]:
         """Values to validate, by key path: all choices, or both bounds and one value between them."""
@@ -90,28 +101,27 @@ class Values(Section):
 
 
 class TuneConfig(Section):
-    """Hyperparameter search: each trial is a training run with sampled values of the keys in `space`."""
+    """Hyperparameter search: a trial is a training run with values of the keys in `space`: the config's own, then sampled ones."""
 
-    space: dict[str, Values] = Field(min_length=1)
-    """Search space: keys such as `train.learning_rate` or `model.hidden_dims`, each with a range or choices."""
+    space: dict[str, Values] = Field(default_factory=dict)
+    """Search space: keys such as `train.learning_rate` or `model.hidden_dims`, each with a range or choices. Empty: the default
+    space of the model."""
     trials: int = Field(20, ge=1, le=MAX_COUNT)
     """Total number of trials of the study, up to the number of combinations of values; can be raised later."""
+    minutes: float | None = Field(None, gt=0)
+    """Time limit of a call: then no trial starts, and one in training ends with its epoch once another is finished. The next call
+    continues. None: no limit."""
     seed: int = Field(42, ge=0, le=MAX_SEED)
     """Random seed of the sampler."""
     pruning: Literal["median", "none"] = "median"
     """`median` prunes a trial below the median of the finished trials at the same epoch; `none` prunes no trial."""
     pruning_trials: int = Field(5, ge=1, le=MAX_COUNT)
     """Finished trials before pruning starts."""
-    pruning_epochs: int = Field(1, ge=1, le=MAX_COUNT)
-    """Epochs of a trial before it can be pruned."""
+    pruning_epochs: int | None = Field(None, ge=1, le=MAX_COUNT)
+    """Epochs of a trial before it can be pruned. None: a quarter of `train.epochs`, as slow starters often win."""
 
     @property
     def combinations(self) -> int | None:
         """Number of combinations of values; None with a range of floats."""
         numbers = [values.num_values for values in self.space.values()]
         return None if None in numbers else math.prod(number for number in numbers if number is not None)
-
-    @property
-    def num_trials(self) -> int:
-        """Number of trials: each combination of values is tried once."""
-        return min(self.trials, self.combinations or self.trials)

@@ -67,7 +67,7 @@ def bench_on(
     emit: Emit = ignore,
 ) -> Leaderboard:
     """Run the bench on prepared data; see `bench`."""
-    section = _bench_section(config)
+    section = bench_section(config)
     metrics = _metrics(config, section, metric)
     cells = cells_of(section)
     results = _BenchResults()
@@ -96,7 +96,7 @@ def _published(
 ) -> PublishedComparison:
     raw = workspace.raw(config.dataset.name)
     facts = raw.manifest.get("facts", {}) if raw.exists else {}
-    section = _bench_section(config)
+    section = bench_section(config)
     return compare_published(
         protocol,
         board.standings,
@@ -107,7 +107,8 @@ def _published(
     )
 
 
-def _bench_section(config: RunConfig) -> BenchConfig:
+def bench_section(config: RunConfig) -> BenchConfig:
+    """Return the `bench` section; a `ConfigError` without one."""
     if config.bench is None:
         raise ConfigError(
             "the config has no bench section with the models to compare",
@@ -189,7 +190,7 @@ def _leaderboard(
         split=rankings.split,
         users=len(rankings.users),
         rows=len(rankings.labels),
-        seeds=_bench_section(config).seeds,
+        seeds=bench_section(config).seeds,
         standings=standings_of(
             results.runs, metrics, deterministic=deterministic, resamples=options.bootstrap, seed=options.seed
         ),

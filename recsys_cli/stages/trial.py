@@ -17,7 +17,7 @@ from recsys_cli.events import Emit, Event, Progress
 from recsys_cli.stages.run_selection import run_key, unfinished_run
 from recsys_cli.stages.train import train_on
 from recsys_cli.training.objective import Monitor
-from recsys_cli.tuning.trial import EpochFigure, State, Trial
+from recsys_cli.tuning.trial import EpochFigure, State, Trial, best_of
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class _TrialEnd:
 
 @dataclass
 class Attempt:
-    """An attempt at a trial; `base` is the config without its values."""
+    """An attempt at a trial; `base` is the config without its values, `deadline` the end of the search by `time.monotonic`."""
 
     study: Study
     trial: Trial
@@ -50,6 +50,7 @@ class Attempt:
     monitor: Monitor
     workspace: Workspace
     emit: Emit
+    deadline: float
 
     def run(self) -> None:
         """Complete the trial.
@@ -90,7 +91,9 @@ class Attempt:
     def _train_with(self, config: RunConfig) -> _TrialEnd:
         unfinished = unfinished_run(self.workspace, run_key(config, self.data))
         resume = unfinished is not None and self._is_own(unfinished)
-        with _TrialListener(self.study, self.trial, self.monitor, config.train.epochs, self.emit) as listener:
+        with _TrialListener(
+            self.study, self.trial, self.monitor, config.train.epochs, self.emit, self.deadline
+        ) as listener:
             result = train_on(self.data, config, self.workspace, resume=resume, emit=listener)
         manifest = result.artifact.manifest
         history = [epoch_figure(self.monitor, record) for record in manifest["history"]]
@@ -122,6 +125,7 @@ class _TrialListener:
     monitor: Monitor
     epochs: int
     emit: Emit
+    deadline: float
     bar: Progress | None = None
 
     def __enter__(self) -> _TrialListener:
@@ -141,6 +145,7 @@ class _TrialListener:
             self.emit(event)
             return
         should_prune = self.study.report(self.trial, epoch_figure(self.monitor, event.facts))
+        should_prune |= time.monotonic() > self.deadline and best_of(self.study.trials()) is not None
         if should_prune and event.facts["epoch"] < self.epochs:
             raise _Pruned
 

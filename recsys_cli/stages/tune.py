@@ -6,12 +6,17 @@ The metrics of all trials stay in the study.
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recsys_cli.config import RunConfig, TuneConfig, dump, vary
+from recsys_cli.config.load import model_config, model_config_type, search_space
+from recsys_cli.config.tune import Values
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError, RecsysError, TrainingError
 from recsys_cli.events import Emit, Message, Progress, ignore
 from recsys_cli.stages import StageResult
@@ -47,14 +52,14 @@ def tune(
     """Run trials up to the number in the config; a second call resumes the study, or with `force` starts anew.
 
     Raises:
-        ConfigError: The config has no `tune` section, or the device does not exist.
+        ConfigError: Neither the config nor its model has a search space, or the device does not exist.
         MissingExtraError: Optuna is not installed.
         MissingArtifactError: The data is not prepared.
         DataError: The data has no valid split, or a label is invalid.
         TrainingError: All trials failed.
         KeyboardInterrupt: Interrupted; the next call resumes the trial.
     """
-    _tune_section(config)
+    _options(config)
     return tune_on(prepared_data(config, workspace), config, workspace, force=force, emit=emit)
 
 
@@ -66,10 +71,7 @@ def tune_on(
         raise DataError("the data has no valid split to compare trials", hint="recsys etl split.valid=0.1")
     hardware.device(config.train.device)
     artifact = workspace.study(study_key(config, data))
-    search = _Search(data, config, _tune_section(config), workspace, artifact, emit, force)
-    if search.options.num_trials < search.options.trials:
-        most, wanted = search.options.num_trials, search.options.trials
-        emit(Message(f"the search space has {most:,} combinations of values: {most:,} trials instead of {wanted:,}"))
+    search = _Search(data, config, _options(config), workspace, artifact, emit, force)
     num_trials = 0
     while search.run_trial():
         num_trials += 1
@@ -81,16 +83,35 @@ def tune_on(
 
 def study_key(config: RunConfig, data: PreparedData) -> str:
     """Return the hash of all inputs of the trials, without their number."""
-    return key_of("tune", run_key(config, data), _tune_section(config).model_dump(mode="json", exclude={"trials"}))
+    inputs = _options(config).model_dump(mode="json", exclude={"trials", "minutes"})
+    return key_of("tune", run_key(config, data), inputs)
 
 
-def _tune_section(config: RunConfig) -> TuneConfig:
-    if config.tune is None:
+def _options(config: RunConfig) -> TuneConfig:
+    """Return the `tune` section with a search space: its own, or the default one of the model."""
+    section = config.tune or TuneConfig()
+    space = section.space or search_space(model_config_type(config.model.name))
+    if not space:
         raise ConfigError(
-            "the config has no tune section with the search space",
+            f"{config.model.name} has no default search space, and the config has no tune section with one",
             hint="add one, such as  tune: {space: {train.learning_rate: {low: 1e-4, high: 0.1, log: true}}}",
         )
-    return config.tune
+    epochs = section.pruning_epochs or max(1, config.train.epochs // 4)
+    return section.model_copy(update={"space": space, "pruning_epochs": epochs})
+
+
+def _values_in(space: Mapping[str, Values], config: RunConfig) -> dict[str, Any]:
+    """Return the config's own values by key, without those outside the search space."""
+    options = model_config(config.model.name, config.model.options)
+    own = {"model": options.model_dump(mode="json"), "train": config.train.model_dump(mode="json")}
+    found = {}
+    for key, values in space.items():
+        value: Any = own
+        for name in key.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if values.holds(value):
+            found[key] = value
+    return found
 
 
 @dataclass
@@ -107,7 +128,19 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.monitor = order_of(self.config.train.monitor)
+        self.deadline = time.monotonic() + 60 * (self.options.minutes or math.inf)
+        self.first = _values_in(self.options.space, self.config)
+        self._limit_trials()
         self.study = self._open_new() if self.force else self._open()
+
+    def _limit_trials(self) -> None:
+        """Limit the trials to the combinations of values, and the config's own ones if they are no such combination."""
+        most, wanted = self.options.combinations, self.options.trials
+        if most is not None and (most := most + (len(self.first) < len(self.options.space))) < wanted:
+            self.emit(
+                Message(f"the search space has {most:,} combinations of values: {most:,} trials instead of {wanted:,}")
+            )
+            self.options = self.options.model_copy(update={"trials": most})
 
     def _open_new(self) -> Study:
         """Remove the study, if any, and open an empty one."""
@@ -125,12 +158,17 @@ class _Search:
 
     def run_trial(self) -> bool:
         """Run a new trial, or resume one of an ended process; return False without trials left."""
+        if time.monotonic() > self.deadline and best_of(self.study.trials()) is not None:
+            self.emit(Message(f"{self.options.minutes:g} minutes are over; the same command continues the search"))
+            return False
         with ExitStack() as locks:
             trial = self._claim(locks)
             if trial is None:
                 return False
-            self.emit(Message(f"trial {trial.number} of {self.options.num_trials}: {facts.line(trial)}"))
-            Attempt(self.study, trial, self.data, self.config, self.monitor, self.workspace, self.emit).run()
+            self.emit(Message(f"trial {trial.number} of {self.options.trials}: {facts.line(trial) or 'the config'}"))
+            Attempt(
+                self.study, trial, self.data, self.config, self.monitor, self.workspace, self.emit, self.deadline
+            ).run()
             self._remove_other_runs()
         self.write()
         self._report(trial.number)
@@ -169,7 +207,7 @@ class _Search:
         except ModuleNotFoundError as error:
             raise MissingExtraError.for_extra("tune", what="recsys tune") from error
         with self._lock(), whole(self.artifact.journal, hint=self.artifact.remake):
-            study = Study(self.artifact.journal, self.options)
+            study = Study(self.artifact.journal, self.options, self.first)
             study.trials()
             return study
 
@@ -203,7 +241,7 @@ class _Search:
             except RecsysError:
                 return False
             attempts = trial.notes.get("begun")
-            if attempts is None or attempts >= _ATTEMPTS or trial.changes.keys() != self.options.space.keys():
+            if attempts is None or attempts >= _ATTEMPTS:  # None: killed while its values were sampled
                 message = f"its process was killed {attempts or 1} times, possibly for lack of memory"
                 self.study.end(trial, "failed", message=message)
                 return False
@@ -232,4 +270,4 @@ class _Search:
         self.emit(Message(f"trial {number} {trial.state}{reason}{value}{mark}"))
         ended = sum(trial.state != "running" for trial in trials)
         fields = {} if best is None or best.value is None else {f"best {self.monitor.name}": f"{best.value:.4f}"}
-        self.emit(Progress("tune", ended, max(ended, self.options.num_trials), unit="trials", fields=fields))
+        self.emit(Progress("tune", ended, max(ended, self.options.trials), unit="trials", fields=fields))

@@ -27,7 +27,7 @@ def gather(trials: Sequence[Trial], config: TuneConfig, *, runs: Collection[str]
     return {
         "space": {key: values.model_dump(mode="json", exclude_defaults=True) for key, values in config.space.items()},
         "combinations": config.combinations,
-        "trials": {"wanted": config.num_trials, **{state: counted[state] for state in _ORDER}},
+        "trials": {"wanted": config.trials, **{state: counted[state] for state in _ORDER}},
         "best": _entry(best, 1, runs) if best is not None else None,
         "ranking": [_entry(trial, rank, runs) for rank, trial in enumerate(sorted(trials, key=_sort_key), start=1)],
     }
@@ -42,6 +42,8 @@ def caveat(study: Mapping[str, Any]) -> str | None:
     on_test = "recsys evaluate measures the run on test"
     if len(values) < 2:
         return f"trial {best['trial']} is the only finished one; its epoch is selected by {metric} on valid: {on_test}"
+    if best["trial"] == 1:
+        return f"no trial beats the config's own values, trial 1, by {metric} on valid: keep the config as it is"
     return (
         f"best of {len(values)} finished trials by {metric} on valid, an optimistic estimate: {on_test}; the median trial has "
         f"{median(values):.4f}, and the difference is not tested for significance"

@@ -23,11 +23,12 @@ class Sampler(TPESampler):
     Args:
         study_seed: Random seed.
         sizes: Number of values of each key; None for a continuous range.
+        first: Values of the first trial.
     """
 
-    def __init__(self, study_seed: int, sizes: Mapping[str, int | None]) -> None:
+    def __init__(self, study_seed: int, sizes: Mapping[str, int | None], first: Mapping[str, Any]) -> None:
         super().__init__()
-        self._study_seed, self._sizes = study_seed, sizes
+        self._study_seed, self._sizes, self._first = study_seed, sizes, first
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         """Seed the sampler by the study and the number of the trial."""
@@ -47,6 +48,8 @@ class Sampler(TPESampler):
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         """Return the value of a key that TPE samples alone."""
+        if trial.number == 0:
+            return self._first[param_name]
         value = super().sample_independent(study, trial, param_name, param_distribution)
         return self._untried(study, trial, trial.params, param_name, param_distribution, value)
 

@@ -7,6 +7,7 @@ processes may share a journal.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +38,24 @@ _DIGITS = 6
 
 
 class Study:
-    """A hyperparameter study: its trials and its sampler. The number of trials may differ from earlier sessions."""
+    """A hyperparameter study: its trials and its sampler. The number of trials may differ from earlier sessions.
 
-    def __init__(self, journal: Path, config: TuneConfig) -> None:
+    Args:
+        journal: File of the trials.
+        config: Search space and pruning, with `pruning_epochs`.
+        first: Values of the first trial; keys without one are not sampled in it.
+    """
+
+    def __init__(self, journal: Path, config: TuneConfig, first: Mapping[str, Any]) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         journal.parent.mkdir(parents=True, exist_ok=True)
         lock = _Lock(journal)
         _repair(journal, lock)
         self._storage = JournalStorage(JournalFileBackend(str(journal), lock_obj=lock))
-        self._sampler = Sampler(config.seed, {key: values.num_values for key, values in config.space.items()})
-        pruner = MedianPruner(config.pruning_trials, config.pruning_epochs)
+        sizes = {key: values.num_values for key, values in config.space.items()}
+        self._first = {key: _raw(config.space[key], value) for key, value in first.items()}
+        self._sampler = Sampler(config.seed, sizes, self._first)
+        pruner = MedianPruner(config.pruning_trials, config.pruning_epochs or 1)
         self._study = optuna.create_study(
             storage=self._storage,
             study_name=_NAME,
@@ -63,10 +72,11 @@ class Study:
         return [self._trial(trial) for trial in self._study.get_trials(deepcopy=False)]
 
     def ask(self) -> Trial | None:
-        """Start a new trial with sampled values; return None if all combinations of values are tried."""
-        if self._sampler.is_exhausted(self._study, {}):
+        """Start a new trial, after the first one with sampled values; return None if all combinations of values are tried."""
+        keys = self._distributions.keys() if self.trials() else self._first.keys()
+        if self.trials() and self._sampler.is_exhausted(self._study, {}):
             return None
-        started = self._study.ask(self._distributions)
+        started = self._study.ask({key: self._distributions[key] for key in keys})
         return self.trials()[started.number]
 
     def report(self, trial: Trial, measured: EpochFigure) -> bool:
@@ -151,6 +161,11 @@ def _distribution(values: Values) -> BaseDistribution:
     if values.is_whole:
         return IntDistribution(int(low), int(high), log=values.log, step=int(step or 1))
     return FloatDistribution(low, high, log=values.log, step=step)
+
+
+def _raw(values: Values, value: Any) -> Any:
+    """Return a value as Optuna stores it."""
+    return value if values.choices is None else yaml12.quoted(value)
 
 
 def _value(values: Values, raw: Any) -> Any:

@@ -21,8 +21,7 @@ SHORT = (
 def benched(recsys: Recsys, ratings: Path) -> Recsys:
     """A workspace with two evaluated runs."""
     recsys("-q", "init", ratings)
-    assert recsys("etl", "ratings.yaml", BENCH, *SHORT).code == 0
-    answer = recsys("bench")  # the config of the last stage
+    answer = recsys("bench", "ratings.yaml", BENCH, *SHORT)  # prepares the data
     assert answer.code == 0, answer.err
     return recsys
 
@@ -121,10 +120,10 @@ def test_unwritable_page_is_reported_before_the_work(recsys: Recsys) -> None:
 
 def test_config_without_a_bench_has_a_hint(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
-    assert recsys("etl", "ratings.yaml").code == 0
     answer = recsys("bench", "ratings.yaml")
     assert answer.code == 2
     assert "no bench section" in answer.err
+    assert not Path("workspace/data").exists()
     assert "models: [popularity" in answer.err
 
 

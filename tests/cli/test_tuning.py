@@ -27,7 +27,7 @@ def test_tune_from_the_line_to_the_next_command(recsys: Recsys, ratings: Path) -
     assert recsys("etl", "ratings.yaml").code == 0
     answer = recsys(*LINE, "--trials", "2")
     assert answer.code == 0, answer.err
-    assert "trial 1 of 2: train.learning_rate=" in answer.err
+    assert "trial 2 of 2: train.learning_rate=" in answer.err
     assert "best auc: " in answer.out
     assert "best of 2 finished trials by auc on valid, an optimistic estimate" in " ".join(answer.out.split())
     (study,) = Path("workspace/tune").iterdir()
@@ -44,12 +44,12 @@ def test_tune_from_the_line_to_the_next_command(recsys: Recsys, ratings: Path) -
     assert "training is up to date" in recsys("train", str(study / "best.yaml")).out
 
 
-def test_config_without_a_space_has_a_hint(recsys: Recsys, ratings: Path) -> None:
+def test_search_needs_no_section(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
-    answer = recsys("tune", "ratings.yaml")
-    assert answer.code == 2
-    assert "no tune section" in answer.err
-    assert "space: {train.learning_rate:" in answer.err
+    assert recsys("etl", "ratings.yaml").code == 0
+    answer = recsys("tune", "ratings.yaml", "--trials", "1", "--minutes", "9", "model.name=item-knn")
+    assert answer.code == 0, answer.err
+    assert "model.shrinkage" in answer.out
 
 
 def an_entry(trial: int, state: str, value: float | None, rank: int | None = None, **others: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
 
 
 def _more(result: Mapping[str, Any]) -> str:
-    is_exhausted = result["combinations"] == result["trials"]["wanted"]
+    is_exhausted = (result["combinations"] or math.inf) <= result["trials"]["wanted"]
     return ", all combinations of the search space" if is_exhausted else "; --trials N adds more"
 
 

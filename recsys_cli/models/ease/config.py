@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from pydantic import Field, PositiveInt
 
 from recsys_cli.models.options import HistoryOptions
@@ -12,6 +15,10 @@ class Config(HistoryOptions):
 
     After Steck, "Embarrassingly Shallow Autoencoders for Sparse Data" (2019).
     """
+
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "model.regularization": {"low": 1.0, "high": 50_000.0, "log": True},
+    }
 
     regularization: float | None = Field(None, gt=0)
     """L2 penalty λ of the weights. None: chosen by leave-one-out cross-validation on train, from 1, 2, 5, …, 50,000."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from pydantic import Field, PositiveInt
 
 from recsys_cli.models.options import HistoryOptions
@@ -12,6 +15,12 @@ class Config(HistoryOptions):
 
     After Hu, Koren and Volinsky, "Collaborative Filtering for Implicit Feedback Datasets" (2008). Needs `recsys-cli[implicit]`.
     """
+
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "model.embedding_dim": {"choices": [32, 64, 128, 256]},
+        "model.alpha": {"low": 0.5, "high": 200.0, "log": True},
+        "model.regularization": {"low": 1.0, "high": 200.0, "log": True},
+    }
 
     embedding_dim: PositiveInt = 64
     """Width of the user and item factors."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
@@ -14,6 +15,12 @@ class Config(HistoryOptions):
 
     After Sarwar, Karypis, Konstan and Riedl, "Item-Based Collaborative Filtering Recommendation Algorithms" (2001).
     """
+
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "model.num_neighbors": {"choices": [20, 50, 100, 200, 500]},
+        "model.weighting": {"choices": ["none", "tfidf", "bm25"]},
+        "model.shrinkage": {"low": 1.0, "high": 1_000.0, "log": True},
+    }
 
     num_neighbors: PositiveInt = 50
     """Number of nearest neighbors per item, without the item itself."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -17,6 +18,13 @@ class Config(CollaborativeOptions):
     """
 
     format: ClassVar[int] = 3
+
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "model.learning_rate": {"low": 0.01, "high": 0.2, "log": True},
+        "model.num_leaves": {"low": 8, "high": 128, "log": True},
+        "model.min_data_in_leaf": {"low": 10, "high": 500, "log": True},
+        "model.feature_fraction": {"low": 0.3, "high": 1.0},
+    }
 
     num_trees: PositiveInt = 300
     """Number of trees, one per boosting round."""

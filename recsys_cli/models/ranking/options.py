@@ -15,6 +15,11 @@ from recsys_cli.models.history.config import HistoryFeature
 class RankingOptions(Section):
     """Options of every ranking model."""
 
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "train.learning_rate": {"low": 0.0003, "high": 0.03, "log": True},
+        "model.regularization": {"low": 0.0003, "high": 0.1, "log": True},
+    }
+
     regularization: float = Field(0.0, ge=0)
     """L2 penalty of the embeddings: each row of a batch adds this times the squared norm of its embeddings to the training loss. It
     touches only rows of the batch, so it works with `train.sparse_embeddings`."""
@@ -28,6 +33,12 @@ class RankingOptions(Section):
 
 class TowerOptions(RankingOptions):
     """Options of every ranking model with an MLP."""
+
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "train.learning_rate": {"low": 0.0003, "high": 0.01, "log": True},
+        "model.dropout": {"low": 0.0, "high": 0.6, "step": 0.1},
+        "model.embedding_dropout": {"low": 0.0, "high": 0.6, "step": 0.1},
+    }
 
     # Small batches for few rows; early stopping, because the best epoch was the 4th on ml-latest-small, the 7th to 13th on ml-100k.
     train_defaults: ClassVar[Mapping[str, Any]] = {

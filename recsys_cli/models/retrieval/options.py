@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from pydantic import Field, PositiveInt
 
 from recsys_cli.config.section import Section
@@ -9,6 +12,12 @@ from recsys_cli.config.section import Section
 
 class NegativeSamplingOptions(Section):
     """Options of retrieval models with sampled negatives."""
+
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "train.learning_rate": {"low": 0.005, "high": 0.5, "log": True},
+        "model.embedding_dim": {"choices": [32, 64, 128]},
+        "model.regularization": {"low": 1e-5, "high": 0.2, "log": True},
+    }
 
     num_negatives: PositiveInt | None = None
     """Uniformly sampled negatives per positive: `bpr` averages over them, `warp` tries them in turn, and for `softmax` all rows of

@@ -33,6 +33,11 @@ class SequenceOptions(HistoryOptions):
         "embedding_learning_rate": 0.1,
         "monitor": "ndcg@10",
     }
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "train.learning_rate": {"low": 0.0003, "high": 0.003, "log": True},
+        "model.embedding_dim": {"choices": [32, 64, 128]},
+        "model.dropout": {"low": 0.1, "high": 0.7, "step": 0.1},
+    }
 
     embedding_dim: PositiveInt = 64
     """Width of the item embeddings."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from pydantic import Field, PositiveInt
 
 from recsys_cli.models.options import HistoryOptions
@@ -12,6 +15,11 @@ class Config(HistoryOptions):
 
     After Ning and Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems" (2011).
     """
+
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "model.l1": {"low": 0.05, "high": 20.0, "log": True},
+        "model.l2": {"low": 1.0, "high": 1_000.0, "log": True},
+    }
 
     l1: float = Field(1.0, ge=0)
     """L1 penalty λ of the weights; larger values give more zeros."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
@@ -18,6 +19,12 @@ class Config(Section):
         "batch_size": 1024,
         "learning_rate": 0.003,
         "monitor": "ndcg@10",
+    }
+
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "train.learning_rate": {"low": 0.0005, "high": 0.02, "log": True},
+        "model.temperature": {"low": 0.05, "high": 0.3, "log": True},
+        "model.embedding_dropout": {"low": 0.0, "high": 0.5, "step": 0.1},
     }
 
     embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 64

@@ -46,6 +46,7 @@ def epochs(entries: Sequence[Entry], *, metric: Axis) -> Markup:
 def over_key(key: str, values: Mapping[str, Any], entries: Sequence[Entry], *, metric: Axis) -> Markup:
     """Draw the metric of the trials over the values of one key and its search space."""
     choices = [yaml12.quoted(choice) for choice in values.get("choices", ())]
+    entries = [entry for entry in entries if key in entry["changes"]]
     if not choices:
         axis = Axis(key, kind="log" if values.get("log") else "linear", low=values["low"], high=values["high"])
         return chart(f"The metric over {key}", _dots(entries, lambda entry: entry["changes"][key]), x=axis, y=metric)

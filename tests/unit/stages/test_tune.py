@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 
-from recsys_cli.config import RunConfig, dump, load
+from recsys_cli.config import ModelConfig, RunConfig, TuneConfig, dump, from_values, load
+from recsys_cli.config.load import model_config_type, search_space
 from recsys_cli.errors import ConfigError, DataError, LockedError, MissingExtraError, TrainingError
 from recsys_cli.events import Event, Message, Progress
+from recsys_cli.registry import MODELS
 from recsys_cli.stages.train import train_on
 from recsys_cli.stages.tune import study_key, tune, tune_on
+from recsys_cli.tuning.facts import caveat
 from recsys_cli.workspace import PreparedData, TunedStudy, Workspace
 from tests.rated import FEATURES
 from tests.sealing import reseal
@@ -34,7 +37,7 @@ def a_config(space: dict[str, Any] | None = None, *, train: dict[str, Any] | Non
         "dataset": {"name": "synthetic-small"},
         "features": FEATURES,
         "model": {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16]},
-        "train": {"epochs": 3, "batch_size": 256, "device": "cpu", "precision": "fp32", **(train or {})},
+        "train": {"epochs": 3, "batch_size": 256, "learning_rate": 1e-6, "device": "cpu", "precision": "fp32", **(train or {})},
         "tune": {"space": space or RATES, "trials": 4, "pruning": "none", **tune},
     })  # fmt: skip
 
@@ -84,11 +87,12 @@ def test_each_combination_of_values_is_tried_once(make_prepared: MakePrepared, w
         "model.hidden_dims": {"choices": [[8], [16]]},
         "train.epochs": {"low": 1, "high": 3, "step": 2},
     }
-    study = tune_on(data, a_config(space, trials=30), workspace, emit=events.append).artifact
+    own = {"learning_rate": 0.05}
+    study = tune_on(data, a_config(space, trials=30, train=own), workspace, emit=events.append).artifact
     assert len(ranking(study)) == len({json.dumps(entry["changes"]) for entry in ranking(study)}) == 8
     assert study.manifest["trials"]["wanted"] == study.manifest["combinations"] == 8
     assert said(events)[0] == "the search space has 8 combinations of values: 8 trials instead of 30"
-    assert tune_on(data, a_config(space, trials=40), workspace).up_to_date
+    assert tune_on(data, a_config(space, trials=40, train=own), workspace).up_to_date
 
 
 def test_same_seed_same_trials(make_prepared: MakePrepared, tmp_path: Path) -> None:
@@ -150,7 +154,7 @@ def test_a_trial_that_cannot_be_trained_is_failed_and_the_study_goes_on(
     study = tune_on(make_prepared(), a_config(space, trials=5), workspace).artifact
     failed = [entry for entry in ranking(study) if entry["state"] == "failed"]
     assert failed
-    assert study.manifest["trials"]["finished"] == 2 - len(failed)
+    assert study.manifest["trials"]["finished"] == 3 - len(failed)
     assert any("the loss is not a finite number" in entry["message"] for entry in failed)
     assert len(workspace.runs()) == 1
 
@@ -194,10 +198,11 @@ def test_another_error_ends_the_search_and_can_be_seen(
 
 
 def test_where_all_fail_the_last_reason_is_told(make_prepared: MakePrepared, workspace: Workspace) -> None:
-    config = a_config({"train.learning_rate": {"choices": [1e30, 1e31]}, "model.hidden_dims": {"choices": [[]]}})
+    space = {"train.learning_rate": {"choices": [1e30, 1e31]}, "model.hidden_dims": {"choices": [[]]}}
+    config = a_config(space, train={"learning_rate": 1e30})
     data = make_prepared()
     for _ in range(2):  # the second time there is nothing left to try
-        with pytest.raises(TrainingError, match="all 2 trials failed; the last one: the loss is not a finite number"):
+        with pytest.raises(TrainingError, match="all 3 trials failed; the last one: the loss is not a finite number"):
             tune_on(data, config, workspace)
 
 
@@ -228,9 +233,66 @@ def test_a_study_depends_on_what_is_searched_and_not_on_how_long(make_prepared: 
     assert len(set(keys)) == 5
 
 
-def test_without_a_section_it_says_what_to_write(workspace: Workspace) -> None:
-    with pytest.raises(ConfigError, match="no tune section") as caught:
-        tune(a_config().model_copy(update={"tune": None}), workspace)
+def test_first_trial_is_the_config_itself(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data, events = make_prepared(), list[Event]()
+    config = a_config({"train.learning_rate": {"choices": [1e-6, 1e-5]}}, train={"learning_rate": 0.05})
+    before = train_on(data, config.model_copy(update={"tune": None}), workspace).artifact
+    study = tune_on(data, config, workspace, emit=events.append).artifact
+    assert said(events)[0] == "the search space has 3 combinations of values: 3 trials instead of 4"
+    assert "trial 1 of 3: the config" in said(events)
+    assert study.manifest["best"]["trial"] == 1
+    assert study.manifest["best"]["run"] == before.folder.name
+    assert str(caveat(study.manifest)).startswith("no trial beats the config's own values")
+    assert load(study.best).train.learning_rate == 0.05
+
+
+def test_slow_starter_outlives_the_first_quarter_of_its_epochs(
+    make_prepared: MakePrepared, workspace: Workspace
+) -> None:
+    space = {"train.learning_rate": {"choices": [0.03, 0.05, 0.07, 1e-6, 1.1e-6, 1.2e-6]}}
+    train = {"learning_rate": 0.05, "epochs": 8}
+    config = a_config(space, trials=10, pruning="median", pruning_trials=2, train=train)
+    pruned = [
+        entry for entry in ranking(tune_on(make_prepared(), config, workspace).artifact) if entry["state"] == "pruned"
+    ]
+    assert pruned
+    assert all(entry["epochs"] == 2 for entry in pruned)
+
+
+def test_time_limit_ends_the_call_and_the_next_one_continues(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data, events = make_prepared(rows=300), list[Event]()
+    study = tune_on(data, a_config(minutes=1e-9), workspace, emit=events.append).artifact
+    assert study.manifest["trials"]["finished"] == 1
+    assert said(events)[-1] == "1e-09 minutes are over; the same command continues the search"
+    more = tune_on(data, a_config(), workspace)
+    assert more.artifact == study
+    assert more.artifact.manifest["trials"]["finished"] == 2
+
+
+def test_model_has_a_default_search_space(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    config = a_config(train={"epochs": 1}).model_copy(update={"tune": TuneConfig(trials=2)})
+    study = tune_on(make_prepared(rows=300), config, workspace).artifact
+    assert list(study.manifest["space"]) == ["train.learning_rate", "model.dropout", "model.embedding_dropout"]
+    first, second = sorted(ranking(study), key=lambda entry: entry["trial"])
+    assert first["changes"] == {"model.dropout": 0.2, "model.embedding_dropout": 0.3}  # 1e-6 is outside
+    assert second["changes"].keys() == study.manifest["space"].keys()
+
+
+@pytest.mark.parametrize("name", sorted(MODELS.keys() - {"two-stage"}))
+def test_default_search_space_is_valid(name: str) -> None:
+    space = {
+        key: values.model_dump(exclude_defaults=True) for key, values in search_space(model_config_type(name)).items()
+    }
+    assert space
+    sections = a_config().model_dump(mode="json", include={"dataset", "features"})
+    found = from_values({**sections, "model": {"name": name}, "tune": {"space": space}})
+    assert found.tune is not None
+
+
+def test_without_a_space_it_says_what_to_write(workspace: Workspace) -> None:
+    config = a_config().model_copy(update={"tune": None, "model": ModelConfig.model_validate({"name": "two-stage"})})
+    with pytest.raises(ConfigError, match="two-stage has no default search space") as caught:
+        tune(config, workspace)
     assert "space" in str(caught.value.hint)
 
 

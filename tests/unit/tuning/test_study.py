@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from recsys_cli.config import TuneConfig
+from recsys_cli.config.tune import Values
 
 pytest.importorskip("optuna")
 from recsys_cli.tuning.study import Study
 
 RATE, EPOCHS = "train.learning_rate", "train.epochs"
+FIRST = {RATE: 0.2, EPOCHS: 3}
 
 
 def ask_all(study: Study, most: int) -> list[dict[str, Any]]:
@@ -40,25 +42,47 @@ def ask_all(study: Study, most: int) -> list[dict[str, Any]]:
 )  # fmt: skip
 def test_a_study_tries_all_values_once(space: dict[str, Any], expected: list[Any], tmp_path: Path) -> None:
     config = TuneConfig.model_validate({"space": space, "trials": 100})
-    study = Study(tmp_path / "journal", config)
+    study = Study(tmp_path / "journal", config, expected[-1])
     found = ask_all(study, 100)
+    assert found[0] == expected[-1]
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
-    assert config.combinations == config.num_trials == len(expected)
+    assert config.combinations == len(expected)
     assert study.ask() is None
-    assert Study(tmp_path / "journal", config).ask() is None
+    assert Study(tmp_path / "journal", config, expected[-1]).ask() is None
+
+
+def test_first_trial_leaves_out_values_outside_the_space(tmp_path: Path) -> None:
+    config = TuneConfig.model_validate({"space": {RATE: {"choices": [0.1, 0.2]}, EPOCHS: {"low": 1, "high": 2}}})
+    found = ask_all(Study(tmp_path / "journal", config, {EPOCHS: 2}), 10)
+    assert found[0] == {EPOCHS: 2}
+    assert len(found) == 1 + 4
+
+
+@pytest.mark.parametrize(
+    ("space", "inside", "outside"),
+    [
+        ({"low": 1, "high": 5, "step": 2}, [1, 5], [2, 7, 1.0, True, None]),
+        ({"low": 0.1, "high": 0.5, "step": 0.1}, [0.1, 0.3, 0.5], [0.25, 0.6, "0.1"]),
+        ({"low": 1e-4, "high": 0.1, "log": True}, [1e-4, 0.05], [1, None]),
+        ({"choices": [[8], None, "a"]}, [[8], None, "a"], [[16], "b"]),
+    ],
+)
+def test_space_holds_its_values(space: dict[str, Any], inside: list[Any], outside: list[Any]) -> None:
+    values = Values.model_validate(space)
+    assert [values.holds(value) for value in (*inside, *outside)] == [True] * len(inside) + [False] * len(outside)
 
 
 def test_a_range_of_floats_never_ends(tmp_path: Path) -> None:
     config = TuneConfig.model_validate({"space": {RATE: {"low": 0.1, "high": 0.2}, EPOCHS: {"choices": [1]}}})
-    assert (config.combinations, config.num_trials) == (None, 20)
-    found = ask_all(Study(tmp_path / "journal", config), 40)
+    assert config.combinations is None
+    found = ask_all(Study(tmp_path / "journal", config, {RATE: 0.15, EPOCHS: 1}), 40)
     assert len({one[RATE] for one in found}) == 40
 
 
 def test_a_resumed_study_samples_the_same_values(tmp_path: Path) -> None:
     config = TuneConfig.model_validate({"space": {RATE: {"choices": [0.1, 0.2]}, EPOCHS: {"low": 1, "high": 10}}})
-    whole = ask_all(Study(tmp_path / "whole", config), 20)
-    parts = [one for _ in range(4) for one in ask_all(Study(tmp_path / "parts", config), 5)]
+    whole = ask_all(Study(tmp_path / "whole", config, FIRST), 20)
+    parts = [one for _ in range(4) for one in ask_all(Study(tmp_path / "parts", config, FIRST), 5)]
     assert whole == parts
     assert len({repr(one) for one in whole}) == 20
 

@@ -109,6 +109,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "evaluate.batch_size": (5, "none"),
     "tune.space": ({"train.learning_rate": {"low": 0.002, "high": 0.1}}, "study"),
     "tune.trials": (3, "none"),
+    "tune.minutes": (3, "none"),
     "tune.seed": (1, "study"),
     "tune.pruning": ("none", "study"),
     "tune.pruning_trials": (1, "study"),
