@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from recsys_cli.errors import ConfigError
+from recsys_cli.etl.frames import Tabular
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from recsys_cli.etl.frames import Library
-
 
 @dataclass(frozen=True, repr=False)
-class Recommendations:
+class Recommendations(Tabular):
     """Top-k items by user: columns `user`, `item`, `rank` (from 1) and `score`, in the given order of users.
 
     Attributes:
@@ -24,11 +23,9 @@ class Recommendations:
 
     table: pa.Table
 
-    def to_frame(self, library: Library = "polars") -> Any:
-        """Return the rows as a DataFrame of `polars` or `pandas`, or as an Arrow table (`arrow`)."""
-        from recsys_cli.etl.frames import from_arrow
-
-        return from_arrow(self.table, library)
+    def _to_arrow(self) -> pa.Table:
+        """Return the rows as an Arrow table."""
+        return self.table
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -38,9 +35,6 @@ class Recommendations:
 
     def __repr__(self) -> str:
         return repr(self.to_frame())
-
-    def _repr_html_(self) -> str:
-        return str(self.to_frame()._repr_html_())
 
 
 def distinct(users: Iterable[Any]) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,38 @@ from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 from recsys_cli.etl.reading.plain_types import plain_type, to_plain_type
 from recsys_cli.features.spec import is_list
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
 Library = Literal["polars", "pandas", "arrow"]
+_SHOWN = 200
+"""Rows in a notebook."""
+
+
+class Tabular:
+    """A result with a table: as a dataframe, and as HTML in notebooks."""
+
+    def _to_arrow(self) -> pa.Table:
+        """Return the rows as an Arrow table."""
+        raise NotImplementedError
+
+    @overload
+    def to_frame(self, library: Literal["polars"] = "polars") -> pl.DataFrame: ...
+    @overload
+    def to_frame(self, library: Literal["pandas"]) -> pd.DataFrame: ...
+    @overload
+    def to_frame(self, library: Literal["arrow"]) -> pa.Table: ...
+
+    def to_frame(self, library: Library = "polars") -> Any:
+        """Return the rows as a DataFrame of `polars` or `pandas`, or as an Arrow table (`arrow`)."""
+        return from_arrow(self._to_arrow(), library)
+
+    def _repr_html_(self) -> str:
+        import polars as pl
+
+        with pl.Config(tbl_rows=_SHOWN, fmt_str_lengths=80, tbl_hide_column_data_types=True):
+            return str(self.to_frame()._repr_html_())
 
 
 def to_arrow(frame: Any) -> pa.Table:
@@ -125,6 +156,6 @@ def from_arrow(table: pa.Table, library: Library = "polars") -> Any:
     raise ConfigError(f"unknown dataframe library {library!r}", hint="choose polars, pandas or arrow")
 
 
-def rows_to_frame(names: Sequence[str], rows: Iterable[Sequence[Any]], library: Library) -> Any:
-    """Return rows of Python values as a dataframe; see `from_arrow`."""
-    return from_arrow(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows]), library)
+def rows_to_arrow(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> pa.Table:
+    """Return rows of Python values as a table."""
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])

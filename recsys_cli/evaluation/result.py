@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import DataError, UnknownNameError
+from recsys_cli.etl.frames import Tabular, rows_to_arrow
 from recsys_cli.evaluation.selection import MARK, Selection
 from recsys_cli.workspace import read_evaluation
 
 if TYPE_CHECKING:
-    from recsys_cli.etl.frames import Library
+    import pyarrow as pa
 
 MODEL = "model"
 """Name of the evaluated system; all others are baselines."""
@@ -229,7 +230,7 @@ class Measurements(Frozen):
     """Duration of each part."""
 
 
-class Evaluation(Measurements):
+class Evaluation(Tabular, Measurements):
     """The evaluation of one run."""
 
     key: str
@@ -260,16 +261,14 @@ class Evaluation(Measurements):
         """The model's metrics, such as `ndcg@10` or `auc`."""
         return self.systems.get(MODEL, ByName())
 
-    def to_frame(self, library: Library = "polars") -> Any:
-        """Return system, metric, value, low and high of all metrics as a DataFrame (`polars`, `pandas`) or Arrow table."""
-        from recsys_cli.etl.frames import rows_to_frame
-
+    def _to_arrow(self) -> pa.Table:
+        """Return all metrics as an Arrow table: system, metric, value, low and high."""
         rows = (
             (system, name, one.value, one.low, one.high)
             for system, metrics in self.systems.items()
             for name, one in metrics.items()
         )
-        return rows_to_frame(("system", "metric", "value", "low", "high"), rows, library)
+        return rows_to_arrow(("system", "metric", "value", "low", "high"), rows)
 
     @classmethod
     def read(cls, path: Path) -> Evaluation:

@@ -128,6 +128,9 @@ class _Bulk:
     popular: int = 0
     start: float = field(default_factory=time.monotonic)
 
+    def __post_init__(self) -> None:
+        self.count(0, 0, 0)  # the first users may take minutes
+
     def answer(self, query: Query, pairs: Sequence[tuple[Any, Sequence[Any] | None]]) -> None:
         """Answer and write pairs of user and history; None for the stored history."""
         for first in range(0, len(pairs), _BLOCK):

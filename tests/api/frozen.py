@@ -18,6 +18,7 @@ from recsys_cli.cli import app, options
 from recsys_cli.config import RunConfig
 from recsys_cli.config.load import model_config_type
 from recsys_cli.data import options_of
+from recsys_cli.etl.frames import Tabular
 from recsys_cli.evaluation import Evaluation
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -32,6 +33,7 @@ def python_names() -> Iterator[str]:
         if inspect.isclass(found):
             yield name
             own = {**vars(found)} if found in _ARTIFACTS else {}
+            own |= vars(Tabular) if issubclass(found, Tabular) else {}
             own |= {key: value for key, value in vars(found).items() if found in _RESULTS and not _is_field(found, key)}
             yield from (f"{name}.{_shown(key, value)}" for key, value in sorted(own.items()) if _is_public(key, value))
         else:

@@ -142,7 +142,10 @@ def test_results_are_in_the_given_library(run: recsys.TrainedRun) -> None:
     assert isinstance(best.to_frame("pandas"), pd.DataFrame)
     assert isinstance(best.to_frame("arrow"), pa.Table)
     assert "score" in repr(best)
-    assert "<table" in best._repr_html_()
+    shown = recsys.Recommendations(best.table.set_column(0, "user", pa.array(["<script>"] * len(best))))._repr_html_()
+    assert "<table" in shown
+    assert "&lt;script&gt;" in shown
+    assert "<script>" not in shown
     with pytest.raises(recsys.RecsysError, match="unknown dataframe library 'numpy'"):
         best.to_frame("numpy")  # type: ignore[arg-type]
 

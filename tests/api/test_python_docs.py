@@ -60,7 +60,12 @@ def test_the_first_example_has_at_most_ten_lines() -> None:
 @pytest.mark.slow
 def test_the_page_is_typed(tmp_path: Path) -> None:
     page = tmp_path / "page.py"
-    shown = ("recsys.etl(config, workspace)", 'evaluation.metrics["ndcg@10"].interval', "training.result")
+    shown = (
+        "recsys.etl(config, workspace)",
+        'evaluation.metrics["ndcg@10"].interval',
+        "training.result",
+        "evaluation.to_frame()",
+    )
     page.write_text("\n".join([*blocks(), *(f"reveal_type({each})" for each in shown)]))
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--no-pretty", str(page)],
@@ -75,12 +80,14 @@ def test_the_page_is_typed(tmp_path: Path) -> None:
         "recsys_cli.api.data.PreparedData",
         "tuple[float, float] | None",
         "recsys_cli.api.run.TrainedRun",
+        "polars.dataframe.frame.DataFrame",
     ]
 
 
 def test_all_figures_are_in_the_frame(notebook: dict[str, Any]) -> None:
     evaluation = notebook["evaluation"]
     frame = evaluation.to_frame()
+    assert evaluation._repr_html_().count("<tr>") == frame.height + 1
     assert frame.height == sum(map(len, evaluation.systems.values()))
     one = frame.row(by_predicate=(pl.col("system") == "model") & (pl.col("metric") == "ndcg@10"), named=True)
     assert (one["low"], one["high"]) == evaluation.metrics["ndcg@10"].interval

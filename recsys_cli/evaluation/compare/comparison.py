@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from recsys_cli.etl.frames import Tabular, rows_to_arrow
 from recsys_cli.evaluation.compare.outcomes import Outcomes, Unit
 from recsys_cli.evaluation.compare.paired import PairedTest, holm
 from recsys_cli.evaluation.result import ByName, Frozen
@@ -14,7 +15,7 @@ from recsys_cli.metrics.metric import Better
 from recsys_cli.metrics.named import better_of, title_of
 
 if TYPE_CHECKING:
-    from recsys_cli.etl.frames import Library
+    import pyarrow as pa
 
 LEVEL = 0.05
 """Significance level after Holm's correction."""
@@ -61,7 +62,7 @@ class ComparedRun(Frozen):
     """Choices made on the evaluated rows: the run's metrics are then optimistic."""
 
 
-class Comparison(Frozen):
+class Comparison(Tabular, Frozen):
     """Two or more runs on the same evaluation task; `against` is the label of the reference."""
 
     against: str
@@ -78,20 +79,18 @@ class Comparison(Frozen):
     protocol: dict[str, str]
     notes: tuple[str, ...] = ()
 
-    def to_frame(self, library: Library = "polars") -> Any:
-        """Return all metrics as a DataFrame (`polars`, `pandas`) or an Arrow table (`arrow`).
+    def _to_arrow(self) -> pa.Table:
+        """Return all metrics as an Arrow table.
 
         Columns: run, metric, value, and of the difference from the reference: difference, low, high, p_holm, verdict.
         """
-        from recsys_cli.etl.frames import rows_to_frame
-
         names = ("run", "metric", "value", "difference", "low", "high", "p_holm", "verdict")
         rows = (
             (run, figure.metric, value, *_columns(figure.differences.get(run)))
             for figure in self.figures
             for run, value in figure.values.items()
         )
-        return rows_to_frame(names, rows, library)
+        return rows_to_arrow(names, rows)
 
     @property
     def others(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from recsys_cli.cli.results.evaluate import draw, result
 from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation
-from recsys_cli.events import Event, Message
+from recsys_cli.events import Event, Message, Progress
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.query import Query
@@ -83,6 +83,9 @@ def test_run_evaluation_and_bundle_have_one_ranking(
     events: list[Event] = []
     recommend_users(loaded, Query(k=5, exclude_seen=False), tmp_path / "all.csv", emit=events.append)
     assert Message(SEEN_LAST) in events
+    assert (
+        next(one.done for one in events if isinstance(one, Progress)) == 0
+    )  # a log has a line before the first block ends
 
 
 def check_seen_items(recommender: Recommender | recsys.LoadedBundle, query: Query) -> None:
