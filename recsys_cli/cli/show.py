@@ -144,6 +144,8 @@ def _draw_status(to: Console, result: Mapping[str, Any]) -> None:
         one["problem"] for kind in ("raw", "data", "runs", "studies") for one in result[kind] if one["problem"]
     ]:
         line(to, problem, style="red")
+    for path in result["leftovers"]:
+        line(to, f"{path} is incomplete, and no command reads it: remove it, unless one is writing it", style="red")
     current = result["current"]
     shown = ("config", "problem", "dataset", "data", "run", "next")
     facts(to, [(name, str(current.get(name) or "")) for name in shown])

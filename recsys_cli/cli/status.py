@@ -28,6 +28,7 @@ def survey(workspace: Workspace) -> dict[str, Any]:
         "data": data,
         "runs": runs,
         "studies": studies,
+        "leftovers": [str(path) for path in workspace.leftovers()],
         "current": current,
     }
 

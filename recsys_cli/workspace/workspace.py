@@ -58,6 +58,12 @@ class Workspace:
     def _artifacts(self, kind: str) -> list[Path]:
         return sorted(manifest.parent for manifest in (self.root / kind).glob("*/manifest.json"))
 
+    def leftovers(self) -> list[Path]:
+        """Return folders that no command reads: those without a manifest, unless they are runs to resume."""
+        read = {one.folder for one in (*self.all_raw(), *self.all_data(), *self.studies(), *self.runs())}
+        found = {path for kind in ("raw", "data", "runs", "tune") for path in (self.root / kind).glob("[!.]*/")}
+        return sorted(found - read)
+
     def run(self, name: str) -> TrainedRun:
         """Return a run by its name, a unique prefix or suffix of it, or a model with a single run.
 
