@@ -14,7 +14,6 @@ import numpy.typing as npt
 from recsys_cli.api.boundary import Count, check, public
 from recsys_cli.api.recommendations import Recommendations, distinct
 from recsys_cli.errors import ConfigError
-from recsys_cli.etl.frames import to_arrow
 from recsys_cli.serving.query import Answer, CatalogItem, Query
 
 if TYPE_CHECKING:
@@ -113,6 +112,8 @@ class LoadedBundle:
         if isinstance(rows, Mapping):
             check(self._recommender.score, {"rows": rows})
         else:
+            from recsys_cli.etl.frames import to_arrow
+
             table = to_arrow(rows)
             rows = {name: table.column(name).to_pylist() for name in table.column_names}
         with self._one_call:
