@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from recsys_cli.data.copies import table_errors
-from recsys_cli.errors import ConfigError, MissingExtraError
+from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 
+Result = TypeVar("Result")
 _BATCH_ROWS = 100_000
+_SECONDS, _CANCELED_SECONDS = 300, 5
 _SERVERS = frozenset({"postgres", "postgresql", "mysql"})
 _SQLITE = b"SQLite format 3\x00"
 _TABLES = """
@@ -72,32 +78,110 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def rows_of(query: str, address: str | None, table: str) -> AbstractContextManager[pa.RecordBatchReader]:
+@dataclass(frozen=True)
+class Answer:
+    """The rows of a query, each batch of them within the time that a database may take."""
+
+    reader: pa.RecordBatchReader
+    calls: Calls
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return self.reader.schema
+
+    def read_all(self) -> pa.Table:
+        """Return all rows."""
+        return pa.Table.from_batches(list(self), self.schema)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in batches."""
+        batches = iter(self.reader)
+        while (batch := self.calls.wait(lambda: next(batches, None))) is not None:
+            yield batch
+
+
+@contextmanager
+def rows_of(query: str, address: str | None, table: str) -> Iterator[Answer]:
     """Run a query in a database opened for reading.
 
     Raises:
         ConfigError: The file does not exist, or the address has an unknown scheme.
+        DataError: The database is silent for too long.
     """
+    calls = Calls(table)
+    with ExitStack() as stack:
+        opened = _reader_of(query, address, calls)
+        try:
+            yield Answer(calls.wait(lambda: stack.enter_context(opened)), calls)
+        finally:
+            if calls.is_stuck:
+                stack.pop_all()  # closing waits for the query
+
+
+@dataclass
+class Calls:
+    """Calls of a database, each with an end after `RECSYS_QUERY_SECONDS`.
+
+    Attributes:
+        table: Name of the table, for errors.
+        cancel: Interrupts the query.
+        is_stuck: Whether a call goes on in its thread.
+    """
+
+    table: str
+    cancel: Callable[[], object] | None = None
+    is_stuck: bool = False
+
+    def wait(self, call: Callable[[], Result]) -> Result:
+        """Return the result of a call.
+
+        Raises:
+            DataError: It takes too long.
+        """
+        seconds = float(os.environ.get("RECSYS_QUERY_SECONDS", _SECONDS))
+        future: Future[Result] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)
+
+        Thread(target=run, daemon=True, name="query").start()
+        if not wait([future], seconds).done:
+            if self.cancel is not None:
+                self.cancel()
+            self.is_stuck = not wait([future], _CANCELED_SECONDS).done
+            raise DataError(
+                f"table {self.table!r}: no rows from its database within {seconds:g} s",
+                hint="check that the server answers and that the query ends, for example with a LIMIT; RECSYS_QUERY_SECONDS "
+                "sets the time for the next rows",
+            )
+        return future.result()
+
+
+def _reader_of(query: str, address: str | None, calls: Calls) -> AbstractContextManager[pa.RecordBatchReader]:
     if address is None:
-        return _by_duckdb(query, ":memory:", {}, table)
+        return _by_duckdb(query, ":memory:", {}, calls)
     scheme, _, rest = address.partition("://")
     if rest and scheme in {"postgres", "postgresql"}:
         return _by_adbc(
-            "postgresql", query, address, table, secret=address, first="SET default_transaction_read_only = on"
+            "postgresql", query, address, calls, secret=address, first="SET default_transaction_read_only = on"
         )
     if rest and scheme == "mysql":
         # The first time, DuckDB fetches its extension.
         quoted = address.replace("'", "''")
         attach = f"INSTALL mysql; LOAD mysql; ATTACH '{quoted}' AS database (TYPE mysql, READ_ONLY); USE database;"
-        return _by_duckdb(query, ":memory:", {}, table, first=attach, secret=address)
+        return _by_duckdb(query, ":memory:", {}, calls, first=attach, secret=address)
     if rest or not Path(address).is_file():
         what = f"scheme {scheme}" if rest else "file"
         raise ConfigError(f"the database's {what} is unknown", hint="use the path of a file, postgres:// or mysql://")
     if _is_sqlite(Path(address)):
         types_from = {"adbc.sqlite.query.batch_rows": _BATCH_ROWS}
         uri = f"{Path(address).absolute().as_uri()}?mode=ro"
-        return _by_adbc("sqlite", query, uri, table, secret=address, options=types_from)
-    return _by_duckdb(query, address, {"read_only": True}, table, secret=address)
+        return _by_adbc("sqlite", query, uri, calls, secret=address, options=types_from)
+    return _by_duckdb(query, address, {"read_only": True}, calls, secret=address)
 
 
 @contextmanager
@@ -105,7 +189,7 @@ def _by_duckdb(
     query: str,
     database: str,
     options: Mapping[str, Any],
-    table: str,
+    calls: Calls,
     *,
     first: str | None = None,
     secret: str | None = None,
@@ -113,8 +197,9 @@ def _by_duckdb(
     import duckdb
 
     with ExitStack() as stack:
-        with table_errors(table, secret=secret):
+        with table_errors(calls.table, secret=secret):
             connection = stack.enter_context(duckdb.connect(database, **options))
+            calls.cancel = connection.interrupt
             if first is not None:
                 connection.execute(first)
         yield connection.sql(query).to_arrow_reader(_BATCH_ROWS)
@@ -125,7 +210,7 @@ def _by_adbc(
     driver: str,
     query: str,
     address: str,
-    table: str,
+    calls: Calls,
     *,
     secret: str,
     first: str | None = None,
@@ -134,11 +219,12 @@ def _by_adbc(
     try:
         dbapi = import_module(f"adbc_driver_{driver}.dbapi")
     except ImportError as error:
-        raise MissingExtraError.for_extra("lake", what=f"table {table!r}: a query of {driver}") from error
+        raise MissingExtraError.for_extra("lake", what=f"table {calls.table!r}: a query of {driver}") from error
     with ExitStack() as stack:
-        with table_errors(table, secret=secret):
+        with table_errors(calls.table, secret=secret):
             connection = stack.enter_context(dbapi.connect(address))
             cursor = stack.enter_context(connection.cursor(adbc_stmt_kwargs=options))
+            calls.cancel = cursor.adbc_cancel
             if first is not None:
                 cursor.execute(first)
                 connection.commit()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -165,3 +169,26 @@ def test_a_damaged_database_has_a_hint_on_its_address(
     answer = recsys("download", reading(config, {"query": QUERY, "database": "PLAYS"}))
     fails(answer, 4, "table 'interactions' cannot be read")
     assert "check its address" in answer.err
+
+
+ENDLESS = "SELECT sum(a.range * b.range) AS user, 1 AS item FROM range(10000000000) a, range(1000000) b"
+
+
+def test_a_query_without_end_is_an_error(tmp_path: Path) -> None:
+    """In a process of its own: the query runs until its end."""
+    environment = {**os.environ, "RECSYS_QUERY_SECONDS": "1"}
+    line = [sys.executable, "-m", "recsys_cli", "init", ENDLESS, "--yes"]
+    made = subprocess.run(line, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert made.returncode == 4
+    assert "no rows from its database within 1 s" in made.stderr
+
+
+def test_a_silent_server_is_an_error(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("adbc_driver_postgresql", reason="ADBC is not installed (pip install 'recsys-cli[lake]')")
+    monkeypatch.setenv("RECSYS_QUERY_SECONDS", "1")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("SHOP", f"postgres://me:s3cret@127.0.0.1:{server.getsockname()[1]}/shop")
+        answer = recsys("init", os.environ["SHOP"], "SELECT * FROM plays", "--yes")
+    assert answer.code == 4
+    assert "no rows from its database within 1 s" in answer.err
+    assert "s3cret" not in answer.err
