@@ -10,6 +10,7 @@ and not read: for rankings each user's last row (a random one where there are no
 hold-out is taken: for rankings a random row of each user with three or more, or the last one (`last`, where there are times); for
 rows a random tenth. Each candidate is trained as the command line would, on the rest of the rest; figures are those of its best
 epoch on the hold-out, and of all its epochs.
+The hold-out `test` is a last look at chosen rankings: all but test are learned from.
 
 Figures of earlier calls stay in scripts/results/quality_defaults.json, by data set, model, candidate and hold-out.
 """
@@ -144,7 +145,10 @@ def parts(rows: Columns, hold_out: str, *, of_rankings: bool) -> tuple[Columns, 
     if hold_out == "last" and not (of_rankings and "time" in rows):
         return None
     if of_rankings:
-        rows = _chosen(rows, ~one_of_each_user(rows, "last" if "time" in rows else "999"))
+        test = one_of_each_user(rows, "last" if "time" in rows else "999")
+        if hold_out == "test":
+            return _chosen(rows, ~test), _chosen(rows, test)
+        rows = _chosen(rows, ~test)
         held_out = one_of_each_user(rows, hold_out)
     else:
         order = np.random.default_rng(42).permutation(len(rows["user"]))  # as make_splits.py does

@@ -10,7 +10,7 @@ from torch import Tensor
 from recsys_cli.batch import Ragged
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.ease.config import Config
-from recsys_cli.models.ease.penalty import choose_penalty
+from recsys_cli.models.ease.penalty import choose_penalty, invert_
 from recsys_cli.models.interaction_matrix import InteractionMatrix
 from recsys_cli.models.item_to_item import DenseWeights, ItemToItemModel, ItemWeights, add_rows, gram, rows_of
 from recsys_cli.models.model import Progress
@@ -68,14 +68,6 @@ class Model(ItemToItemModel):
 def most_items(num_users: int, budget: int) -> int:
     """Return the maximum number of items, with dense or low-rank weights, within a memory budget in bytes."""
     return max(1, math.isqrt(budget // _DENSE_BYTES[torch.float32]), _fit_with(num_users, budget))
-
-
-def invert_(matrix: Tensor) -> Tensor:
-    """Replace a positive definite matrix by its inverse in place, without a second matrix in memory; shape (C, C)."""
-    columns = matrix.mT  # LAPACK is column-major; for a symmetric matrix the transpose avoids a copy
-    torch.linalg.cholesky(columns, out=columns)
-    torch.cholesky_inverse(columns, out=columns)
-    return matrix
 
 
 def _fit_with(num_users: int, budget: int) -> int:

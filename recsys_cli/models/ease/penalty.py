@@ -35,7 +35,7 @@ def choose_penalty(matrix: InteractionMatrix) -> float:
     users, items = _sample_held_out(popular)
     if len(users) == 0:
         return GRID[_FIRST]
-    counts = gram(popular).double()
+    counts = gram(popular)
     ndcg: dict[int, float] = {}
 
     def quality(step: int) -> float:
@@ -53,7 +53,17 @@ def choose_penalty(matrix: InteractionMatrix) -> float:
 
 def inverse_of(counts: Tensor, penalty: float) -> Tensor:
     """Return (counts + λ)⁻¹; shape (C, C), float64."""
-    return torch.cholesky_inverse(torch.linalg.cholesky(counts + penalty * torch.eye(len(counts)).to(counts)))
+    inverse = counts.to(torch.float64, copy=True)
+    inverse.diagonal().add_(penalty)
+    return invert_(inverse)
+
+
+def invert_(matrix: Tensor) -> Tensor:
+    """Replace a positive definite matrix by its inverse in place, without a second matrix in memory; shape (C, C)."""
+    columns = matrix.mT  # LAPACK is column-major; for a symmetric matrix the transpose avoids a copy
+    torch.linalg.cholesky(columns, out=columns)
+    torch.cholesky_inverse(columns, out=columns)
+    return matrix
 
 
 def held_out_ranks(matrix: InteractionMatrix, users: Tensor, items: Tensor, inverse: Tensor) -> Tensor:

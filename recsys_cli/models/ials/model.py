@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,6 +18,7 @@ from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, 
 
 _BLOCK = 1 << 23
 """Elements per block while solving for user factors."""
+_MAX_ALPHA = 100.0
 
 
 class Model(ClosedFormModel):
@@ -26,6 +28,7 @@ class Model(ClosedFormModel):
     folds_in = True
     items: Tensor
     penalty: Tensor
+    alpha: Tensor
 
     def __init__(self, config: Config, schema: Schema) -> None:
         super().__init__()
@@ -33,6 +36,7 @@ class Model(ClosedFormModel):
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
         self.register_buffer("items", torch.zeros(int(self.item.cardinality or 0), config.embedding_dim))
         self.register_buffer("penalty", torch.tensor(config.regularization or 1.0))
+        self.register_buffer("alpha", torch.tensor(config.alpha or 1.0), persistent=config.alpha is None)
         self._users = torch.zeros(int(self.user.cardinality or 0), config.embedding_dim)
         self._products: tuple[object, Tensor] | None = None
 
@@ -44,10 +48,15 @@ class Model(ClosedFormModel):
             from threadpoolctl import threadpool_limits
         except ImportError as error:
             raise MissingExtraError.for_extra("implicit", what="model.name=ials") from error
-        config, (matrix, confidence) = self.config, self._confidence(context)
+        config, chosen = self.config, {}
+        if config.alpha is None:
+            self.alpha.fill_(alpha_of(*self._strengths(context)))
+            chosen["alpha"] = float(self.alpha)
+        matrix, confidence = self._confidence(context)
         if config.regularization is None:
             self.penalty.fill_(penalty_of(matrix, confidence))
-            self.chosen = {"regularization": float(self.penalty)}
+            chosen["regularization"] = float(self.penalty)
+        self.chosen = chosen
         offsets, items = matrix.offsets.cpu().numpy(), matrix.items.cpu().numpy().astype(np.int32)
         weights = csr_matrix((confidence.cpu().numpy(), items, offsets), shape=(matrix.num_users, matrix.num_items))
         with threadpool_limits(
@@ -101,10 +110,24 @@ class Model(ClosedFormModel):
 
     def _confidence(self, context: TrainingContext) -> tuple[InteractionMatrix, Tensor]:
         """Return the interaction matrix, and the confidence c = 1 + alpha r of each element."""
-        matrix, strengths = InteractionMatrix.with_strengths(
+        matrix, strengths = self._strengths(context)
+        return matrix, 1 + self.alpha * strengths
+
+    def _strengths(self, context: TrainingContext) -> tuple[InteractionMatrix, Tensor]:
+        return InteractionMatrix.with_strengths(
             context.interactions(), self.user, self.item, positive_only=self.config.positive_only, device=self.device
         )
-        return matrix, 1 + self.config.alpha * strengths
+
+
+def alpha_of(matrix: InteractionMatrix, strengths: Tensor) -> float:
+    """Return alpha = √(U I / N) / mean r for N interactions of U users and I items, with a root of at most 100.
+
+    The rule was chosen on hold-outs of train (scripts/results/quality_defaults.json).
+    """
+    if not len(strengths):
+        return 1.0
+    num_pairs = int(matrix.counts.count_nonzero()) * int(matrix.offsets.diff().count_nonzero())
+    return min(_MAX_ALPHA, math.sqrt(num_pairs / len(strengths))) / float(strengths.double().mean())
 
 
 def penalty_of(matrix: InteractionMatrix, confidence: Tensor) -> float:

@@ -146,7 +146,7 @@ def test_a_matrix_is_inverted_in_place(dtype: torch.dtype) -> None:
     matrix = matrix.T @ matrix + 2 * torch.eye(20, dtype=dtype)
     expected, place = torch.linalg.inv(matrix.double()), matrix.data_ptr()
 
-    inverse = ease.invert_(matrix)
+    inverse = penalty.invert_(matrix)
 
     assert inverse.data_ptr() == place
     torch.testing.assert_close(inverse.double(), expected, atol=1e-5, rtol=1e-4)
@@ -191,3 +191,13 @@ def test_validation_uses_half_of_the_items_if_cheap_relative_to_the_fit(
     history = InteractionMatrix(torch.arange(num_users + 1), torch.arange(num_users) % num_items, num_items)
 
     assert penalty._num_items(history) == expected
+
+
+def test_search_of_the_penalty_keeps_the_counts() -> None:
+    counts = torch.tensor([[3.0, 1.0], [1.0, 2.0]])
+
+    inverse = penalty.inverse_of(counts, 2.0)
+
+    assert inverse.dtype == torch.float64
+    torch.testing.assert_close(inverse, torch.linalg.inv(torch.tensor([[5.0, 1.0], [1.0, 4.0]], dtype=torch.float64)))
+    assert counts.tolist() == [[3.0, 1.0], [1.0, 2.0]]

@@ -164,4 +164,19 @@ def test_the_default_penalty_grows_with_confidence() -> None:
     by_users, by_items = (3 * 3 + 1 * 1) / 4, (2 * 2 + 1 + 1) / 4
     assert chosen[0] == pytest.approx(np.sqrt(2 * np.sqrt(by_users * by_items)))
     assert chosen[1] == pytest.approx(2 * chosen[0])
-    assert model_of(matrix, counted(matrix), regularization=7.0).chosen == {}
+    assert model_of(matrix, counted(matrix), regularization=7.0, alpha=2.0).chosen == {}
+
+
+@pytest.mark.parametrize("strength", [1, 3])
+def test_default_alpha_grows_with_sparsity(strength: int) -> None:
+    """Of 4 x 9 pairs, 12 interactions: the root of 3, in units of their strength."""
+    matrix = np.zeros((5, 9))
+    matrix[np.repeat(np.arange(4), 3), [0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 4, 8]] = strength
+
+    model = model_of(matrix, counted(matrix))
+
+    assert model.chosen["alpha"] == pytest.approx(np.sqrt(3) / strength)
+    given = model_of(matrix, counted(matrix), alpha=model.chosen["alpha"])
+    torch.testing.assert_close(model.items, given.items)
+    assert "alpha" in model.state_dict()
+    assert "alpha" not in given.state_dict()
