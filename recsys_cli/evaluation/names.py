@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +16,7 @@ from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.features.hashing import can_hash, hash_values
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import FIRST, NULL, PADDING, Column, Role, Schema
+from recsys_cli.features.spec import cast_ids
 from recsys_cli.loader.interactions import read_user_hashes
 from recsys_cli.workspace import PreparedData
 
@@ -128,10 +128,8 @@ class IdNames:
             ConfigError: The id is unknown; the message has similar ids, or the split of the user.
         """
         values = self.values(role)
-        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # a text without a number in a numeric column
-            position = pc.index(values, pa.scalar(text).cast(values.type)).as_py()
-            if position >= 0:
-                return int(self._encoded(role, position))
+        if (given := cast_ids([text], values.type)[0]).is_valid and (position := pc.index(values, given).as_py()) >= 0:
+            return int(self._encoded(role, position))
         if role is Role.USER and (split := self._held_out(text)) is not None:
             raise ConfigError(
                 f"user {text!r} is in {split}, not in train; only users of train can be inspected",
@@ -155,14 +153,14 @@ class IdNames:
 
     def _held_out(self, text: str) -> str | None:
         """Return the split with rows of a cold-start user; None without one."""
-        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            value = pa.array([text]).cast(self._vocabulary(self._columns[Role.USER]).type)
-            if can_hash(value.type):
-                hashed = hash_values(value)[0]
-                for split in ("test", "valid"):
-                    hashes = read_user_hashes(self._data, split)
-                    if hashes is not None and (hashes == hashed).any():
-                        return split
+        value = cast_ids([text], self._vocabulary(self._columns[Role.USER]).type)
+        if value.null_count or not can_hash(value.type):
+            return None
+        hashed = hash_values(value)[0]
+        for split in ("test", "valid"):
+            hashes = read_user_hashes(self._data, split)
+            if hashes is not None and (hashes == hashed).any():
+                return split
         return None
 
     def _encoded(self, role: Role, positions: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

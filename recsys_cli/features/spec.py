@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+
+_WRONG = (pa.ArrowException, TypeError, ValueError, OverflowError)
+_NOISE = re.compile(r"^\s+|(\.0*)?\s*$")
+"""Text around a whole number that does not change it."""
 
 
 @dataclass(frozen=True)
@@ -68,3 +75,28 @@ def is_text(kind: pa.DataType) -> bool:
     types = pa.types
     plain = types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
     return plain or str(kind) in {"string_view", "binary_view"}
+
+
+def cast_ids(raw: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return raw ids in the type of their column, null for those that no row can have.
+
+    The integer id 42 may be "042", " 42", "42.0" or 42.0; the text "42" may be 42. Booleans are no ids.
+    """
+    with suppress(*_WRONG):
+        return _cast_ids(pa.array(raw), kind)
+    return pa.concat_arrays([_cast_id(value, kind) for value in raw]) if len(raw) else pa.array([], kind)
+
+
+def _cast_ids(ids: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_boolean(ids.type) and not pa.types.is_boolean(kind):
+        return pa.nulls(len(ids), kind)
+    if pa.types.is_floating(ids.type) and is_text(kind):
+        ids = ids.cast(pa.int64())
+    return ids.cast(kind)
+
+
+def _cast_id(value: Any, kind: pa.DataType) -> pa.Array:
+    with suppress(*_WRONG):
+        is_number = pa.types.is_integer(kind) and isinstance(value, str)
+        return _cast_ids(pa.array([_NOISE.sub("", value) if is_number else value]), kind)
+    return pa.nulls(1, kind)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import FIRST, Column
+from recsys_cli.features.spec import cast_ids
 from recsys_cli.serving.encoder.ids import comparable
 from recsys_cli.serving.encoder.values import from_arrow, stored
 from recsys_cli.serving.encoder.vocabulary import VocabularyIndex
@@ -61,21 +61,20 @@ class IdIndex:
 
     def cast(self, raw: Sequence[Any]) -> pa.Array:
         """Return raw ids in the type of the column, null for those that no row can have."""
-        return _cast(list(raw), self.values.type)
+        return cast_ids(raw, self.values.type)
 
     def with_cold(self, keys: pa.Array) -> IdIndex:
         """Return the index with further cold keys."""
         values = pa.concat_arrays([self.values, keys])
         return replace(self, values=values, cold=VocabularyIndex.build(values.slice(self.num_train)))
 
-    def canonical(self, raw: int | str) -> int | str | None:
+    def canonical(self, raw: float | str) -> int | str | None:
         """Return a raw id in the type of the column, such as 42 for "042"; None for an id that no row can have."""
-        with suppress(pa.ArrowException):
-            value = pa.array([str(raw)]).cast(self.values.type)[0].as_py()
-            if isinstance(value, int):
-                return value
-            return str(raw) if str(raw).strip() and str(raw).isprintable() else None
-        return None
+        value = self.cast([raw])[0].as_py()
+        if value is None or isinstance(value, int):
+            return value
+        text = value.decode() if isinstance(value, bytes) else str(value)
+        return text if text.strip() and text.isprintable() else None
 
     def encoded(self, positions: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Return the encoded ids or table rows of positions among the values."""
@@ -116,16 +115,3 @@ class IdIndex:
         if any(len(one) and one.is_text != is_text for one in (index, cold)):
             raise ValueError(f"ids of {values.type} have an index of another type")
         return cls(values, index, cold, int(column.cardinality or 0))
-
-
-def _cast(raw: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return raw ids in the type of the values, null for those that do not fit."""
-    with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
-        return pa.array(raw).cast(kind)
-    return pa.array([_cast_one(value, kind) for value in raw], kind)
-
-
-def _cast_one(value: Any, kind: pa.DataType) -> Any:
-    with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
-        return pa.array([value]).cast(kind)[0].as_py()
-    return None

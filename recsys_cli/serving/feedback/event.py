@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Kind = Literal["put", "delete", "hide", "show", "upsert"]
-Id = int | str
+Id = int | str | float
 _CHECKSUM = b',"crc":"'
 _NEEDED = {"put": ("user", "item"), "delete": ("user",), "hide": ("item",), "show": ("item",), "upsert": ("item",)}
 

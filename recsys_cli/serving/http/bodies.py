@@ -11,7 +11,9 @@ from recsys_cli.serving.http.settings import Limits
 
 _Number = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 _Text = Annotated[str, StringConstraints(max_length=1_000)]
-Id = _Number | _Text
+_Whole = Annotated[float, Field(allow_inf_nan=False)]
+Id = _Number | _Text | _Whole
+"""A raw id, in any spelling of the type of its column, such as "042" or 42.0 for 42."""
 Value = (
     bool | Annotated[int, Field(ge=-(2**63), le=2**64 - 1)] | Annotated[float, Field(allow_inf_nan=False)] | str | None
 )

@@ -31,6 +31,7 @@ from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.problems import RequestError
 from recsys_cli.serving.http.settings import Settings
 from recsys_cli.serving.http.work import Work, units_of
+from recsys_cli.serving.ids import IdIndex
 from recsys_cli.serving.item_upserts import ItemUpserts
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
@@ -139,12 +140,19 @@ class Fleet:
         Raises:
             RequestError: No row can have the id, so that training on it would fail.
         """
-        catalog = self.default.catalog
-        ids = catalog.users if role is Role.USER else catalog.items
-        if (canonical := ids.canonical(raw)) is None:
+        if (canonical := self.canonical(role, raw)) is None:
+            ids = self._ids(role)
             kind = "text without control characters" if pa.types.is_string(ids.values.type) else str(ids.values.type)
             raise RequestError(422, f"the {role.value} {raw!r} is no id of this data", f"ids are {kind}")
         return canonical
+
+    def canonical(self, role: Role, raw: Id) -> Id | None:
+        """Return an id in the type of the first bundle's column; None for an id that no row can have."""
+        return self._ids(role).canonical(raw)
+
+    def _ids(self, role: Role) -> IdIndex:
+        catalog = self.default.catalog
+        return catalog.users if role is Role.USER else catalog.items
 
     def num_unknown(self, items: Sequence[Id]) -> int:
         """Return the number of raw item ids outside the catalogs of all bundles."""
