@@ -1,8 +1,8 @@
-"""Item titles: a column of a raw table, read on demand and absent from the prepared data."""
+"""Titles and raw values of items: columns of raw tables, read on demand and absent from the prepared data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,10 @@ from recsys_cli.config import RunConfig
 from recsys_cli.data import open_source
 from recsys_cli.errors import ConfigError, RecsysError
 from recsys_cli.etl.reading.reader import Reader
+from recsys_cli.etl.reading.times import DETECT
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.program import INTERACTIONS
+from recsys_cli.features.spec import is_list
 
 _DEFAULT_NAMES = ("title", "name")
 """Default names of a title column."""
@@ -81,3 +84,33 @@ def _titles_of(reader: Reader, columns: tuple[str, str], ids: pa.Array) -> pa.Ar
     except (RecsysError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None  # a truncated file, ids of another type than in the interactions, or lists as titles
     return titles
+
+
+def read_item_values(config: RunConfig, raw: Path, ids: pa.Array, fitted: FittedPlan) -> pa.Table | None:
+    """Return the raw values of items by joined column, without lists; one row for each id.
+
+    Returns:
+        The columns, null for items without a row; None without such columns, or without a readable table.
+    """
+    key = config.features.item
+    joins = [op for _, op in fitted.program.joins if op.on == key]
+    columns: dict[str, pa.ChunkedArray] = {}
+    for op in joins:
+        types = {name: fitted.inputs[op.table].field(name).type for name in op.columns}
+        names = [name for name, kind in types.items() if not is_list(kind)]
+        try:
+            rows = _rows_of(config, raw, op.table, names)
+            positions = pc.index_in(ids, value_set=rows[0].cast(ids.type))
+            columns |= {name: rows[name].cast(types[name]).take(positions) for name in names}
+        except (RecsysError, LookupError, pa.ArrowException):
+            return None
+    return pa.table(columns).combine_chunks() if columns else None
+
+
+def _rows_of(config: RunConfig, raw: Path, name: str, columns: Sequence[str]) -> pa.Table:
+    """Return the key, first, and some columns of a raw table of items."""
+    features, tables = config.features, open_source(config.dataset.name, config.dataset.options).tables(raw)
+    times = {column: DETECT for column in features.raw_times if column in columns}
+    table = next(table for table in tables if table.name == name)
+    names = (features.raw_name(features.item), *columns)
+    return pa.concat_tables(Reader(table, columns=names, times=times, ids=features.raw_ids).batches())

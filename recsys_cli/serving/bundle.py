@@ -92,6 +92,10 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
         _load_mapped(model, bundle.weights)
     with naming(bundle.titles, bundle):
         titles = _titles(bundle.titles, len(ids[Role.ITEM].values))
+    with naming(bundle.items, bundle):
+        values = read_parquet(bundle.items).combine_chunks() if bundle.items.is_file() else None
+        if values is not None and len(values) != len(ids[Role.ITEM].values):
+            raise ValueError(f"{len(values)} rows for {len(ids[Role.ITEM].values)} items")
     with naming(bundle.folder, bundle):
         num_users = int(schema.only(Role.USER).cardinality or 0) if manifest["histories"] else 1
         served = ServedModel(
@@ -107,6 +111,7 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
             ),
             has_histories=manifest["histories"],
             titles=titles,
+            item_values=values,
             about=manifest,
             indexes=indexes,
             cache=read_by_page(model),

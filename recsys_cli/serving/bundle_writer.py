@@ -70,6 +70,8 @@ def write_bundle(
     np.save(bundle.counts, served.counts)
     if served.titles is not None:
         pq.write_table(pa.table({"title": served.titles}), bundle.titles)
+    if served.item_values is not None:
+        pq.write_table(served.item_values, bundle.items)
     fitted = FittedPlan.read(served.data.folder)
     write_indexes(build_indexes(fitted, served.indexes), bundle.index)
     served.users.write_values(bundle.ids(Role.USER))

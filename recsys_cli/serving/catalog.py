@@ -86,7 +86,23 @@ class Catalog:
 
 def _item(served: ServedModel, encoded: int) -> CatalogItem:
     position = int(served.items.positions_of(np.array(encoded)))
-    return CatalogItem(served.items.values[position].as_py(), _title(served, position), served.features.shown(encoded))
+    raw = (
+        {}
+        if served.item_values is None
+        else {
+            name: _shown(column[position].as_py())
+            for name, column in zip(served.item_values.column_names, served.item_values.columns, strict=True)
+        }
+    )
+    features = served.features.shown(encoded) | raw
+    return CatalogItem(served.items.values[position].as_py(), _title(served, position), features)
+
+
+def _shown(value: Any) -> tuple[str, ...]:
+    """Return a raw value as text, none for null and NaN."""
+    if isinstance(value, float):
+        return () if np.isnan(value) else (np.format_float_positional(value, trim="-"),)
+    return () if value is None else (str(value),)
 
 
 def _title(served: ServedModel, position: int) -> str | None:

@@ -77,7 +77,8 @@ class ItemFilter:
         """Names for expressions: the item, its title, and its features with raw values."""
         title = (TITLE,) if self._served.titles is not None else ()
         features = self._served.features
-        known = [name for name in (*features.names, *features.numeric) if name not in features.changed_by]
+        raw = () if self._served.item_values is None else self._served.item_values.column_names
+        known = [*raw, *(name for name in (*features.names, *features.numeric) if name not in features.changed_by)]
         return (self._served.item.name, *title, *dict.fromkeys(known))
 
     def mask(self, text: str) -> npt.NDArray[np.bool_]:
@@ -165,6 +166,8 @@ class ItemFilter:
             return _of_arrow(served.items.values.take(pa.array(positions)), name)
         if name == TITLE and served.titles is not None:
             return _of_arrow(served.titles.take(pa.array(positions)), name)
+        if served.item_values is not None and name in served.item_values.column_names:
+            return _of_arrow(served.item_values[name].combine_chunks().take(pa.array(positions)), name)
         if name not in served.features.names:
             numbers = served.features.numbers(name)[self._rows].astype(np.float64)
             return _Column((numbers, np.isnan(numbers)), "number")

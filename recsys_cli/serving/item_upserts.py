@@ -17,6 +17,7 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import SHARED_ID, row_column
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import FIRST, Kind
+from recsys_cli.features.spec import cast_ids
 from recsys_cli.features.steps import COLD, Gather
 from recsys_cli.loader import DimensionTables
 from recsys_cli.serving.encoder.ids import encoder
@@ -254,6 +255,7 @@ class ItemUpserts:
             base,
             items=ids,
             titles=_titles(base.titles, len(ids.values), items, ids.positions_of(places.rows)),
+            item_values=_values(base.item_values, len(ids.values), items, ids.positions_of(places.rows)),
             indexes={**base.indexes, row_column(base.item.name): ids.cold},
         )
         served.__dict__.update(
@@ -307,3 +309,17 @@ def _titles(present: pa.Array | None, number: int, items: Iterable[ItemValues], 
     order = np.arange(number)
     order[list(given)] = number + np.arange(len(given))
     return pa.concat_arrays([titles, pa.array(given.values(), kind)]).take(pa.array(order))
+
+
+def _values(present: pa.Table | None, number: int, items: Sequence[ItemValues], positions: Ints) -> pa.Table | None:
+    """Return the raw values of a number of items, with those of upserted items at their positions."""
+    if present is None:
+        return None
+    order = np.arange(number)
+    order[positions] = number + np.arange(len(items))
+    columns = {}
+    for name, column in zip(present.column_names, present.columns, strict=True):
+        added = pa.nulls(number - len(present), column.type)
+        given = cast_ids([one.features.get(name) for one in items], column.type)
+        columns[name] = pa.concat_arrays([*column.chunks, added, given]).take(pa.array(order))
+    return pa.table(columns)

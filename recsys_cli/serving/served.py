@@ -73,6 +73,7 @@ class ServedModel:
         histories: User histories; without users if they were left out.
         has_histories: Whether user histories are available.
         titles: Item titles in the order of `items.values`; None without titles.
+        item_values: Raw values of items by joined column, without lists, in the order of `items.values`; None if unavailable.
         rows: Interactions of all users, for a model without fold-in; None for those of the histories.
         about: Manifest of the bundle.
         indexes: Indexes for `RowEncoder`; of a bundle, those of all vocabularies.
@@ -89,6 +90,7 @@ class ServedModel:
     histories: Histories
     has_histories: bool
     titles: pa.Array | None
+    item_values: pa.Table | None = None
     rows: Callable[[], Interactions] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     indexes: Mapping[str, VocabularyIndex] = field(default_factory=dict)
@@ -96,7 +98,13 @@ class ServedModel:
 
     @classmethod
     def of_run(
-        cls, run: TrainedRun, workspace: Workspace, *, titles: pa.Array | None = None, only: Interactions | None = None
+        cls,
+        run: TrainedRun,
+        workspace: Workspace,
+        *,
+        titles: pa.Array | None = None,
+        item_values: pa.Table | None = None,
+        only: Interactions | None = None,
     ) -> ServedModel:
         """Load a finished run, with the user histories of its evaluation.
 
@@ -104,6 +112,7 @@ class ServedModel:
             run: The run.
             workspace: Workspace of its data.
             titles: Item titles in the order of `IdNames.values`; None without titles.
+            item_values: As of the class.
             only: Interactions of the only users with requests, with times; None reads those of all users.
 
         Raises:
@@ -127,6 +136,7 @@ class ServedModel:
             ),
             has_histories=True,
             titles=titles,
+            item_values=item_values,
             rows=None if only is None else make_context(data, *earlier).interactions,
             indexes=users.indexes(data.schema.only(Role.USER)) | items.indexes(data.schema.only(Role.ITEM)),
         )

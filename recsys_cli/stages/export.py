@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
+from recsys_cli.etl.titles import read_item_values
 from recsys_cli.evaluation.loaded_run import config_of
+from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.result import Evaluation
 from recsys_cli.events import Emit, Message, ignore
+from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.features.schema import Role
 from recsys_cli.models.embedding.quantized import TableType
 from recsys_cli.registry import load as load_component
 from recsys_cli.registry import suggest
@@ -156,10 +160,12 @@ def check_tables(tables: str) -> None:
 
 
 def served_run(run: TrainedRun, workspace: Workspace) -> ServedModel:
-    """Load a run for recommendations, with titles."""
+    """Load a run for recommendations, with titles and raw values of items."""
     config, data = config_of(run), workspace.data_of(run)
     titles = titles_of(config, data, workspace, title=evaluated_title(run) or config.evaluate.title)
-    return ServedModel.of_run(run, workspace, titles=titles)
+    raw, ids = workspace.raw(config.dataset.name).folder, IdNames(data).values(Role.ITEM)
+    values = read_item_values(config, raw, ids, FittedPlan.read(data.folder))
+    return ServedModel.of_run(run, workspace, titles=titles, item_values=values)
 
 
 def evaluated_title(run: TrainedRun) -> str | None:

@@ -346,6 +346,11 @@ class Bundle(Artifact):
         return self.folder / "titles.parquet"
 
     @property
+    def items(self) -> Path:
+        """Raw values of items by joined column, in the order of `IdNames.values`; missing in bundles of earlier versions."""
+        return self.folder / "items.parquet"
+
+    @property
     def index(self) -> Path:
         """The folder of sorted hashes of all vocabularies."""
         return self.folder / "vocab-index"

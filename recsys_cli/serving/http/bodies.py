@@ -11,7 +11,7 @@ from recsys_cli.serving.http.settings import Limits
 
 _Number = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 _Text = Annotated[str, StringConstraints(max_length=1_000)]
-_Whole = Annotated[float, Field(allow_inf_nan=False)]
+_Whole = Annotated[float, Field(gt=-(2**53), lt=2**53)]
 Id = _Number | _Text | _Whole
 """A raw id, in any spelling of the type of its column, such as "042" or 42.0 for 42."""
 Value = (

@@ -52,7 +52,7 @@ def catalog_routes(service: Service) -> APIRouter:
         """Return the latest interactions of a user: feedback, then the history of the bundle."""
         service.check("k", k, limits.k)
         deployment = service.deployment(bundle, user)
-        recent = service.desk.recent(user)
+        recent = service.recent(user, deployment)
         found: dict[str, Any] = await deployment.thread.call(lambda model: user_history(model, user, recent, k))
         return json_response({"user": user, "bundle": deployment.name, **found})
 

@@ -50,17 +50,15 @@ class FeedbackDesk:
         self.num_damaged, self.is_current = self._log.num_damaged, True
         assert own in current_files(settings.feedback)
 
-    def recent(self, user: Id | None) -> tuple[RecentInteraction, ...]:
-        """Return the feedback of a user, oldest first."""
-        if user is None:
-            return ()
-        events = self.state.of_user(user)
-        return tuple(RecentInteraction(event.item, self._label(event.label), event.time) for event in events)
-
-    def _label(self, label: float | None) -> float | None:
-        if label is None or self._positive_above is None:
-            return label
-        return float(label > self._positive_above)
+    def recent(self, user: Id, *, is_binary: bool) -> tuple[RecentInteraction, ...]:
+        """Return the feedback of a user, oldest first; `positive_above` makes labels for a model of binary ones."""
+        above = self._positive_above if is_binary else None
+        return tuple(
+            RecentInteraction(
+                one.item, one.label if above is None or one.label is None else float(one.label > above), one.time
+            )
+            for one in self.state.of_user(user)
+        )
 
     def event(self, kind: Kind, **values: Id | float | Mapping[str, Any] | None) -> Event:
         """Return a new event; its order is later than that of all earlier events of this worker."""

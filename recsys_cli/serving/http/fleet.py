@@ -126,7 +126,8 @@ class Fleet:
 
     def of_user(self, user: object) -> Deployment:
         """Return the bundle of a user: shares by a stable hash of the id, equal in all workers and for any order."""
-        point = share_point(user)
+        own = self.canonical(Role.USER, user) if isinstance(user, int | float | str) else None
+        point = share_point(user if own is None else own)
         shares = sorted(self._settings.shares.items())
         for name, share in shares:
             point -= share

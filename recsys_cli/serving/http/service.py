@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from recsys_cli.features.schema import Role
+from recsys_cli.serving.feedback.event import Id
 from recsys_cli.serving.http.answers import recommendations
 from recsys_cli.serving.http.bodies import RecommendBody
 from recsys_cli.serving.http.collection import exempt_from_collection
@@ -15,7 +17,7 @@ from recsys_cli.serving.http.fleet import Deployment, Fleet
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.problems import RequestError
 from recsys_cli.serving.http.settings import Settings
-from recsys_cli.serving.query import Answer, Query
+from recsys_cli.serving.query import Answer, Query, RecentInteraction
 
 
 @dataclass
@@ -85,18 +87,18 @@ class Service:
     async def recommend(self, body: RecommendBody) -> dict[str, Any]:
         """Answer a request."""
         deployment = self._deployment_of(body)
-        return self._shown(body, (await self.answers(deployment, [self.query(body)]))[0], deployment)
+        return self._shown(body, (await self.answers(deployment, [self.query(body, deployment)]))[0], deployment)
 
     async def recommend_all(self, bodies: Sequence[RecommendBody]) -> list[dict[str, Any]]:
         """Answer requests in order; those of a bundle are admitted as one."""
         rows: dict[str, list[int]] = {}
         for row, body in enumerate(bodies):
             rows.setdefault(self._deployment_of(body).name, []).append(row)
-        queries, deployments = [self.query(body) for body in bodies], [self.fleet.named(name) for name in rows]
-        parts = [
-            self.answers(one, [queries[row] for row in own])
-            for one, own in zip(deployments, rows.values(), strict=True)
+        deployments = [self.fleet.named(name) for name in rows]
+        queries = [
+            [self.query(bodies[row], one) for row in own] for one, own in zip(deployments, rows.values(), strict=True)
         ]
+        parts = [self.answers(one, own) for one, own in zip(deployments, queries, strict=True)]
         found = {}
         for one, own, answers in zip(deployments, rows.values(), await asyncio.gather(*parts), strict=True):
             for row, answer in zip(own, answers, strict=True):
@@ -134,13 +136,20 @@ class Service:
         self.check("rows", longest, self.settings.limits.batch)
         return await deployment.thread.score(columns)
 
-    def query(self, body: RecommendBody) -> Query:
-        """Return the query of a body, with the feedback of the user and without hidden items."""
+    def recent(self, user: Id | None, deployment: Deployment) -> tuple[RecentInteraction, ...]:
+        """Return the feedback of a user for a bundle, oldest first."""
+        if user is None:
+            return ()
+        own = self.fleet.canonical(Role.USER, user)
+        return self.desk.recent(user if own is None else own, is_binary=deployment.about["label_mean"] is None)
+
+    def query(self, body: RecommendBody, deployment: Deployment) -> Query:
+        """Return the query of a body to a bundle, with the feedback of the user and without hidden items."""
         self.check("k", body.k, self.settings.limits.k)
         return Query(
             user=body.user,
             history=body.history,
-            recent=self.desk.recent(body.user),
+            recent=self.recent(body.user, deployment),
             features=body.features,
             k=body.k,
             candidates=body.candidates,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ def recommender(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
     movies = pl.DataFrame({
         "movieId": ids,
         "price": [None if number % 5 == 0 else float(number) for number in ids],
+        "exact": [number + 0.99 for number in ids],
+        "isbn": [9780306406000 + number for number in ids],
         "cost": [float(number) for number in ids],
         "size": [float(number % 4) for number in ids],
         "weight": [float(number) for number in ids],
@@ -56,11 +59,7 @@ def recommender(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
 @pytest.mark.parametrize(
     ("where", "ops"),
     [
-        ("price < 10", "FillMedian, LogOp change its values"),
-        ("is_null(price)", "FillMedian, LogOp change"),
-        ("size < 1", "Bucketize changes"),
         ("mass < 1", "Normalize changes"),
-        ("year == 1981", "FillMedian changes"),
     ],
 )
 def test_an_overwritten_column_is_refused(where: str, ops: str, recommender: Recommender) -> None:
@@ -74,12 +73,20 @@ def test_the_list_of_features_leaves_overwritten_columns_out(recommender: Recomm
         recommender.recommend([Query(user=1, where="nothing < 1")])
     listed = str(raised.value.hint).removeprefix("the features are ").split(";")[0].split(", ")
     assert {"movieId", "price_raw", "double", "cost", "price_filled", "genres"} <= set(listed)
-    assert not {"price", "size", "mass", "year"} & set(listed)
+    assert {"price", "size", "weight", "year", "isbn", "exact"} <= set(listed)
+    assert "mass" not in listed
 
 
 @pytest.mark.parametrize(
     ("where", "wanted"),
     [
+        ("price < 10", {1, 2, 3, 4, 6, 7, 8, 9}),
+        ("is_null(price)", set(range(5, 41, 5))),
+        ("exact == 9.99", {9}),
+        ("isbn > 9780306406038", {39, 40}),
+        ("isbn == 9780306406004", {4}),
+        ("size < 1 and movieId < 9", {4, 8}),
+        ("year == 1981 and cost < 5", {1, 4}),
         ("price_raw < 10", {1, 2, 3, 4, 6, 7, 8, 9}),
         ("is_null(price_raw)", set(range(5, 41, 5))),
         ("cost < 3", {1, 2}),
@@ -106,7 +113,25 @@ def test_items_show_raw_numbers(recommender: Recommender) -> None:
         "cost": ("4",), "double": ("8",), "price_raw": ("4",), "genres": ("Drama",), "studio": (),
     }  # fmt: skip
     assert five.features["price_raw"] == ()
-    assert not {"price", "mass"} & set(five.features)
+    assert (five.features["price"], four.features["price"]) == ((), ("4",))
+    assert (four.features["isbn"], four.features["exact"]) == (("9780306406004",), ("4.99",))
+    assert "mass" not in five.features
+
+
+def test_a_bundle_keeps_raw_values_and_works_without_them(recommender: Recommender, tmp_path: Path) -> None:
+    from recsys_cli.serving.bundle import load_bundle
+    from recsys_cli.serving.bundle_writer import write_bundle
+
+    exact = Query(user=1, where="isbn == 9780306406004", exclude_seen=False, explain=True)
+    source = {"run": {"name": "r", "key": "k"}, "data": "d"}
+    for name, served in (("new", recommender.served), ("earlier", replace(recommender.served, item_values=None))):
+        (tmp_path / name).mkdir()
+        write_bundle(served, tmp_path / name, key="k", source=source)
+    assert load_bundle(tmp_path / "new").recommend([exact]) == recommender.recommend([exact])
+    earlier = load_bundle(tmp_path / "earlier")
+    assert earlier.recommend([Query(user=1, where="cost < 3", exclude_seen=False)])[0].items
+    with pytest.raises(ConfigError, match="LogOp change its values"):
+        earlier.recommend([Query(user=1, where="price < 3")])
 
 
 def test_the_card_of_a_closed_form_model_has_weights_and_chosen_values(

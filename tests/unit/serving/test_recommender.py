@@ -216,3 +216,10 @@ def test_the_histories_of_a_request_do_not_change_later_answers(recommenders: Re
     (before,) = recommender.recommend([EVERYBODY[0]])
     recommender.recommend([replace(EVERYBODY[0], history=[1, 2, 3])])
     assert pairs(recommender.recommend([EVERYBODY[0]])[0]) == pairs(before)
+
+
+def test_a_filter_holds_for_candidates_too(recommenders: Recommenders) -> None:
+    """Movies 4, 8, 12 … are comedies without a second genre; the candidates have both kinds."""
+    model, candidates = recommenders("ease"), list(range(1, 13))
+    query = Query(user=3, k=50, candidates=candidates, where="genres contains War", exclude_seen=False)
+    assert sorted(ids(model.recommend([query])[0])) == [1, 5, 9]

@@ -122,7 +122,7 @@ async def infer_top_k(service: Service, deployment: Deployment, inputs: Sequence
         )
         for row in range(number)
     ]
-    answers = await service.answers(deployment, [service.query(body) for body in bodies]) if bodies else []
+    answers = await service.answers(deployment, [service.query(body, deployment) for body in bodies]) if bodies else []
     k = max((len(answer.items) for answer in answers), default=0)
     items = [[*answer.items, *[None] * (k - len(answer.items))] for answer in answers]
     flat = [one for row in items for one in row]

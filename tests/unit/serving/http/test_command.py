@@ -17,6 +17,7 @@ from recsys_cli.serving.feedback.event import Event
 from recsys_cli.serving.feedback.files import worker_file
 from recsys_cli.serving.http.fleet import share_point
 from recsys_cli.stages.serve import named_bundles, shares_of
+from tests.servers import running
 
 
 def run(*line: str) -> Any:
@@ -106,3 +107,15 @@ def test_feedback_is_a_table_for_the_etl(tmp_path: Path) -> None:
     data = recsys.etl(config, recsys.Workspace(str(tmp_path / "workspace")), progress=False)
     assert sum(data.manifest["rows"].values()) == 300 + 29
     assert "\n77,1,5,1000\n" in (folder / "interactions.csv").read_text()
+
+
+def test_the_order_of_the_bundles_moves_no_user(tmp_path: Path, bundle_of: Callable[[str], Path]) -> None:
+    named, found = {"b": str(bundle_of("mf")), "a": str(bundle_of("ease"))}, []
+    for number, order in enumerate((("a", "b"), ("b", "a"))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        share = ",".join(f"{name}={ {'a': 0.3, 'b': 0.7}[name] }" for name in order)
+        with running(folder, *(f"{name}={named[name]}" for name in order), "--share", share) as server:
+            found.append([server.post("/recommend", {"user": user, "k": 1})["bundle"] for user in range(60)])
+    assert found[0] == found[1]
+    assert {"a", "b"} == set(found[0])

@@ -256,3 +256,53 @@ def test_spellings_of_an_id_are_one_user(server: Running) -> None:
     server.post("/feedback", {"events": [{"user": "0031", "item": "7"}]})
     assert server.post("/feedback", {"events": [{"user": 31, "item": 7}]})["unchanged"] == 1
     assert server.get("/users/31")["history"][0]["item"] == 7
+
+
+@pytest.mark.parametrize("spelling", ["032", " 32", "32.0"])
+def test_any_spelling_of_a_user_deletes_and_finds_the_feedback(server: Running, spelling: str) -> None:
+    number = len(server.get("/users/32")["history"])
+    server.post("/feedback", {"events": [{"user": 32.0, "item": 7.0}]})
+    for user in ("32", spelling):
+        assert server.get(f"/users/{user}")["history"][0] | {"title": 0} == {
+            "item": 7, "title": 0, "label": None, "feedback": True,
+        }  # fmt: skip
+    answers = [server.post("/recommend", {"user": one, "k": 5}) for one in (32, spelling, 32.0)]
+    assert answers[0] == answers[1] == answers[2]
+    server.ask("DELETE", "/feedback", params={"user": spelling, "item": "07"})
+    assert len(server.get("/users/32")["history"]) == number
+    assert server.get(f"/users/{spelling}")["history"] == server.get("/users/32")["history"]
+
+
+def test_the_feedback_of_a_known_user_can_be_taken_back(server: Running) -> None:
+    before = server.get("/users/33")
+    unseen = server.recommended(33, bundle="ease")[0]
+    server.post("/feedback", {"events": [{"user": 33, "item": unseen}]})
+    assert unseen not in server.recommended(33, bundle="ease")
+    server.ask("DELETE", f"/feedback?user=33&item={unseen}")
+    assert server.recommended(33, bundle="ease")[0] == unseen
+    assert server.get("/users/33") == before
+
+
+def test_an_id_that_no_row_can_have_is_not_deleted(server: Running) -> None:
+    for query in ("user=x", "user=4&item=y"):
+        assert server.ask("DELETE", f"/feedback?{query}").status_code == 422
+
+
+def test_concurrent_inserts_of_a_pair_are_written_once(server: Running) -> None:
+    body = {"events": [{"user": 34, "item": 9}]}
+    with ThreadPoolExecutor(16) as pool:
+        written = [one["written"] for one in pool.map(lambda _: server.post("/feedback", body), range(64))]
+    assert sum(written) == 1
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "true", '"1"'])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/feedback", '{"events": [{"user": 4, "item": 3, "label": %s}]}'),
+        ("/recommend", '{"user": 4, "diversity": %s}'),
+    ],
+)
+def test_numbers_are_finite_numbers_of_json(server: Running, path: str, body: str, number: str) -> None:
+    response = httpx.post(server.url + path, content=body % number)
+    assert response.status_code in {400, 422}, response.text
