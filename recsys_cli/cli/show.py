@@ -89,7 +89,10 @@ def status(ctx: typer.Context) -> None:
     session: Session = ctx.obj
     from recsys_cli.cli.status import survey
 
-    session.answer(survey(session.workspace), _draw_status)
+    found = survey(session.workspace)
+    if "next" in found["current"]:
+        found["current"]["next"] = session.located(found["current"]["next"])
+    session.answer(found, _draw_status)
 
 
 def doctor(ctx: typer.Context) -> None:
