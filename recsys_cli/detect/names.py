@@ -21,7 +21,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "item": "itemid item movieid productid product articleid asin iid sku trackid bookid artistid songid newsid "
         "videoid gameid parentasin isbn adid poi poiid locationid venueid stockcode repoid beerid recipeid jobid "
         "hotelid courseid postid contentid goodsid businessid animeid track artist movie song article variantid "
-        "recipe book video game podcast "
+        "recipe book video game podcast jokeid joke "
         "aid artikel artikelnummer produkt produktid producto produit "
         "items itemids itemidlist history products movies tracks songs sequence itemseq",
         "impression": "impressionid impression impid displayid requestid searchid srchid slateid listid auctionid pageviewid "

@@ -17,6 +17,9 @@ from recsys_cli.detect.names import (
 from recsys_cli.detect.profiles import Profile
 from recsys_cli.features.schema import TICKS
 
+_MOST_RATINGS, _HIGHEST = 500, 100
+_ANONYMOUS = 0.3
+"""Share of rows without a user above which sessions take its place."""
 _OWN_TITLES, _LONGEST_TITLE = 0.8, 100
 ENOUGH = 20
 """Rows below which content says nothing."""
@@ -75,9 +78,18 @@ def roles(
                 free = {name: one for name, one in free.items() if not one.is_numeric or _is_clock(one)}
             if (role in _WITH_HEADER or headless) and (column := by_content(free)) is not None:
                 found[role] = Role(column, _content(role, columns[column]))
+    _drop_rare_users(columns, found, given)
     if "item" not in found and (rest := _last_id(columns, found)) is not None:
         found["item"] = Role(rest, f"the only other column that may have ids, and {_content('item', columns[rest])}")
     return _consistent(found, given)
+
+
+def _drop_rare_users(columns: Mapping[str, Profile], found: dict[str, Role], given: Mapping[str, str | None]) -> None:
+    """Drop the role of a user that most sessions lack."""
+    if {"user", "session"} <= set(found) and not given.get("user"):
+        user = columns[found["user"].column]
+        if user.nulls > _ANONYMOUS * user.rows:
+            del found["user"]
 
 
 def _last_id(columns: Mapping[str, Profile], found: Mapping[str, Role]) -> str | None:
@@ -141,7 +153,15 @@ def positive_text(column: Profile) -> str | None:
 
 
 def _is_rating(column: Profile) -> bool:
-    return column.is_numeric and (column.unique > 1 or not _enough(column)) and column.unique <= 500
+    is_named = (
+        simplified(column.name) in {"rating", "ratings", "stars"}
+        and max(abs(column.low or 0), column.high or 0) <= _HIGHEST
+    )
+    return (
+        column.is_numeric
+        and (column.unique > 1 or not _enough(column))
+        and (is_named or column.unique <= _MOST_RATINGS)
+    )
 
 
 def _is_count(column: Profile) -> bool:

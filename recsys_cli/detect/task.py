@@ -68,6 +68,12 @@ def _pairs(table: Table, item: Profile, *, is_session: bool) -> tuple[Kind, str]
 
 
 def _refuse_empty(table: Table) -> None:
+    if table.sample.bad and not table.sample.rows.num_rows:
+        raise ConfigError(
+            f"{table.sample.name}: none of its {table.sample.bad:,} rows has a value for each of the columns "
+            f"({', '.join(table.columns)})",
+            hint="check the separator and the quotes of the file",
+        )
     if not table.sample.rows.num_rows:
         raise ConfigError(
             f"{table.sample.name}: columns ({', '.join(table.columns)}) and no rows",
