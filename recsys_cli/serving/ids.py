@@ -18,6 +18,9 @@ from recsys_cli.serving.encoder.ids import comparable
 from recsys_cli.serving.encoder.values import from_arrow, stored
 from recsys_cli.serving.encoder.vocabulary import VocabularyIndex
 
+_DIGITS = 19
+"""Digits of the largest int64."""
+
 
 @dataclass(frozen=True)
 class IdIndex:
@@ -70,6 +73,11 @@ class IdIndex:
 
     def canonical(self, raw: float | str) -> int | str | None:
         """Return a raw id in the type of the column, such as 42 for "042"; None for an id that no row can have."""
+        is_whole = type(raw) is int or (
+            isinstance(raw, str) and raw.isascii() and raw.isdecimal() and len(raw) < _DIGITS
+        )
+        if is_whole and self.values.type == pa.int64():
+            return int(raw)  # nearly all requests, in a tenth of the time of a cast
         value = self.cast([raw])[0].as_py()
         if value is None or isinstance(value, int):
             return value
