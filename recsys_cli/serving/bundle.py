@@ -19,7 +19,7 @@ from recsys_cli.models.embedding.tables import without_values
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import load_weights
 from recsys_cli.serving.arrays import read_array
-from recsys_cli.serving.bundle_checks import check_kinds, check_tables, naming, no_larger_than
+from recsys_cli.serving.bundle_checks import check_kinds, check_tables, naming, no_larger_than_weights
 from recsys_cli.serving.encoder.indexes import open_indexes
 from recsys_cli.serving.histories import Histories
 from recsys_cli.serving.ids import IdIndex
@@ -86,7 +86,7 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
     for role in (Role.USER, Role.ITEM):
         with naming(bundle.ids(role), bundle):
             ids[role] = IdIndex.read(bundle.ids(role), schema.only(role), indexes)
-    with naming(bundle.model, bundle), no_larger_than(bundle.weights):
+    with naming(bundle.model, bundle), no_larger_than_weights(bundle):
         model = _without_weights(source, schema)
     with naming(bundle.weights, bundle):
         _load_mapped(model, bundle.weights)

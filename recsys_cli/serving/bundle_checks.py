@@ -60,13 +60,14 @@ def check_kinds(bundle: Bundle) -> None:
 
 
 @contextmanager
-def no_larger_than(weights: Path) -> Iterator[None]:
+def no_larger_than_weights(bundle: Bundle) -> Iterator[None]:
     """Stop the build of a model that is larger than its file of weights: the options of a model may have any size.
 
     Raises:
         ValueError: It has far more parameters or buffers.
     """
-    with safe_open(weights, framework="pt") as file:
+    weights = bundle.weights
+    with naming(weights, bundle), safe_open(weights, framework="pt") as file:
         left = {"tensors": _SLACK * len(file.keys()) + 1_000, "values": _SLACK * weights.stat().st_size + 1_000_000}
 
     def count(_: Module, name: str, tensor: Tensor | None) -> None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from recsys_cli.errors import RecsysError
 from recsys_cli.features.schema import Role
 from recsys_cli.serving.bundle import load_bundle
-from recsys_cli.serving.bundle_checks import naming
+from recsys_cli.serving.bundle_checks import check_kinds, naming
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.feedback.event import Id
 from recsys_cli.serving.feedback.state import FeedbackState
@@ -180,10 +180,8 @@ class Fleet:
         self._reloading = asyncio.current_task()
         for name, folder in self._settings.bundles.items():
             try:
-                if _manifest(folder) == self._deployments[name].about:
+                if (fresh := await _apart(partial(self._changed, name, folder))) is None:
                     continue
-                _LOG.warning("bundle %s is loaded from %s", name, folder.resolve())
-                fresh = await _apart(partial(self._load, name, folder))
                 await fresh.items.follow(self._state)
             except Exception as error:
                 problem = f"{error}; {error.hint}" if isinstance(error, RecsysError) else repr(error)
@@ -201,6 +199,14 @@ class Fleet:
         """End the threads after what waits."""
         await asyncio.gather(*(one.thread.close() for one in self.all))
 
+    def _changed(self, name: str, folder: Path) -> Deployment | None:
+        """Load a bundle with another manifest than the present one; return None without a change."""
+        check_kinds(Bundle(folder))
+        if _manifest(folder) == self._deployments[name].about:
+            return None
+        _LOG.warning("bundle %s is loaded from %s", name, folder.resolve())
+        return self._load(name, folder)
+
     def _load(self, name: str, folder: Path) -> Deployment:
         """Load a bundle, and warm it up."""
         folder = folder.resolve()  # a link may change meanwhile
@@ -214,22 +220,22 @@ class Fleet:
         return Deployment(name, folder, model.served.about, signature, thread, model.served.takes_histories, items)
 
 
-async def _apart(load: Callable[[], Deployment]) -> Deployment:
+async def _apart(load: Callable[[], Deployment | None]) -> Deployment | None:
     """Return a loaded bundle; neither other loads nor the end of the process wait for its thread."""
     loop = asyncio.get_running_loop()
-    loaded: asyncio.Future[Deployment] = loop.create_future()
+    loaded: asyncio.Future[Deployment | None] = loop.create_future()
 
-    def finish(result: Deployment | Exception) -> None:
+    def finish(result: Deployment | Exception | None) -> None:
         if isinstance(result, Exception):
             if not loaded.done():
                 loaded.set_exception(result)
-        elif loaded.done():  # given up meanwhile
-            result.thread.stop()
-        else:
+        elif not loaded.done():
             loaded.set_result(result)
+        elif result is not None:  # given up meanwhile
+            result.thread.stop()
 
     def run() -> None:
-        result: Deployment | Exception
+        result: Deployment | Exception | None
         try:
             result = load()
         except Exception as error:
