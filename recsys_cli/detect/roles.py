@@ -17,7 +17,7 @@ from recsys_cli.detect.names import (
 from recsys_cli.detect.profiles import Profile
 from recsys_cli.features.schema import TICKS
 
-_MOST_RATINGS, _HIGHEST = 500, 100
+_MOST_RATINGS, _HIGHEST, _DAYS = 500, 100, 31
 _ANONYMOUS = 0.3
 """Share of rows without a user above which sessions take its place."""
 _OWN_TITLES, _LONGEST_TITLE = 0.8, 100
@@ -32,6 +32,7 @@ ITEM_WORDS = frozenset({
     "item", "movie", "product", "article", "book", "song", "track", "artist", "video", "game", "recipe", "course", "hotel",
     "post", "news", "job", "ad", "film", "show", "content", "venue", "restaurant", "business", "items", "sku", "listing",
     "place", "poi", "property", "anime", "manga", "paper", "app", "podcast", "album", "beer", "wine", "question", "exercise",
+    "bookmark", "joke",
 })  # fmt: skip
 _NO_ITEM_WORDS = frozenset({
     "count", "counts", "num", "total", "avg", "mean", "length", "size", "price", "category", "type", "group", "brand",
@@ -169,6 +170,10 @@ def _is_count(column: Profile) -> bool:
     return column.is_numeric and (column.high or 0) > 1 and column.unique > 1
 
 
+def _is_day_of_month(column: Profile) -> bool:
+    return simplified(column.name) in {"day", "tag"} and (column.high or 0) <= _DAYS
+
+
 def _is_event(column: Profile) -> bool:
     names = {simplified(value) for value in column.values}
     return column.kind == "text" and 0 < column.unique <= 30 and bool(names & (set(EVENT_WEIGHTS) | NEGATIVE_EVENTS))
@@ -187,7 +192,7 @@ _FITS: dict[str, Callable[[Profile], bool]] = {
     "user": _is_named_id, "session": _is_named_id,
     "item": lambda one: _is_named_id(one) or one.is_list,
     "label": _is_label, "rating": _is_rating, "count": _is_count, "event": _is_event,
-    "timestamp": lambda one: one.is_numeric or one.time is not None,
+    "timestamp": lambda one: (one.is_numeric and not _is_day_of_month(one)) or one.time is not None,
     "impression": lambda one: _is_id(one) and not one.is_key,
     "order": lambda one: one.kind == "integer" and (one.low or 0) >= 0 and one.unique > 1 and not one.is_binary,
     "title": lambda one: one.kind == "text" and one.separator is None,

@@ -52,6 +52,7 @@ def proposed(recsys: Recsys, *names: str) -> tuple[RunConfig, list[str]]:
         ("User-ID,ISBN,Book-Rating", lambda k, u, i: f"{276725 + u},{f'034515{i:04}'},{k % 11}", "User-ID", "ISBN"),
         ("User-ID,ISBN,Book-Rating", lambda k, u, i: f"{276725 + u},{1_700_000_030 + i},{k % 11}", "User-ID", "ISBN"),
         ("userID,placeID,rating,food_rating", lambda k, u, i: f"U{u},{132825 + i},{k % 3},{k % 2}", "userID", "placeID"),
+        ("userID,bookmarkID,tagID,day,year", lambda k, u, i: f"{u},{i},{k % 9},{1 + k % 28},2010", "userID", "bookmarkID"),
         ("Transaction,Item,date_time,period", lambda k, u, i: f"{k // 3},{BASKETS[i % 10]},{13 + k // 60}-10-2016 09:00,noon",
          "Transaction", "Item"),
         ("Member_number,Date,itemDescription", lambda k, u, i: f"{u},{1 + k % 28:02}-11-2015,{BASKETS[i % 10]}",
@@ -67,6 +68,7 @@ def test_users_and_items_of_published_headers(
     write("t.csv", row, head)
     config, _ = proposed(recsys, "t.csv")
     assert (config.features.user, config.features.item) == (user, item)
+    assert config.features.timestamp != "day"  # of the month
 
 
 def test_one_of_two_columns_that_may_have_items_is_asked_for(recsys: Recsys) -> None:
