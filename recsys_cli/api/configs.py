@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from recsys_cli.api.boundary import public
 from recsys_cli.config import RunConfig, from_values, load
 from recsys_cli.config.starting import starting_sections
+from recsys_cli.errors import ConfigError
+from recsys_cli.registry import ADVICE, DEFAULT_MODEL, RANK
 from recsys_cli.workspace import Workspace
 
 
@@ -56,7 +58,8 @@ def config_from_frame(  # noqa: PLR0913 - all but two are keywords, most with a 
     rating: str | None = None,
     label: str | None = None,
     timestamp: str | None = None,
-    model: str | Mapping[str, Any] = "ease",
+    task: Literal["rank", "label"] | None = None,
+    model: str | Mapping[str, Any] | None = None,
     **sections: Mapping[str, Any],
 ) -> RunConfig:
     """Return a config for a DataFrame of interactions; unlike `recsys init`, it does not choose the split by the values.
@@ -67,16 +70,24 @@ def config_from_frame(  # noqa: PLR0913 - all but two are keywords, most with a 
         user: Column with the user id.
         item: Column with the item id.
         rating: Rating column; a rating above 3 is positive.
-        label: Binary label column, instead of `rating`. Without both, every interaction is positive.
+        label: Binary label column, instead of `rating`. Without both, every interaction is positive. A ranking leaves out the
+            rows with label 0.
         timestamp: Time column: makes the split temporal instead of random.
-        model: Name of a model (`recsys ls models`), or the `model` section.
+        task: Rank the items for a user, or predict the label or rating of given rows; None: by the model, rank without one.
+        model: Name of a model (`recsys ls models`), or the `model` section; None: ease to rank, mlp to predict.
         sections: Further sections, such as `train={"epochs": 5}`; they replace the default ones.
 
     Raises:
-        ConfigError: A section is invalid.
+        ConfigError: A section is invalid, or there is no label to predict.
     """
-    starting = starting_sections(user=user, item=item, rating=rating, label=label, timestamp=timestamp)
+    if task == "label" and rating is None and label is None:
+        raise ConfigError("task='label' predicts a label or a rating", hint="name its column: label= or rating=")
+    model = model or ("ease" if task != "label" else DEFAULT_MODEL)
     model_section = {"name": model} if isinstance(model, str) else dict(model)
+    task = task or ("rank" if ADVICE.get(str(model_section.get("name")), ("",))[0] == RANK else "label")
+    starting = starting_sections(
+        user=user, item=item, rating=rating, label=label, timestamp=timestamp, ranks=task == "rank"
+    )
     dataset = dataset_from_frames(workspace, interactions)
     return from_values({"dataset": dataset, **starting, "model": model_section, **sections})
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -48,6 +48,13 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter per option
     timestamp: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Time column; the split follows the time.")
     ] = None,
+    task: Annotated[
+        Literal["rank", "label"] | None,
+        typer.Option(
+            help="Rank the items, or predict the rating or label of given rows.",
+            show_default="label for impressions and for rows without a user or item, otherwise rank",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Config to write.", show_default="TABLE.yaml")
     ] = None,
@@ -63,13 +70,13 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter per option
     from recsys_cli.detect import understand
     from recsys_cli.detect.understanding import problems_error
 
-    found = understand(files, given)
+    found = understand(files, given, task)
     while found.questions:
         if yes or session.as_json or session.quiet or not sys.stdin.isatty():  # the problems name the options to set
             raise problems_error(found.interactions, [question.problem for question in found.questions])
         question = found.questions[0]
         given[question.role] = _answer(question, found.interactions)
-        found = understand(files, given)
+        found = understand(files, given, task)
     path = output or Path(found.config_name)
     if path.exists() and not force:
         raise ConfigError(

@@ -8,7 +8,13 @@ from recsys_cli.features.expression import Binary, LiteralValue, Name, shown
 
 
 def starting_sections(
-    *, user: str, item: str, rating: str | None = None, label: str | None = None, timestamp: str | None = None
+    *,
+    user: str,
+    item: str,
+    rating: str | None = None,
+    label: str | None = None,
+    timestamp: str | None = None,
+    ranks: bool = True,
 ) -> dict[str, Any]:
     """Return the `split` and `features` sections.
 
@@ -18,8 +24,11 @@ def starting_sections(
         rating: Rating column; a rating above 3 is positive.
         label: Binary label column, instead of `rating`. Without both, every interaction is positive.
         timestamp: Time column; makes the split temporal.
+        ranks: Whether the items are ranked: rows with another label than 1 are left out.
     """
     ops: list[dict[str, Any]] = [{"op": "Categorify", "columns": [user, item]}]
+    if label is not None and ranks:
+        ops.insert(0, {"op": "Filter", "expression": shown(Binary("==", Name(label), LiteralValue(1)))})
     if label is None:
         expression = "1" if rating is None else positive(rating)
         ops.append({"op": "LambdaOp", "expression": expression, "output": "label", "dtype": "int8"})

@@ -13,7 +13,7 @@ from recsys_cli.detect.features import FeatureColumns, number_ops, treatments
 from recsys_cli.detect.names import ALIASES, EVENT_WEIGHTS, NEGATIVE_EVENTS, simplified
 from recsys_cli.detect.outcomes import separating, strong_columns
 from recsys_cli.detect.profiles import Profile, mean
-from recsys_cli.detect.protocol import NEW_ORDER, RETRIEVAL, model_of, split_of, time_of
+from recsys_cli.detect.protocol import NEW_ORDER, model_of, split_of, time_of
 from recsys_cli.detect.roles import ENOUGH, positive_text
 from recsys_cli.detect.tables import Dimension, Table
 from recsys_cli.detect.task import Task
@@ -23,6 +23,8 @@ _RARE, _FREQUENT = 5, 0.5
 _NOT_RATED, _FEW_RATINGS = -1, 3
 _FEW_POSITIVE = 0.05
 """Share of positive rows below which the threshold of a rating falls."""
+_PAIRS = frozenset({"implicit", "counts", "events", "sessions"})
+"""Tasks in which each row is positive, and repeated rows of a pair say the same."""
 Ops = list[tuple[dict[str, Any], str]]
 
 
@@ -110,7 +112,7 @@ def _unused(table: Table, own: FeatureColumns, named: Sequence[str | None]) -> t
 
 def _features(task: Task, table: Table) -> tuple[FeatureColumns, dict[str, float]]:
     """Return the columns of the interactions known before the outcome, and the AUC of those that alone predict the label."""
-    if task.kind not in {"clicks", "labels", "impressions"} or table.sample.total < ENOUGH:
+    if task.ranks or task.kind == "ratings" or table.sample.total < ENOUGH:
         return FeatureColumns(), {}
     roles = {role.column for name, role in table.roles.items() if name in {"label", "timestamp", "title"}}
     roles |= set() if task.kind == "clicks" else {role.column for role in table.roles.values()}
@@ -160,6 +162,8 @@ def _row_ops(task: Task, table: Table, user: str, item: str, *, is_given: bool, 
     if task.kind == "counts" and count is not None and (count.low or 0) < 0:
         expression = shown(Binary(">", Name(count.name), LiteralValue(0)))
         ops.append(({"op": "Filter", "expression": expression}, "negative counts are returns"))
+    if task.kind == "labels" and task.ranks and table.columns[table.roles["label"].column].unique > 1:
+        ops.append(({"op": "Filter", "expression": _is_positive(table)}, "the other rows are no sign of interest"))
     event = table.of("event")
     if task.kind == "events" and event is not None:
         bad = [value for value in event.values if simplified(value) in NEGATIVE_EVENTS]
@@ -169,13 +173,13 @@ def _row_ops(task: Task, table: Table, user: str, item: str, *, is_given: bool, 
     if is_given:
         return ops
     # After a temporal split, a model sums the rows of a pair in train, and held-out rows of pairs in train are no ground truth.
-    if task.kind in RETRIEVAL - {"histories"} and not is_temporal and _repeats(table, user, item):
+    if task.kind in _PAIRS and not is_temporal and _repeats(table, user, item):
         time = time_of(task, table)
         order = {"order_by": [time]} if time else {}
         why = "a held-out pair is new, and the first row of a pair gives its weight"
         why = "a ranking never repeats an item of the history" if task.is_session else why
         ops.append(({"op": "Deduplicate", "columns": [user, item], "keep": "first", **order}, why))
-    if task.is_session and task.kind in RETRIEVAL - {"histories"} and table.sample.total >= ENOUGH:
+    if task.is_session and task.ranks and task.kind != "histories" and table.sample.total >= ENOUGH:
         core = {user: 2, **({item: _RARE} if _share_of_frequent(table, item) > _FREQUENT else {})}
         ops.append(
             (
@@ -201,13 +205,12 @@ def _target(task: Task, table: Table) -> tuple[Ops, dict[str, Any]]:
     """Return the ops of label and weight, and their roles."""
     if task.kind in {"labels", "clicks", "impressions"}:
         label = table.columns[table.roles["label"].column]
-        if (positive_value := positive_text(label)) is None:
+        if positive_text(label) is None:
             return [], {"label": label.name}
         name = next(name for name in ("label", "is_positive") if name not in table.columns)
-        expression = shown(Binary("==", Name(label.name), LiteralValue(positive_value)))
-        return [({"op": "LambdaOp", "expression": expression, "output": name, "dtype": "int8"}, "positive rows")], {
-            "label": name
-        }
+        return [
+            ({"op": "LambdaOp", "expression": _is_positive(table), "output": name, "dtype": "int8"}, "positive rows")
+        ], {"label": name}
     if task.kind == "ratings":
         rating = table.of("rating")
         assert rating is not None
@@ -223,6 +226,12 @@ def _target(task: Task, table: Table) -> tuple[Ops, dict[str, Any]]:
         "label": "label",
         "weight": "row_weight",
     }
+
+
+def _is_positive(table: Table) -> str:
+    """Return the expression of a positive row of a label."""
+    label = table.columns[table.roles["label"].column]
+    return shown(Binary("==", Name(label.name), LiteralValue(positive_text(label) or 1)))
 
 
 def _weight(task: Task, table: Table) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
 import polars as pl
@@ -17,10 +16,9 @@ from recsys_cli.features.schema import TICKS
 _KNOWN = 0.3
 _SMALL = 200_000
 """Rows below which an epoch has few steps, and its validation much noise."""
-_MANY_ITEMS, _MANY_ROWS, _MANY_CATEGORIES = 10_000, 5_000_000, 10
+_MANY_ROWS, _MANY_CATEGORIES = 5_000_000, 10
 NEW_ORDER = ("position", "row_number", "file_order")
 """Names for a new column with the order of the rows."""
-RETRIEVAL = frozenset({"implicit", "counts", "events", "sessions", "histories"})
 _SHARES = {"valid": 0.1, "test": 0.1}
 
 
@@ -34,9 +32,9 @@ def split_of(task: Task, table: Table) -> tuple[dict[str, Any], str]:
             "method": "temporal",
             **_SHARES,
         }, f"the latest impressions are test, the ones before valid{_by_order(table)}"
-    if task.is_session and task.kind in RETRIEVAL and "order" not in table.roles:
+    if task.is_session and task.ranks and "order" not in table.roles:
         return {"method": "session", **_SHARES}, f"whole sessions; the latest to end are test{_by_order(table)}"
-    if time is None and task.kind in RETRIEVAL and "order" in table.roles:
+    if time is None and task.ranks and "order" in table.roles:
         return {
             "method": "leave-last-out"
         }, f"the last row by {table.roles['order'].column} is test, the one before it valid"
@@ -47,7 +45,7 @@ def split_of(task: Task, table: Table) -> tuple[dict[str, Any], str]:
         )
     if task.kind != "clicks" and (share := _known_users(table, str(task.user), time)) < _KNOWN:
         why = f"with temporal, only {share:.0%} of the test rows would be of users in train"
-        if task.kind in RETRIEVAL:
+        if task.ranks:
             return {"method": "leave-last-out"}, f"each user's last row is test; {why}"
         return {"method": "random", **_SHARES, "seed": 42}, f"optimistic for a live system, but {why}"
     return {"method": "temporal", **_SHARES}, "the latest rows are test, the rows before them valid: as in production"
@@ -59,9 +57,9 @@ def time_of(task: Task, table: Table) -> str | None:
         return str(table.sample.options.get("order", NEW_ORDER[0]))
     if (time := table.roles.get("timestamp")) is not None:
         return time.column
-    if task.kind in RETRIEVAL and (order := table.roles.get("order")) is not None:
+    if task.ranks and (order := table.roles.get("order")) is not None:
         return order.column
-    if task.kind == "impressions" or (task.is_session and task.kind in RETRIEVAL):
+    if task.kind == "impressions" or (task.is_session and task.ranks):
         return next(name for name in NEW_ORDER if name not in table.columns)
     return None
 
@@ -88,8 +86,11 @@ def _known_users(table: Table, user: str, time: Profile) -> float:
 def model_of(task: Task, table: Table, *, categories: int = 0) -> tuple[dict[str, Any], str, dict[str, Any]]:
     """Return the model section with its reason, and the train section, empty for the defaults of the model."""
     rows = table.sample.total
-    if task.kind in RETRIEVAL:
-        return _retrieval(table)
+    if task.ranks:
+        other = (
+            "; to predict its label or rating: recsys init --task label" if task.kind in {"labels", "ratings"} else ""
+        )
+        return {"name": "ease"}, f"ranks the catalog; others: recsys ls models{other}", {}
     size: dict[str, Any] = {"batch_size": batch_size(rows)}
     patience = {"early_stopping": 4 if rows < _SMALL else 2}
     train = {"epochs": 20, **size, "learning_rate": 0.002, **patience}
@@ -104,23 +105,8 @@ def model_of(task: Task, table: Table, *, categories: int = 0) -> tuple[dict[str
             train["monitor"] = "log_loss"
         name = "dlrm" if categories >= _MANY_CATEGORIES else "dcn-v2"
         return {"name": name}, "predicts the label from all features; also mlp, deepfm, lightgbm", train
-    advice = "predicts labels of rows; to rank the catalog: ease, sasrec. Options: recsys ls models NAME"
+    advice = "predicts labels of rows; to rank the catalog: auto. Options: recsys ls models NAME"
     return {"name": "mlp"}, advice, train
-
-
-def _retrieval(table: Table) -> tuple[dict[str, Any], str, dict[str, Any]]:
-    item = table.of("item")
-    assert item is not None
-    seen = item.elements if item.is_list else item.unique
-    items = (
-        seen
-        if table.sample.is_whole
-        else round(seen * (table.sample.total / max(1, table.sample.rows.num_rows)) ** 0.5)
-    )
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if items <= _MANY_ITEMS and 24 * items**2 < memory / 2:
-        return {"name": "ease"}, f"ranks the catalog, in closed form; for {items:,} items. Others: recsys ls models", {}
-    return {"name": "item-knn"}, f"ranks the catalog; light enough for {items:,} items. Others: recsys ls models", {}
 
 
 def batch_size(rows: int) -> int:

@@ -26,7 +26,7 @@ def config_text(proposal: Proposal, task: Task, *, source: str, path: str) -> st
     for name, section in proposal.sections.items():
         if section:
             lines += ["", f"{name}:", *_section(name, section, proposal)]
-            lines += _ops(proposal) if name == "features" else []
+            lines += _ops(proposal, task) if name == "features" else []
     return "\n".join(lines) + "\n"
 
 
@@ -43,7 +43,7 @@ def _section(name: str, section: dict[str, Any], proposal: Proposal) -> list[str
     return lines
 
 
-def _ops(proposal: Proposal) -> list[str]:
+def _ops(proposal: Proposal, task: Task) -> list[str]:
     lines = ["  ops:"]
     for op, comment in proposal.ops:
         lines.append(f"    - {_flow(op)}" + (f"  # {comment}" if comment else ""))
@@ -55,7 +55,7 @@ def _ops(proposal: Proposal) -> list[str]:
             lines.append(
                 f"    # Left out: {names}. Each alone predicts the label: probably known only after the outcome."
             )
-        if op.get("output") == "label" and ">" in op["expression"]:
+        if not task.ranks and op.get("output") == "label" and ">" in op["expression"]:
             rating = next(iter(_names(op["expression"])))
             number = _flow({"name": rating, "task": "regression"})
             lines.append(

@@ -16,7 +16,7 @@ from recsys_cli.detect.proposal import Proposal, propose
 from recsys_cli.detect.roles import ENOUGH, TARGETS, positive_text
 from recsys_cli.detect.sampling import tables as sampled
 from recsys_cli.detect.tables import Dimension, Table, dimensions, interactions_of, named, read
-from recsys_cli.detect.task import Task, task_of
+from recsys_cli.detect.task import Asked, Task, task_of
 from recsys_cli.detect.text import config_text
 from recsys_cli.errors import ConfigError
 from recsys_cli.registry import suggest
@@ -137,12 +137,13 @@ class Understanding:
         ]
 
 
-def understand(patterns: Sequence[str], given: Mapping[str, str | None]) -> Understanding:
+def understand(patterns: Sequence[str], given: Mapping[str, str | None], asked: Asked | None = None) -> Understanding:
     """Look at files and return roles, task and config.
 
     Args:
         patterns: Paths, globs, folders, URLs, zip archives.
         given: Columns by role: user, item, rating, label, timestamp.
+        asked: Rank the catalog, or predict the rating or label; None: by the table.
 
     Raises:
         ConfigError: A file is no table, a given column does not fit, or the tables cannot train a recommender.
@@ -154,7 +155,7 @@ def understand(patterns: Sequence[str], given: Mapping[str, str | None]) -> Unde
     main = with_times_before(named(first))
     joined, unused = dimensions(main, [table for table in all_tables if table is not first])
     _refuse_parts(main, [table for table, _ in unused])
-    task = task_of(main)
+    task = task_of(main, asked)
     if task is None:
         return Understanding(main, joined, unused, questions=_questions(main))
     return Understanding(main, joined, unused, task=task, proposal=propose(task, main, joined))

@@ -177,6 +177,28 @@ def test_sections_are_those_of_init(tmp_path: Path, columns: dict[str, str], mon
     assert (ours.split, ours.features) == (written.split, written.features)
 
 
+@pytest.mark.parametrize(
+    ("given", "model", "filters"),
+    [
+        ({"label": "l"}, "ease", 1), ({"rating": "l"}, "ease", 0), ({"label": "l", "task": "label"}, "mlp", 0),
+        ({"rating": "l", "task": "label"}, "mlp", 0), ({"label": "l", "model": "fm"}, "fm", 0),
+        ({"label": "l", "model": "sasrec", "timestamp": "t"}, "sasrec", 1),
+    ],
+)  # fmt: skip
+def test_labels_are_ranked_unless_they_are_predicted(
+    tmp_path: Path, given: dict[str, Any], model: str, filters: int
+) -> None:
+    frame = pl.DataFrame({"u": range(9), "i": range(9), "l": [row % 2 for row in range(9)], "t": range(9)})
+    config = recsys.config_from_frame(frame, recsys.Workspace(tmp_path), user="u", item="i", **given)
+    assert config.model.name == model
+    assert [op.name for op in config.features.ops].count("Filter") == filters
+
+
+def test_a_frame_without_label_has_none_to_predict(tmp_path: Path) -> None:
+    with pytest.raises(recsys.ConfigError, match="predicts a label or a rating"):
+        recsys.config_from_frame(ratings(), recsys.Workspace(tmp_path), user="userId", item="movieId", task="label")
+
+
 def test_mapping_is_validated_like_a_file_and_unchanged(tmp_path: Path) -> None:
     values = {"dataset": {"name": "synthetic-small"}, **starting_sections(**COLUMNS), "model": {"name": "ease"}}
     before = json.dumps(values)

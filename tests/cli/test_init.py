@@ -61,7 +61,7 @@ def test_init_names_the_features_without_which_the_model_ranks(recsys: Recsys) -
     ]
     Path("loans.csv").write_text("\n".join(["user,item,branch,liked,time", *rows]) + "\n")
     Path("books.csv").write_text("item,kind\n" + "".join(f"{item},k{item % 4}\n" for item in range(30)))
-    found = recsys("init", "loans.csv", "books.csv", "--label", "liked", "--json").json["notes"]
+    found = recsys("init", "loans.csv", "books.csv", "--label", "liked", "--task", "label", "--json").json["notes"]
     assert [note for note in found if "cannot rank" in note] == [
         "features of the interaction, not of its user or item: branch; with them the model scores rows but cannot rank the "
         "catalog; to rank, leave them out of features.ops"

@@ -21,7 +21,9 @@ COMMAND = [sys.executable, "-c", "from recsys_cli.cli import main; main()", "ini
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table with columns of unknown meaning."""
     monkeypatch.chdir(tmp_path)
-    Path("t.csv").write_text("a0,b0,rating\n" + "".join(f"x{k % 20},y{k * 7 % 15},{1 + k % 5}\n" for k in range(100)))
+    Path("t.csv").write_text(
+        "a0,b0,c0,rating\n" + "".join(f"x{k % 20},y{k * 7 % 15},z{k % 9},{1 + k % 5}\n" for k in range(100))
+    )
 
 
 def dialog(*answers: str, more: tuple[str, ...] = ()) -> tuple[int, str]:

@@ -24,7 +24,7 @@ def proposed(path: Path, rows: int = ROWS, **more: np.ndarray) -> Understanding:
         **{name: values[:rows] for name, values in more.items()},
     }  # fmt: skip
     pl.DataFrame(table).write_csv(path / "clicks.csv")
-    return understand([str(path / "clicks.csv")], {})
+    return understand([str(path / "clicks.csv")], {}, "label")
 
 
 def clicks(rows: int = ROWS) -> np.ndarray:

@@ -24,7 +24,7 @@ def understood(path: Path, *, of_items: dict[str, list[str]], of_rows: dict[str,
         path / "loans.csv"
     )
     pl.DataFrame({"item": range(ITEMS), **of_items}).write_csv(path / "items.csv")
-    return understand([str(path / "loans.csv"), str(path / "items.csv")], {})
+    return understand([str(path / "loans.csv"), str(path / "items.csv")], {}, "label")
 
 
 def subjects(separator: str) -> list[str]:
