@@ -195,7 +195,7 @@ def test_labels_are_ranked_unless_they_are_predicted(
 
 
 def test_a_frame_without_label_has_none_to_predict(tmp_path: Path) -> None:
-    with pytest.raises(recsys.ConfigError, match="predicts a label or a rating"):
+    with pytest.raises(recsys.RecsysError, match="predicts a label or a rating"):
         recsys.config_from_frame(ratings(), recsys.Workspace(tmp_path), user="userId", item="movieId", task="label")
 
 
