@@ -73,7 +73,11 @@ class Spread:
     @property
     def margin(self) -> float:
         """Half the width of a 95 % confidence interval."""
-        return float(stdtrit(self.freedom, 0.975)) * self.error
+        return self.reach(0.05)
+
+    def reach(self, p: float) -> float:
+        """Return the distance from zero with a two-sided p-value."""
+        return -float(stdtrit(self.freedom, p / 2)) * self.error
 
     def p(self, distance: float) -> float:
         """Return the two-sided p-value of a distance from zero."""

@@ -166,16 +166,14 @@ class Outcomes:
 def _over_seeds(several: Sequence[Outcomes], metric: str) -> Spread:
     """Return the standard error of a mean over seeds, for effects common to all users.
 
-    A seed's effects on single users already vary among users and are subtracted. The difference of two variances is
-    less certain than the variance over seeds, so it has fewer degrees of freedom.
+    A seed's effects on single users already vary among users and are subtracted, as far as the number of seeds n tells the
+    two apart: (n - 2) / (n - 1) of them, none with two seeds.
     """
     number = len(several)
     over_seeds = statistics.variance([one.value(metric) for one in several])
     within_users = float(np.var([one.contributions(metric) for one in several], axis=0, ddof=1).sum())
-    if over_seeds <= within_users:
-        return NO_SPREAD
-    share = 1 - within_users / over_seeds
-    return Spread(math.sqrt(over_seeds * share / number), (number - 1) * share**2)
+    common = over_seeds - within_users * (number - 2) / (number - 1)
+    return Spread(math.sqrt(common / number), number - 1) if common > 0 else NO_SPREAD
 
 
 def _by_user(rankings: Rankings, system: str, metrics: Collection[str] | None) -> dict[str, Floats]:

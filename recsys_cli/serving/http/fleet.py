@@ -127,13 +127,7 @@ class Fleet:
     def of_user(self, user: object) -> Deployment:
         """Return the bundle of a user: shares by a stable hash of the id, equal in all workers and for any order."""
         own = self.canonical(Role.USER, user) if isinstance(user, int | float | str) else None
-        point = share_point(user if own is None else own)
-        shares = sorted(self._settings.shares.items())
-        for name, share in shares:
-            point -= share
-            if point < 0:
-                return self._deployments[name]
-        return self._deployments[shares[-1][0]]
+        return self._deployments[name_of(user if own is None else own, self._settings.shares)]
 
     def id_of(self, role: Role, raw: Id) -> Id:
         """Return an id of feedback in the type of the first bundle's column.
@@ -257,6 +251,16 @@ def warm(model: Recommender) -> float:
     model.recommend([query])
     units = units_of(query, len(model.catalog), by_pair=model.scorer.scores_subsets)
     return (time.perf_counter() - started) / units
+
+
+def name_of(user: object, shares: Mapping[str, float]) -> str:
+    """Return the bundle of a user's share: the same for any order of the shares."""
+    point, ordered = share_point(user), sorted(shares.items())
+    for name, share in ordered:
+        point -= share
+        if point < 0:
+            return name
+    return ordered[-1][0]
 
 
 def share_point(user: object) -> float:

@@ -48,6 +48,17 @@ def test_counts_of_successors_approach_the_ceiling_of_sessions() -> None:
     assert best - 0.02 < np.mean(hits) < best + 0.01
 
 
+def test_events_of_a_session_have_distinct_times_and_those_of_an_impression_one() -> None:
+    table = sessions(300, 60, seed=0)[0]["interactions"]
+    times: dict[int, list[int]] = defaultdict(list)
+    for row in table.to_pylist():
+        times[row["session"]].append(row["timestamp"])
+    assert {later - earlier for own in times.values() for earlier, later in pairwise(own)} == {30}
+    shown = impressions(50, 30, 200, seed=0)[0]["interactions"].group_by("time").aggregate([("news_id", "count")])
+    assert set(shown.column("news_id_count").to_pylist()) == {12}
+    assert len(shown) == 200
+
+
 def test_impressions_show_distinct_news() -> None:
     tables, facts = impressions(50, 30, 200, seed=0)
     shown = tables["interactions"].group_by("impression_id").aggregate([("news_id", "count_distinct")])

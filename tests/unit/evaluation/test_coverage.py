@@ -14,8 +14,9 @@ import pytest
 from scipy.stats import norm
 
 from recsys_cli.evaluation.bootstrap import mean_estimates
-from recsys_cli.evaluation.clusters import Clusters
+from recsys_cli.evaluation.clusters import Clusters, Spread, by_owner
 from recsys_cli.evaluation.compare.outcomes import Outcomes
+from recsys_cli.evaluation.compare.paired import by_means
 from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates, weighted_estimate
 from recsys_cli.metrics import GROUPED, POINTWISE
 from recsys_cli.metrics.auc import row_placements
@@ -142,10 +143,52 @@ def test_equal_systems_differ_in_5_of_100_worlds(equals: Callable[[int, str], di
     for world in range(WORLDS):
         for name, p in equals(world, kind).items():
             alarms[name] = alarms.get(name, 0) + (p < 0.05)
-    # A spread over three seeds that is nothing is not known to be nothing, so the test may err on the careful side.
-    least = 0.0 if kind == "none" else 0.05 - LIMIT
+    # What three seeds do not show is not known to be nothing, so the test errs on the careful side.
+    least = 0.0 if equals is equals_over_seeds else 0.05 - LIMIT
     for name, times in alarms.items():
         assert least <= times / WORLDS <= 0.05 + LIMIT, f"{name}: {times} of {WORLDS}"
+
+
+def test_intervals_of_several_rankings_per_user_hold_the_truth_in_95_of_100_worlds() -> None:
+    """120 users with 1 to 9 rankings each, all of a user's found or none: for half of the users."""
+    held = 0
+    for world in range(WORLDS):
+        rng = np.random.default_rng(world)
+        owners = np.repeat(np.arange(120), rng.integers(1, 10, 120))
+        found = (rng.random(120) < 0.5)[owners].astype(float)
+        values = by_owner(found, owners)
+        assert len(values) == 120
+        assert values.mean() == pytest.approx(found.mean())
+        (estimate,) = mean_estimates(values[:, None], resamples=1_000, seed=world)
+        held += estimate.low <= 0.5 <= estimate.high
+    assert abs(held / WORLDS - 0.95) <= LIMIT, held
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+@pytest.mark.parametrize("spread", [0.0, 0.01, 0.05])
+def test_intervals_over_seeds_hold_the_truth_in_95_of_100_worlds(seeds: int, spread: float) -> None:
+    """Users differ by 0.1, so the mean of 300 users by 0.006; a seed moves all users by `spread` and each by 0.1."""
+    held = 0
+    for world in range(WORLDS):
+        rng = np.random.default_rng(world)
+        each = rng.normal(0.5, 0.1, 300)
+        runs = [each + rng.normal(0, spread) + rng.normal(0, 0.1, 300) for _ in range(seeds)]
+        low, high = Outcomes.mean([Outcomes.of_users({"ndcg@10": run}) for run in runs]).interval(
+            "ndcg@10", resamples=100, seed=0
+        )
+        held += low <= 0.5 <= high
+    assert held / WORLDS >= 0.95 - LIMIT, held
+
+
+def test_p_values_over_seeds_agree_with_their_intervals() -> None:
+    """The p-value at the end of a 95 % interval is 0.05."""
+    users, seeds = np.random.default_rng(0).normal(0, 0.1, 200), Spread(0.02, 1)
+    tested = by_means(users, seeds)
+    moved = by_means(users - users.mean() + (tested.high - tested.low) / 2, seeds)
+    assert moved.p == pytest.approx(0.05)
+    assert moved.low == pytest.approx(0.0)
+    assert by_means(users - users.mean(), seeds).p == pytest.approx(1.0)
+    assert by_means(users * 0, seeds).low == pytest.approx(-12.706 * 0.02, rel=1e-4)  # t with 1 degree of freedom
 
 
 def test_rows_of_one_user_are_one_draw_and_a_single_users_rows_are_all_there_is() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +11,10 @@ import torch
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.held_out import candidate_items, hold_out
 from recsys_cli.evaluation.ranking import rank
+from recsys_cli.evaluation.stages import UNION, measure_stages
 from recsys_cli.interactions import Interactions
-from recsys_cli.metrics import RANKING
+from recsys_cli.metrics import RANKING, Ranked
+from recsys_cli.models.model import Model, Stage
 from recsys_cli.models.top_places import top_places
 
 NUM_USERS, NUM_ITEMS = 43, 57
@@ -150,3 +154,21 @@ def test_places_are_those_of_the_hits(world) -> None:
         free = [place for place in order if place not in seen]
         assert ranked.candidates[row].tolist() == free + [-1] * (NUM_ITEMS - len(free))
         assert ranked.hits[row, : len(free)].tolist() == [place in relevant for place in free]
+
+
+def test_recall_of_the_union_counts_each_item_once_and_only_candidates() -> None:
+    """User 0 wants 1, 2 and 3: both generators find 1, one finds 2. User 1 wants 4 and 5: 5 is behind the candidates."""
+
+    def ranked(candidates: list[list[int]], hits: list[list[bool]]) -> Ranked:
+        return Ranked(np.array(hits), np.array([3, 2]), np.array(candidates, np.int32))
+
+    lists = {
+        "one": ranked([[1, 7, 9], [4, 8, -1]], [[True, False, False], [True, False, False]]),
+        "two": ranked([[1, 2, 8], [7, 8, 5]], [[True, True, False], [False, False, True]]),
+    }
+    stages = {name: Stage(cast("Model", None), k=2) for name in lists}
+    found = measure_stages(
+        stages, lambda name, *_: lists[name], lists["two"], EvaluateConfig(k=[3], bootstrap=10), name="whole"
+    )
+    recalls = {one.name: one.recall.value for one in found if one.recall is not None}
+    assert recalls == pytest.approx({"one": (1 / 3 + 1 / 2) / 2, "two": 2 / 3 / 2, UNION: (2 / 3 + 1 / 2) / 2})

@@ -307,3 +307,54 @@ def test_the_l2_penalty_is_the_squared_norm_of_each_rows_embeddings() -> None:
             cost += vectors.square().sum(1)
     expected = free.loss(batch) + 0.5 * (cost * batch.weight).mean()  # type: ignore[operator]
     torch.testing.assert_close(model.train().loss(batch), expected)
+
+
+# -- experts of several labels ------------------------------------------------------------------------------------------
+
+SEVERAL = Schema(columns=(*IDS, *NUMBERS, LABEL, CLICK))
+
+
+def mixture(gate: nn.Module, inputs: Tensor, experts: list[Tensor]) -> Tensor:
+    """The mean of the experts by the softmax of the gate, expert by expert."""
+    shares = (inputs @ gate.weight.T).softmax(dim=1)  # type: ignore[operator, union-attr]
+    return sum(shares[:, [place]] * expert.relu() for place, expert in enumerate(experts))  # type: ignore[return-value]
+
+
+def test_each_label_of_mmoe_mixes_the_shared_experts_by_its_own_gate() -> None:
+    model, batch = a_model("mmoe", SEVERAL, embedding_dim=3, hidden_dims=(6, 4), num_experts=3), a_batch()
+    inputs = torch.cat([*looked_up(model.embeddings, batch).values(), dense(batch)], dim=1)
+    experts = [expert((), inputs) for expert in model.experts]
+    expected = [
+        tower((), mixture(gate, inputs, experts)) for gate, tower in zip(model.gates, model.towers, strict=True)
+    ]
+    assert len(expected) == 2
+    torch.testing.assert_close(model.logits(batch), torch.cat(expected, dim=1))
+
+
+def test_each_label_of_ple_sees_its_own_experts_and_the_shared_ones() -> None:
+    options = {
+        "embedding_dim": 3,
+        "hidden_dims": (4,),
+        "num_layers": 2,
+        "num_label_experts": 2,
+        "num_shared_experts": 1,
+    }
+    model, batch = a_model("ple", SEVERAL, **options), a_batch()
+    inputs = torch.cat([*looked_up(model.embeddings, batch).values(), dense(batch)], dim=1)
+    first, last = model.layers
+    of_first, of_second, shared = ([expert((), inputs) for expert in group] for group in first.experts)
+    states = [
+        mixture(gate, inputs, seen)
+        for gate, seen in zip(
+            first.gates, (of_first + shared, of_second + shared, of_first + of_second + shared), strict=True
+        )
+    ]
+    of_first, of_second, shared = (
+        [expert((), own) for expert in group] for group, own in zip(last.experts, states, strict=True)
+    )
+    outputs = [
+        mixture(last.gates[0], states[0], of_first + shared),
+        mixture(last.gates[1], states[1], of_second + shared),
+    ]
+    expected = [tower((), own) for tower, own in zip(model.towers, outputs, strict=True)]
+    torch.testing.assert_close(model.logits(batch), torch.cat(expected, dim=1))

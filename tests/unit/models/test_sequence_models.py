@@ -19,7 +19,8 @@ from recsys_cli.models.sequence.false_negatives import FalseNegatives
 from recsys_cli.models.sequence.histories import Windows
 from recsys_cli.models.sequence.jagged import Jagged
 from recsys_cli.models.sequence.model import SequenceModel
-from recsys_cli.models.sequence.options import SequenceOptions
+from recsys_cli.models.sequence.options import SequenceOptions, TransformerOptions
+from recsys_cli.models.sequence.transformer import LigrBlock
 
 USERS, ITEMS, LENGTH = 60, 30, 8
 SCHEMA = Schema(
@@ -367,3 +368,47 @@ def test_hstu_reads_times() -> None:
 def test_heads_share_the_width() -> None:
     with pytest.raises(ConfigError, match="embedding_dim 32 is no multiple of num_heads 5"):
         build("sasrec", {**SMALL, "num_heads": 5}, SCHEMA)
+
+
+@pytest.mark.parametrize(("number", "rate"), [(8, 8 / (ITEMS - 1)), ("all", 1.0)])
+def test_gbce_is_calibrated_by_the_share_of_the_catalog_that_is_sampled(
+    number: int | str, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A target has 29 other items; β at t = 0.75 is 0.75 α + 0.25."""
+    model = a_model("sasrec", loss="gbce", num_negatives=number, gbce_calibration=0.75)
+    losses = []
+    monkeypatch.setattr(
+        model, "_catalog_loss", lambda targets, _, loss, __: losses.append(loss) or targets.predictions.sum()
+    )
+    model.loss(users_batch(EVERYBODY))
+    assert losses[0].power == pytest.approx(0.75 * rate + 0.25)
+
+
+def test_a_ligr_block_gates_its_attention_and_its_network_by_their_input() -> None:
+    """Of one head: x + attention * σ(W x), then y + network * σ(V y)."""
+    torch.manual_seed(0)
+    dim, length = 4, 5
+    block = LigrBlock(TransformerOptions(embedding_dim=dim, num_heads=1, layer="ligr"), causal=True).eval()
+    inputs = torch.randn(length, dim)
+    query, key, value = block.inward(block.before_attention(inputs)).chunk(3, dim=1)
+    future = torch.ones(length, length, dtype=torch.bool).triu(1)
+    shares = (query @ key.T / dim**0.5).masked_fill(future, -torch.inf).softmax(dim=1)
+    middle = inputs + block.outward(shares @ value) * block.attention_gate(inputs).sigmoid()
+    expected = middle + block.dense(block.before_dense(middle)) * block.dense_gate(middle).sigmoid()
+    layout = Jagged(torch.tensor([length]))
+    torch.testing.assert_close(block(inputs, layout), expected)
+    torch.testing.assert_close(block(inputs, layout, None, torch.tensor([1, 4])), expected[[1, 4]])
+
+
+def test_the_length_from_data_holds_99_of_100_histories() -> None:
+    """Two, one or none of 60 users have 28 items, and all others 20: one of 60 may have more than the length."""
+    lengths = []
+    for users, longer in ((60, 2), (60, 1), (60, 0)):
+        user = np.repeat(np.arange(3, users + 3), np.where(np.arange(users) < longer, 28, 20))
+        step = np.concatenate([np.arange(28 if one < longer else 20) for one in range(users)])
+        rows = Interactions(user.astype(np.int32), item_at(user, step), np.ones(len(user), np.float32), times=step)
+        model = build("sasrec", {**SMALL, "max_seq_len": None}, SCHEMA)
+        assert isinstance(model, SequenceModel)
+        model.set_context(TrainingContext(lambda rows=rows: rows, dict))
+        lengths.append(model.length)
+    assert lengths == [28, 20, 20]

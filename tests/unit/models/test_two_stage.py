@@ -18,6 +18,7 @@ from recsys_cli.models.model import TrainingContext
 from recsys_cli.models.two_stage import model as two_stage
 from recsys_cli.models.two_stage.config import Generator, HoldOut
 from recsys_cli.models.two_stage.holdout import Fold, folds_of
+from recsys_cli.models.two_stage.item_columns import ItemStatistics
 from recsys_cli.models.two_stage.labeled import LabeledCandidates
 from recsys_cli.training.parts import train_part
 
@@ -417,3 +418,24 @@ def test_users_without_history_get_what_such_users_bought() -> None:
     )
     assert best == expected
     assert not popular & expected
+
+
+@pytest.mark.parametrize("ticks", [1, 1_000])
+def test_statistics_of_items_know_the_latest_tenth_of_the_rows_and_days(ticks: int) -> None:
+    """A row a day for 20 days: item 3 on the first 10, item 4 on the others; item 5 never. The last row is negative."""
+    items, labels = np.repeat(np.array([3, 4], np.int32), 10), np.ones(20, np.float32)
+    labels[-1] = 0
+    times = np.arange(20) * 86_400 * ticks
+    statistics = ItemStatistics(6, ticks=ticks)
+    statistics.fit(Interactions(np.full(20, 3, np.int32), items, labels, times=times))
+    found = {name: values[3:].tolist() for name, values in zip(statistics.names, statistics.values.T, strict=True)}
+    log = np.log1p
+    expected = {
+        "popularity": [log(10), log(10), 0], "recent popularity": [0, log(2), 0],
+        "trend": [-log(1), log(2) - log(1), 0], "days since the last row": [log(10), 0, log(19)],
+        "days since the first row": [log(19), log(9), 0], "positives": [log(10), log(9), 0],
+        "recent positives": [0, log(1), 0], "share of positives": [19.5 / 20, 18.5 / 20, 9.5 / 10],
+    }  # fmt: skip
+    assert list(found) == list(expected)
+    for name, values in expected.items():
+        assert found[name] == pytest.approx(values), name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ from recsys_cli.cli import app
 from recsys_cli.errors import ConfigError
 from recsys_cli.serving.feedback.event import Event
 from recsys_cli.serving.feedback.files import worker_file
-from recsys_cli.serving.http.fleet import share_point
+from recsys_cli.serving.http.desk import FeedbackDesk
+from recsys_cli.serving.http.fleet import name_of, share_point
+from recsys_cli.serving.http.metrics import Metrics
+from recsys_cli.serving.http.settings import Settings
 from recsys_cli.stages.serve import named_bundles, shares_of
 from tests.servers import running
 
@@ -74,6 +78,25 @@ def test_shares_follow_the_users() -> None:
     points = [share_point(user) for user in range(2_000)]
     assert 0.85 < sum(point < 0.9 for point in points) / 2_000 < 0.95
     assert share_point(42) == share_point("42")
+    first, again = ({"a": 0.7, "b": 0.2, "c": 0.1}, {"c": 0.1, "a": 0.7, "b": 0.2})
+    names = [name_of(user, first) for user in range(2_000)]
+    assert names == [name_of(user, again) for user in range(2_000)]  # a restart with other arguments moves nobody
+    assert [names.count(name) / 2_000 for name in "abc"] == pytest.approx([0.7, 0.2, 0.1], abs=0.04)
+
+
+def test_events_have_distinct_times_in_order_also_while_the_clock_stands_still_or_goes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers whose clock says the same, and then an earlier time."""
+    settings = Settings(bundles={}, shares={}, feedback=tmp_path, workers=2)
+    desks = [FeedbackDesk(settings, worker, Metrics(), upserted=lambda: None) for worker in (0, 1)]
+    times: list[list[int]] = [[], []]
+    for clock in (10**18, 10**18, 10**18 - 10**9):
+        monkeypatch.setattr(time, "time_ns", lambda clock=clock: clock)
+        for desk, own in zip(desks, times, strict=True):
+            own += [desk.event("put", user=1, item=item, label=1.0).at for item in range(3)]
+    assert all(own == sorted(own) for own in times)
+    assert len({*times[0], *times[1]}) == 18
 
 
 def test_feedback_is_a_table_for_the_etl(tmp_path: Path) -> None:
