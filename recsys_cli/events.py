@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Unit = Literal["rows", "bytes", "steps", "users", "trials", "runs", "parts"]
+Unit = Literal["rows", "bytes", "steps", "users", "trials", "runs", "models", "parts"]
 
 
 @dataclass(frozen=True)
@@ -43,3 +43,13 @@ Emit = Callable[[Event], None]
 
 def ignore(event: Event) -> None:
     """Ignore the event."""
+
+
+def without_messages(emit: Emit) -> Emit:
+    """Forward progress and warnings only."""
+
+    def forward(event: Event) -> None:
+        if isinstance(event, Progress) or event.level == "warning":
+            emit(event)
+
+    return forward

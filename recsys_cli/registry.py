@@ -89,6 +89,8 @@ MODELS: dict[str, str] = {
 }
 DEFAULT_MODEL = "mlp"
 """Model of a config without `model.name`."""
+AUTO = "auto"
+"""`model.name` for the best of several models on valid, see `stages.auto`."""
 
 RANK, PREDICT = "rank the catalog", "predict labels of given rows"
 """Tasks: top-N recommendation from the catalog, and prediction of the label of a given (user, item) pair."""
@@ -185,4 +187,9 @@ def lookup(table: dict[str, str], name: str, *, what: str) -> str:
         return name
     if (path := plugins.resolve(name, what=what)) is not None:
         return path
+    if name == AUTO and table is MODELS:
+        raise ConfigError(
+            "model.name=auto stands for the best of several models on valid, and this needs one model",
+            hint="recsys train shows the candidates; set model.name to one, such as model.name=ease",
+        )
     raise ConfigError(f"unknown {what} {name!r}{suggest(name, table)}", hint=f"known: {', '.join(sorted(table))}")

@@ -52,15 +52,12 @@ def compare(
     correction for multiple comparisons. Insignificant differences are marked as noise.
     """
     from recsys_cli.cli.results import compare as shown
-    from recsys_cli.cli.runs import full_name
 
     session: Session = ctx.obj
     require_one_format(session, latex=latex)
     from recsys_cli.stages.compare import compare
 
-    names = [full_name(session, run) for run in runs]
-    reference = None if against is None else full_name(session, against)
-    comparison = compare(names, session.workspace, against=reference, html=html)
+    comparison = compare(runs, session.workspace, against=against, html=html)
     if {run.run for run in comparison.runs} - {*runs, against}:
         comparison = _with_other_data(session, comparison)
     if latex:

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 Candidates = Iterable[tuple[str, str]]
 """Words with descriptions; a description may be empty."""
 _SECTIONS = ("dataset", "split", "features", "etl", "model", "train", "evaluate", "tune", "bench")
-_NAMES = {"model.name": registry.MODELS, "dataset.name": registry.DATASETS, "etl.engine": ("auto", *registry.ENGINES)}
+_NAMES = {
+    "model.name": (registry.AUTO, *registry.MODELS),
+    "dataset.name": registry.DATASETS,
+    "etl.engine": ("auto", *registry.ENGINES),
+}
 
 
 @dataclass

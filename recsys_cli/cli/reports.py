@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recsys_cli.cli.params import config_path, is_config
-from recsys_cli.cli.runs import find_run, finished, full_name
+from recsys_cli.cli.runs import find_run, finished
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import MissingArtifactError
 
@@ -28,7 +28,7 @@ def find_report(session: Session, given: str | None) -> dict[str, Any]:
         return _of_data(_data_of(session, given))
     if (Path(given) / "manifest.json").is_file():
         given = Path(given).resolve().name
-    return _named(session.workspace, full_name(session, given))
+    return _named(session.workspace, given)
 
 
 def open_page(page: str) -> None:

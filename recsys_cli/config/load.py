@@ -21,7 +21,7 @@ from recsys_cli.config.limits import limit_problems
 from recsys_cli.config.problems import describe
 from recsys_cli.config.protocol import protocol_checks
 from recsys_cli.config.section import Section
-from recsys_cli.config.sections import ModelConfig, RunConfig
+from recsys_cli.config.sections import AutoConfig, ModelConfig, RunConfig
 from recsys_cli.config.space import space_problems
 from recsys_cli.config.tune import Values
 from recsys_cli.data import open_source
@@ -30,7 +30,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.metrics.label_task import REGRESSION
 from recsys_cli.metrics.named import check_additional, find_metric
 from recsys_cli.plugins import guarded, require_subclass
-from recsys_cli.registry import DEFAULT_MODEL, ENGINES, MODELS, lookup
+from recsys_cli.registry import AUTO, DEFAULT_MODEL, ENGINES, MODELS, lookup
 from recsys_cli.registry import load as load_component
 
 
@@ -203,6 +203,8 @@ def model_config_type(name: str) -> type[BaseModel]:
     Raises:
         ConfigError: The model is unknown or not trusted, or its Config is no `Section`.
     """
+    if name == AUTO:
+        return AutoConfig
     path = f"{lookup(MODELS, name, what='model')}.config:Config"
     kind: type[BaseModel] = load_component(path)
     require_subclass(kind, Section, path)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -99,7 +100,8 @@ class ModelConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str = DEFAULT_MODEL
-    """Name of a model (`recsys ls models`), or a plugin's model."""
+    """Name of a model (`recsys ls models`), a plugin's model, or `auto`: the best of ease, item-knn, popularity (also with a
+    half-life) and, with times, sasrec by NDCG@10 on valid."""
     embedding: EmbeddingConfig = EmbeddingConfig()
     """Placement of the embedding tables."""
 
@@ -107,6 +109,12 @@ class ModelConfig(BaseModel):
     def options(self) -> dict[str, Any]:
         """The model's own options."""
         return dict(self.model_extra or {})
+
+
+class AutoConfig(Section):
+    """Options of `model: {name: auto}`: none."""
+
+    train_defaults: ClassVar[Mapping[str, Any]] = {"monitor": "ndcg@10"}
 
 
 class EvaluateConfig(Section):

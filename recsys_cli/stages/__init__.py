@@ -13,11 +13,23 @@ A = TypeVar("A", bound=Artifact)
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A candidate of `model: {name: auto}` with its metric on valid; None if it is not measurable."""
+
+    label: str
+    run: str
+    metric: str
+    value: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
 class StageResult(Generic[A]):
-    """Artifact of a stage, and whether it existed already."""
+    """Artifact of a stage, and whether it existed already; of `auto` also the candidates, best first."""
 
     artifact: A
     up_to_date: bool
+    candidates: tuple[Candidate, ...] = ()
 
 
 def report_other_version(artifact: Artifact, emit: Emit) -> None:

@@ -23,7 +23,7 @@ from recsys_cli.evaluation.compare.leaderboard import Leaderboard, standings_of
 from recsys_cli.evaluation.compare.leaderboard_page import show
 from recsys_cli.evaluation.compare.published import PublishedComparison, compare_published
 from recsys_cli.evaluation.compare.runs import rankings_of
-from recsys_cli.events import Emit, Event, Message, Progress, ignore
+from recsys_cli.events import Emit, Message, Progress, ignore, without_messages
 from recsys_cli.features.split import SPLITS
 from recsys_cli.metrics.named import better_of, check_reported
 from recsys_cli.stages.bench_grid import BenchCell, cells_of, seconds_left
@@ -143,24 +143,14 @@ def _run_cell(
     try:
         own = with_model(config, cell.model, seed=cell.seed)
         resume = unfinished_run(workspace, run_key(own, data)) is not None
-        run = train_on(data, own, workspace, resume=resume, emit=_without_messages(emit)).artifact
-        run = evaluate(run, workspace, config=own.evaluate, emit=_without_messages(emit)).artifact
+        run = train_on(data, own, workspace, resume=resume, emit=without_messages(emit)).artifact
+        run = evaluate(run, workspace, config=own.evaluate, emit=without_messages(emit)).artifact
         results.runs.setdefault(cell.label, []).append(run)
         train_seconds = run.manifest["seconds"]["train"]
     except Exception as error:  # one failed model does not stop the others
         results.failures.append(_failure(cell, error))
         emit(Message(f"{cell} failed: {results.failures[-1]['message']}", "warning"))
     results.seconds.setdefault(cell.label, []).append(max(train_seconds, time.perf_counter() - started))
-
-
-def _without_messages(emit: Emit) -> Emit:
-    """Forward progress and warnings only."""
-
-    def forward(event: Event) -> None:
-        if isinstance(event, Progress) or event.level == "warning":
-            emit(event)
-
-    return forward
 
 
 def _failure(cell: BenchCell, error: Exception) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from dataclasses import astuple
 
 from recsys_cli.config import RunConfig
 from recsys_cli.events import Emit, ignore
+from recsys_cli.registry import AUTO
 from recsys_cli.stages import StageResult
+from recsys_cli.stages.auto import train_candidates
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.processes import join_ranks, launch_ranks
 from recsys_cli.stages.run_selection import Selection, locked, run_key, select
@@ -23,6 +25,8 @@ def train(
 ) -> StageResult[TrainedRun]:
     """Train the model of a config, unless there is a finished run of it; or resume its latest unfinished run.
 
+    The model `auto` trains several, resumes unfinished ones, and returns the run of the best; see `stages.auto`.
+
     Raises:
         MissingArtifactError: The data is not prepared, or there is nothing to resume.
         MissingExtraError: The package of a tracker is not installed.
@@ -31,7 +35,10 @@ def train(
         TrainingError: The loss is not finite, or a checkpoint is unreadable.
         KeyboardInterrupt: Interrupted; the run can be resumed.
     """
-    return train_on(prepared_data(config, workspace), config, workspace, resume=resume, force=force, emit=emit)
+    data = prepared_data(config, workspace)
+    if config.model.name == AUTO:
+        return train_candidates(train_on, data, config, workspace, force=force, emit=emit)
+    return train_on(data, config, workspace, resume=resume, force=force, emit=emit)
 
 
 def train_on(

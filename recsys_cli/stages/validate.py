@@ -17,6 +17,7 @@ from recsys_cli.data.files import Files
 from recsys_cli.errors import DataError, MissingExtraError, RecsysError
 from recsys_cli.features.fitted_plan import expected_schema
 from recsys_cli.features.program import INTERACTIONS, Program
+from recsys_cli.registry import AUTO
 from recsys_cli.stages.estimate import Estimate, estimate
 from recsys_cli.stages.keys import source_key
 from recsys_cli.workspace import Workspace
@@ -110,7 +111,7 @@ def _checked(config: RunConfig, raw: RawTables, *, timed: bool, builds: bool) ->
     )
     total = max(total, raw.totals.get(INTERACTIONS, 0))
     _refuse_one(config, rows)
-    if builds:
+    if builds and config.model.name != AUTO:
         _refuse_misfit(config, inputs.program)
     notes: list[str] = []
     matched: dict[str, float] = {}

@@ -65,20 +65,18 @@ class Workspace:
         return sorted(found - read)
 
     def run(self, name: str) -> TrainedRun:
-        """Return a run by its name, a unique prefix or suffix of it, or a model with a single run.
+        """Return a run by its name, a prefix or suffix of it, or its model: of several the latest finished one.
 
         Raises:
-            MissingArtifactError: No run matches, or several.
+            MissingArtifactError: No run matches.
         """
         matches = self.runs_like(name)
-        if len(matches) == 1:
-            return matches[0]
+        if matches:
+            return max(matches, key=_age)
         models = {run.folder.name.partition("-")[2].rpartition("-")[0] for run in self.runs()}
-        unknown = f"no run {name!r} in {self.root}{suggest(name, sorted(models))}"
-        what = f"{len(matches)} runs match {name!r}" if matches else unknown
         raise MissingArtifactError(
-            f"{what}; there are: {_listed(matches or self.runs())}",
-            hint="name one of them in full" if matches else "recsys status",
+            f"no run {name!r} in {self.root}{suggest(name, sorted(models))}; there are: {_listed(self.runs())}",
+            hint="recsys status",
         )
 
     def data_of(self, run: TrainedRun) -> PreparedData:
@@ -112,15 +110,14 @@ class Workspace:
         return [data for data in self.all_data() if data.folder.name.startswith(key[:16])]
 
     def run_or_data(self, name: str) -> TrainedRun | PreparedData:
-        """Return the single run or prepared data matching a name."""
-        matches: list[TrainedRun | PreparedData] = [*self.runs_like(name), *self.data_like(name)]
-        if len(matches) == 1:
-            return matches[0]
-        what = (
-            f"{len(matches)} runs or prepared data match {name!r}" if matches else f"no run or prepared data {name!r}"
-        )
-        candidates = matches or [*self.runs(), *self.all_data()]
-        raise MissingArtifactError(f"{what} in {self.root}; there are: {_listed(candidates)}", hint="recsys status")
+        """Return the run of a name, see `run`, or the single prepared data."""
+        data = self.data_like(name)
+        if len(data) == 1 and not self.runs_like(name):
+            return data[0]
+        if not data:
+            return self.run(name)
+        what = f"several runs or prepared data match {name!r} in {self.root}"
+        raise MissingArtifactError(f"{what}: {_listed([*self.runs_like(name), *data])}", hint="name one in full")
 
     def runs(self) -> list[TrainedRun]:
         """Return all runs, finished or not, oldest first."""
@@ -193,6 +190,13 @@ class Workspace:
         """Remove an artifact atomically."""
         with self.scratch() as folder:
             artifact.folder.replace(folder / "removed")
+
+
+def _age(run: TrainedRun) -> tuple[bool, str, int]:
+    """Return a sort key, finished runs last: by the second in the name, then by the manifest."""
+    manifest = run.folder / "manifest.json"
+    is_finished = manifest.is_file()
+    return is_finished, run.folder.name.partition("-")[0], manifest.stat().st_mtime_ns if is_finished else 0
 
 
 def run_lock(run: TrainedRun) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from recsys_cli.cli.quantities import amount, duration, figure, share
@@ -23,19 +24,23 @@ def result(made: StageResult[TrainedRun]) -> dict[str, Any]:
         "up_to_date": made.up_to_date,
         "path": str(run.folder),
         **run.manifest,
+        **({"candidates": [asdict(one) for one in made.candidates]} if made.candidates else {}),
         "next": "recsys evaluate",
     }
 
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
-    """Draw the epochs and the run."""
+    """Draw the candidates, or the epochs, and the run."""
+    if candidates := result.get("candidates"):
+        _draw_candidates(to, candidates)
     if result["up_to_date"]:
         line(to, f"training is up to date: {result['path']}")
     else:
         cells = [_epoch(epoch, is_best=epoch["epoch"] == result["best_epoch"]) for epoch in result["history"]]
         figures = [f"valid {name}" for name in result["history"][0]["valid"]]
         headings = ("epoch", "train loss", *figures, f"{result.get('unit', 'rows')}/s", "waiting", "time")
-        table(to, "", headings, cells, text=0)
+        if not candidates:
+            table(to, "", headings, cells, text=0)
         kept = " (* best epoch, kept)" if len(result["history"]) > 1 else ""
         line(to, f"trained {result['parameters']:,} parameters on {result['device']}, {result['precision']}{kept}")
         for note in result.get("notes", ()):
@@ -43,6 +48,16 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
         line(to, f"run: {result['path']}")
     if result["next"]:
         line(to, f"next: {result['next']}", style="dim")
+
+
+def _draw_candidates(to: Console, candidates: Sequence[Mapping[str, Any]]) -> None:
+    best = candidates[0]
+    cells = [(one["label"], figure(one["value"]), duration(one["seconds"]), one["run"]) for one in candidates]
+    table(to, "candidates, the best by valid first", ("model", f"valid {best['metric']}", "time", "run"), cells)
+    if best["label"].startswith("popularity"):
+        line(to, "note: no candidate ranks better than popularity on valid", style="yellow")
+    elif best["value"] is None:
+        line(to, f"note: {best['metric']} cannot be measured on valid; {best['label']} is taken", style="yellow")
 
 
 def _epoch(epoch: Mapping[str, Any], *, is_best: bool) -> tuple[str, ...]:
