@@ -17,7 +17,7 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter per option
         str | None,
         typer.Argument(
             metavar="RUN",
-            help="Run (name, its beginning or end, or its model). Default: the run of the config of the last stage.",
+            help="Run (name, its beginning or end, or its model). Default: the best evaluated run of the current data.",
             show_default=False,
         ),
     ] = None,

@@ -29,7 +29,7 @@ def inspect(
     run: Annotated[
         str | None,
         typer.Option(
-            help="Run (name, its beginning or end, or its model). Default: the run of the config of the last stage.",
+            help="Run (name, its beginning or end, or its model). Default: the best evaluated run of the current data.",
             metavar="RUN",
             show_default=False,
         ),

@@ -57,8 +57,8 @@ def _best_run(session: Session) -> TrainedRun:
     for run in session.workspace.runs():
         with suppress(RecsysError):  # a damaged or unevaluated run
             if run.exists and run.manifest["data"].get("key") == key:
-                figure = Evaluation.read(run.evaluation).ranking[MODEL][f"ndcg@{min(config.evaluate.k)}"]
-                ranked.append((figure.value or 0.0, run))
+                figures = Evaluation.read(run.evaluation).ranking.get(MODEL, {})
+                ranked += [(one.value or 0.0, run) for name, one in figures.items() if name.startswith("ndcg@")][:1]
     return max(ranked, key=lambda one: one[0])[1] if ranked else find_run(config, session.workspace)
 
 

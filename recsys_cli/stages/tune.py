@@ -19,6 +19,7 @@ from recsys_cli.config.load import model_config, model_config_type, search_space
 from recsys_cli.config.tune import Values
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError, RecsysError, TrainingError
 from recsys_cli.events import Emit, Message, Progress, ignore
+from recsys_cli.registry import MODELS, lookup
 from recsys_cli.stages import StageResult
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.monitor import order_of
@@ -89,6 +90,7 @@ def study_key(config: RunConfig, data: PreparedData) -> str:
 
 def _options(config: RunConfig) -> TuneConfig:
     """Return the `tune` section with a search space: its own, or the default one of the model."""
+    lookup(MODELS, config.model.name, what="model")  # `auto` is none
     section = config.tune or TuneConfig()
     space = section.space or search_space(model_config_type(config.model.name))
     if not space:

@@ -131,7 +131,7 @@ def _checked(config: RunConfig, raw: RawTables, *, timed: bool, builds: bool) ->
         if share < _RARE
     ]
     expected = None
-    if timed:
+    if timed and config.model.name != AUTO:
         try:
             expected = estimate(config, raw.folder, rows=total, row_bytes=rows.nbytes / max(1, rows.num_rows))
             notes += _memory_notes(config, expected)

@@ -65,18 +65,20 @@ class Workspace:
         return sorted(found - read)
 
     def run(self, name: str) -> TrainedRun:
-        """Return a run by its name, a prefix or suffix of it, or its model: of several the latest finished one.
+        """Return a run by its name, a unique prefix or suffix of it, or its model: of several the latest finished one.
 
         Raises:
-            MissingArtifactError: No run matches.
+            MissingArtifactError: No run matches, or several begin or end so.
         """
         matches = self.runs_like(name)
-        if matches:
+        models = {model_of(run) for run in self.runs()}
+        if matches and (len(matches) == 1 or name in models):
             return max(matches, key=_age)
-        models = {run.folder.name.partition("-")[2].rpartition("-")[0] for run in self.runs()}
+        unknown = f"no run {name!r} in {self.root}{suggest(name, sorted(models))}"
+        what = f"{len(matches)} runs match {name!r} in {self.root}" if matches else unknown
         raise MissingArtifactError(
-            f"no run {name!r} in {self.root}{suggest(name, sorted(models))}; there are: {_listed(self.runs())}",
-            hint="recsys status",
+            f"{what}; there are: {_listed(matches or self.runs())}",
+            hint="name one of them in full" if matches else "recsys status",
         )
 
     def data_of(self, run: TrainedRun) -> PreparedData:
@@ -103,7 +105,7 @@ class Workspace:
         runs = self.runs()
         exact = [run for run in runs if run.folder.name == name]
         parts = [run for run in runs if run.folder.name.startswith(name) or run.folder.name.endswith(name)]
-        return exact or parts or [run for run in runs if f"-{name}-" in run.folder.name]
+        return exact or parts or [run for run in runs if model_of(run) == name]
 
     def data_like(self, key: str) -> list[PreparedData]:
         """Return the prepared data by prefix of the key."""
@@ -111,13 +113,21 @@ class Workspace:
 
     def run_or_data(self, name: str) -> TrainedRun | PreparedData:
         """Return the run of a name, see `run`, or the single prepared data."""
-        data = self.data_like(name)
-        if len(data) == 1 and not self.runs_like(name):
-            return data[0]
-        if not data:
+        runs, data = self.runs_like(name), self.data_like(name)
+        if runs and not data:
             return self.run(name)
-        what = f"several runs or prepared data match {name!r} in {self.root}"
-        raise MissingArtifactError(f"{what}: {_listed([*self.runs_like(name), *data])}", hint="name one in full")
+        if len(data) == 1 and not runs:
+            return data[0]
+        what = (
+            f"{len(runs) + len(data)} runs or prepared data match {name!r}"
+            if data
+            else f"no run or prepared data {name!r}"
+        )
+        candidates = [*runs, *data] or [*self.runs(), *self.all_data()]
+        raise MissingArtifactError(
+            f"{what} in {self.root}; there are: {_listed(candidates)}",
+            hint="name one of them in full" if data else "recsys status",
+        )
 
     def runs(self) -> list[TrainedRun]:
         """Return all runs, finished or not, oldest first."""
@@ -190,6 +200,11 @@ class Workspace:
         """Remove an artifact atomically."""
         with self.scratch() as folder:
             artifact.folder.replace(folder / "removed")
+
+
+def model_of(run: TrainedRun) -> str:
+    """Return the name of a run's model, the middle of the folder's name."""
+    return run.folder.name.partition("-")[2].rpartition("-")[0]
 
 
 def _age(run: TrainedRun) -> tuple[bool, str, int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from recsys_cli.errors import DataError, LockedError, MissingArtifactError
-from recsys_cli.workspace import Workspace, key_of, write_text
+from recsys_cli.workspace import Workspace, key_of, write_manifest, write_text
 
 
 def test_create_makes_a_complete_artifact(workspace: Workspace) -> None:
@@ -139,8 +139,9 @@ def test_run_is_found_by_prefix_suffix_or_model(workspace: Workspace) -> None:
 
     assert workspace.run("bbbb").folder.name == "20260102T000000-mlp-bbbb"
     assert workspace.run("ease").folder.name == "20250102T000000-ease-cccc"
-    with pytest.raises(MissingArtifactError, match="2 runs match 'mlp'"):
-        workspace.run("mlp")
+    assert workspace.run("mlp").folder.name == "20260102T000000-mlp-bbbb"
+    write_manifest(workspace.root / "runs" / "20260101T000000-mlp-aaaa", "TrainedRun", {"key": "aaaa"})
+    assert workspace.run("mlp").folder.name == "20260101T000000-mlp-aaaa"  # the later one is not finished
     with pytest.raises(MissingArtifactError, match="2 runs match '2026'"):
         workspace.run("2026")
     with pytest.raises(MissingArtifactError, match=r"no run 'x'.*there are: .*aaaa, .*bbbb"):

@@ -1,0 +1,127 @@
+"""`model: {name: auto}`: the best of quick candidates on valid, as an ordinary run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from recsys_cli.cli.runs import find_run
+from recsys_cli.config import RunConfig
+from recsys_cli.config.load import load
+from recsys_cli.errors import ConfigError, MissingArtifactError
+from recsys_cli.events import Event, Message
+from recsys_cli.stages.auto import candidates_of
+from recsys_cli.stages.etl import etl
+from recsys_cli.stages.train import train
+from recsys_cli.stages.tune import tune
+from recsys_cli.workspace import Workspace
+
+
+def halves(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Users of two halves, each with its own 20 items, equally popular: co-occurrence tells what popularity cannot."""
+    users = np.repeat(np.arange(80), 10)
+    items = np.concatenate([rng.choice(20, 10, replace=False) for _ in range(80)])
+    return users, items + 20 * (users % 2)
+
+
+def chance(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Users with items of a steep popularity, and nothing else to learn."""
+    weights = 1 / np.arange(1, 41) ** 2
+    users = np.repeat(np.arange(80), 4)
+    items = np.concatenate([rng.choice(40, 4, replace=False, p=weights / weights.sum()) for _ in range(80)])
+    return users, items
+
+
+def config_of(
+    folder: Path, world: object, split: str = "{method: random, valid: 0.2, test: 0.2, seed: 1}"
+) -> RunConfig:
+    users, items = world(np.random.default_rng(7))  # type: ignore[operator]
+    pl.DataFrame({"user": users, "item": items}).write_csv(folder / "rows.csv")
+    path = folder / "auto.yaml"
+    path.write_text(
+        f"dataset: {{name: files, interactions: {folder / 'rows.csv'}}}\n"
+        f"split: {split}\n"
+        "features:\n  user: user\n  item: item\n  label: label\n  ops:\n"
+        "    - {op: Categorify, columns: [user, item]}\n"
+        "    - {op: LambdaOp, expression: 'user * 0 + 1', output: label, dtype: int8}\n"
+        "model: {name: auto}\n"
+    )
+    return load(path)
+
+
+def test_the_best_on_valid_is_the_run_of_the_config(tmp_path: Path, workspace: Workspace) -> None:
+    config = config_of(tmp_path, halves)
+    etl(config, workspace)
+    made = train(config, workspace)
+    assert {one.label for one in made.candidates} == {"popularity", "item-knn", "ease"}
+    values = {one.label: one.value for one in made.candidates}
+    assert values == {one.label: workspace.run_named(one.run).manifest["valid"]["ndcg@10"] for one in made.candidates}
+    assert made.candidates[0].value == max(values.values())  # type: ignore[type-var]
+    assert made.artifact.folder.name == made.candidates[0].run
+    assert made.artifact.manifest["model"] in {"ease", "item-knn"}
+    assert min(values["ease"], values["item-knn"]) > 1.5 * values["popularity"]  # type: ignore[operator, type-var]
+    assert find_run(config, workspace).folder == made.artifact.folder
+
+    again = train(config, workspace)
+    assert again.up_to_date
+    assert len(workspace.runs()) == 3
+
+
+def test_popularity_is_kept_where_nothing_is_better(tmp_path: Path, workspace: Workspace) -> None:
+    config = config_of(tmp_path, chance)
+    etl(config, workspace)
+    made = train(config, workspace)
+    best, *others = made.candidates
+    assert all(best.value >= one.value for one in others)  # type: ignore[operator]
+    assert made.artifact.folder.name == best.run
+
+
+def test_without_valid_rows_ease_is_taken_and_it_is_said(tmp_path: Path, workspace: Workspace) -> None:
+    config = config_of(tmp_path, halves, "{method: random, valid: 0.0, test: 0.2, seed: 1}")
+    etl(config, workspace)
+    events: list[Event] = []
+    made = train(config, workspace, emit=events.append)
+    assert made.artifact.manifest["model"] == "ease"
+    assert any("no valid split" in event.text for event in events if isinstance(event, Message))
+
+
+def test_a_failed_candidate_stops_no_other(
+    tmp_path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(tmp_path, halves)
+    etl(config, workspace)
+    from recsys_cli.models.ease import model
+
+    monkeypatch.setattr(model.Model, "learn", lambda *_: (_ for _ in ()).throw(MemoryError("too large")))
+    events: list[Event] = []
+    made = train(config, workspace, emit=events.append)
+    assert made.artifact.manifest["model"] == "item-knn"
+    assert any("ease failed: too large" in event.text for event in events if isinstance(event, Message))
+
+
+def test_times_add_half_lives_and_sasrec(tmp_path: Path, workspace: Workspace) -> None:
+    config = config_of(tmp_path, halves)
+    rows = pl.read_csv(tmp_path / "rows.csv").with_columns(time=pl.int_range(pl.len()) * 100)
+    rows.write_csv(tmp_path / "rows.csv")
+    timed = config.model_copy(update={"features": config.features.model_copy(update={"timestamp": "time"})})
+    found = candidates_of(timed, etl(timed, workspace).artifact)
+    assert [*found.configs] == [
+        "popularity, half-life 1/8 of train", "popularity, half-life 1/64 of train", "popularity", "item-knn", "ease", "sasrec",
+    ]  # fmt: skip
+    assert 9_000 < float(found.configs["popularity, half-life 1/8 of train"].model.options["half_life"]) < 10_100
+    assert found.configs["sasrec"].train.monitor == "ndcg@10"
+
+
+def test_auto_is_refused_where_one_model_is_needed(tmp_path: Path, workspace: Workspace) -> None:
+    config = config_of(tmp_path, halves)
+    with pytest.raises(MissingArtifactError):
+        train(config, workspace)
+    data = etl(config, workspace).artifact
+    with pytest.raises(ConfigError, match=r"model.name=auto stands for the best of several"):
+        tune(config, workspace)
+    warm = config.model_copy(update={"train": config.train.model_copy(update={"continue_from": "x"})})
+    with pytest.raises(ConfigError, match=r"train\.continue_from is of one"):
+        candidates_of(warm, data)
