@@ -123,7 +123,7 @@ def _models(data: PreparedData) -> tuple[dict[str, dict[str, Any]], list[str]]:
     models |= {name: {"name": name} for name in ("popularity", "item-knn", "ease")}
     if not times:
         return models, []
-    if (rows := data.rows("train")) > _SASREC_ROWS:
+    if data.rows("train") > _SASREC_ROWS:
         return models, [
             f"sasrec is no candidate for more than {_SASREC_ROWS:,} train rows: recsys train model.name=sasrec trains it"
         ]
