@@ -84,6 +84,7 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
 ) -> None:
     """Recommend items to a user, with titles and reasons; or to all users, into a file."""
     from recsys_cli.cli.results import recommend as shown
+    from recsys_cli.cli.runs import warn
     from recsys_cli.serving.query import Query
 
     session: Session = ctx.obj
@@ -96,7 +97,9 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
         from recsys_cli.stages import recommend as stage
         from recsys_cli.stages.recommend_many import recommend_histories, recommend_users
 
-        recommender = stage.open_recommender(find_source(session, source), session.workspace)
+        found = find_source(session, source)
+        warn(emit, found)
+        recommender = stage.open_recommender(found, session.workspace)
         if out is not None and history is not None:
             made = recommend_histories(recommender, query, Path(history), out, emit=emit)
         elif out is not None:

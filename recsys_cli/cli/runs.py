@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from recsys_cli.cli.params import config_path, is_config, read_config, split_arguments
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError, RecsysError
+from recsys_cli.events import Emit, Message
 
 if TYPE_CHECKING:
     from recsys_cli.config import EvaluateConfig, RunConfig
-    from recsys_cli.workspace import TrainedRun, Workspace
+    from recsys_cli.workspace import Bundle, TrainedRun, Workspace
 
 
 def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedRun, EvaluateConfig]:
@@ -81,3 +82,19 @@ def finished(run: TrainedRun) -> TrainedRun:
 
         raise not_finished(run)
     return run
+
+
+def warn(emit: Emit, source: TrainedRun | Bundle) -> None:
+    """Emit the warning about rankings below popularity, of the latest evaluation or of a bundle's manifest, if any."""
+    from recsys_cli.workspace import Bundle
+
+    text = None
+    if isinstance(source, Bundle):
+        text = source.manifest.get("warning")
+    elif source.evaluation.is_file():
+        from recsys_cli.evaluation.result import Evaluation
+
+        with suppress(RecsysError):  # commands that read the figures report damage
+            text = Evaluation.read(source.evaluated().evaluation).warning
+    if text:
+        emit(Message(str(text), "warning"))

@@ -92,7 +92,9 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     session: Session = ctx.obj
     stage.check_extra()
+    from recsys_cli.cli.runs import warn
     from recsys_cli.serving.http.settings import Batching, Limits, Settings
+    from recsys_cli.workspace import Bundle
 
     folders = stage.named_bundles(bundles)
     settings = Settings(
@@ -110,6 +112,10 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
         limits=Limits(seconds=timeout),
         batching=Batching(delay=batch_delay / 1e3, queue=queue),
     )
+    with session.working("serve") as emit:
+        for bundle in map(Bundle, folders.values()):
+            if bundle.exists:
+                warn(emit, bundle)
     stage.serve(settings, lambda url: session.report({"url": url, "bundles": list(folders)}, _draw), insecure=insecure)
 
 

@@ -121,7 +121,7 @@ class _Measurement:
             cohorts = measure_cohorts(parts, self.config)
         with self._timed("verdict"):
             predicts_labels = self.model.probabilistic
-            sentences = verdicts(
+            verdict = verdicts(
                 of_rows, rows, ranked, self.config, predicts_labels=predicts_labels, impressions=impressions
             )
         self.notes += [impressions.note] if impressions else []
@@ -141,7 +141,8 @@ class _Measurement:
             counts=counts,
             protocol=describe(task.split, self.config, counts, mean=rows.mean),
             stages=stages,
-            verdict=sentences,
+            verdict=verdict.sentences,
+            warning=verdict.warning,
             notes=tuple(self.notes),
             partial=tuple(self.partial),
             seconds=self.seconds,

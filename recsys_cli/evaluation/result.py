@@ -223,6 +223,8 @@ class Measurements(Frozen):
     """Generators, union of candidates and ranker of a model with stages."""
     verdict: tuple[str, ...] = ()
     """Paired tests of the model against the baselines, in sentences."""
+    warning: str | None = None
+    """Sentence on rankings significantly below popularity, with the remedy; shown where the model is used."""
     notes: tuple[str, ...] = ()
     partial: tuple[str, ...] = ()
     """Systems that leave out items of the catalog, such as an EASE within its limits."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,15 @@ _NO_RANKING_OBJECTIVE = (
     "The model predicts labels of given rows, not which items users choose. To rank the catalog, train ease or sasrec: recsys "
     "run CONFIG model.name=ease (recsys ls models lists the purpose of each model)."
 )
+_WORSE = "the rankings of this model are significantly worse than those of"
+_CURE = "recsys run CONFIG model.name=auto trains several models and keeps the best"
+
+
+class Verdicts(NamedTuple):
+    """The verdict in sentences, and a warning about rankings significantly below popularity."""
+
+    sentences: tuple[str, ...]
+    warning: str | None
 
 
 def verdicts(
@@ -35,15 +45,15 @@ def verdicts(
     *,
     predicts_labels: bool,
     impressions: Impressions | None = None,
-) -> tuple[str, ...]:
-    """Return the verdict in sentences: on impressions or else on the rows, and on the rankings if any.
+) -> Verdicts:
+    """Return the verdict: on impressions or else on the rows, and on the rankings if any.
 
     The model comes first; cold-start users have distinct ids.
     """
-    return (
-        *_of_rows(measured, rows, config, impressions),
-        *_of_rankings(ranked, config, predicts_labels=predicts_labels),
-    )
+    sentences, worse = _of_rankings(ranked, config, predicts_labels=predicts_labels)
+    below = [name for name in worse if name.startswith("popularity")]
+    warning = f"{_WORSE} {joined(below)}; {_CURE}" if below else None
+    return Verdicts((*_of_rows(measured, rows, config, impressions), *sentences), warning)
 
 
 def _of_rows(
@@ -89,14 +99,16 @@ def _compared_impressions(
     return _tested(systems, IMPRESSION_AUC.name, config)
 
 
-def _of_rankings(ranked: Mapping[str, Ranked], config: EvaluateConfig, *, predicts_labels: bool) -> Iterator[str]:
-    """Yield the test of NDCG at the first cut-off, and an explanation for a worse model.
+def _of_rankings(
+    ranked: Mapping[str, Ranked], config: EvaluateConfig, *, predicts_labels: bool
+) -> tuple[list[str], list[str]]:
+    """Return the test of NDCG at the first cut-off, with an explanation for a worse model, and the better baselines.
 
     Without baselines of the same rankings: a model is not compared with itself.
     """
     ranked = {name: hits for name, hits in ranked.items() if name == MODEL or not _same(hits, ranked[MODEL])}
     if len(ranked) < 2 or not len(ranked[MODEL].num_relevant):
-        return
+        return [], []
     k = min(config.k)
     metric = f"{config.label}ndcg@{k}"
     outcomes = {
@@ -104,9 +116,7 @@ def _of_rankings(ranked: Mapping[str, Ranked], config: EvaluateConfig, *, predic
         for name, hits in ranked.items()
     }
     title, by = _tested(outcomes, metric, config)
-    yield _sentence(title, by)
-    if by["worse"] and predicts_labels:
-        yield _NO_RANKING_OBJECTIVE
+    return [_sentence(title, by), *([_NO_RANKING_OBJECTIVE] if by["worse"] and predicts_labels else [])], by["worse"]
 
 
 def _same(one: Ranked, other: Ranked) -> bool:

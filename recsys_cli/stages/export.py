@@ -120,6 +120,8 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
 
         source["tables"] = measure_tables(run, config_of(run), workspace.data_of(run), tables, emit=emit)
         served = served.with_tables(tables)
+    if source.get("warning"):
+        emit(Message(source["warning"], "warning"))
     verified = None
     with workspace.lock(f"export-{target.name}", emit=emit), replacing_folder(target) as folder:
         write = load_component(FORMATS[kind].write)
@@ -186,7 +188,9 @@ def _source(run: TrainedRun) -> dict[str, Any]:
     except (MissingArtifactError, DataError):
         return {**source, "dataset": config_of(run).dataset.called, "metrics": {}, "split": None}
     metrics = {name: one.value for name, one in evaluation.metrics.items() if one.value is not None}
-    return {**source, "dataset": evaluation.dataset, "metrics": metrics, "split": evaluation.split}
+    return {
+        **source, "dataset": evaluation.dataset, "metrics": metrics, "split": evaluation.split, "warning": evaluation.warning,
+    }  # fmt: skip
 
 
 def _check_target(target: Path, *, force: bool) -> None:

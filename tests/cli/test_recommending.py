@@ -6,13 +6,18 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 from recsys_cli.stages.export import FORMATS
+from recsys_cli.workspace import TrainedRun
 from tests.cli.conftest import Recsys
+from tests.sealing import reseal
 
 CONFIG = """
 dataset: {name: files, interactions: ratings.csv, tables: {movies: movies.csv}}
@@ -192,3 +197,33 @@ def test_a_wrong_line_says_what_is_wrong(line: list[str], code: int, message: st
     done = trained(*line)
     assert (done.code, message in done.err) == (code, True), done.err
     assert "hint: " in done.err
+
+
+def test_rankings_below_popularity_are_announced_where_they_are_used(recsys: Recsys) -> None:
+    """Some items are chosen far more often; with the weights of ease turned around, the others come first."""
+    rng = np.random.default_rng(1)
+    chances = 1 / np.arange(1, 41) ** 2
+    lists = (rng.choice(40, 5, replace=False, p=chances / chances.sum()) for _ in range(300))
+    rows = [f"{user},{item},5,{user}" for user, items in enumerate(lists) for item in items]
+    Path("ratings.csv").write_text("\n".join(["userId,movieId,rating,timestamp", *rows]) + "\n")
+    Path("c.yaml").write_text(
+        re.sub(r", tables: .*}|    - .*JoinExternal.*\n|, genre", "", CONFIG).replace("ratings.csv", "ratings.csv}")
+    )
+    for line in (("etl", "c.yaml"), ("train",), ("evaluate",)):
+        done = recsys("--quiet", *line)
+        assert done.code == 0, done.err
+    assert recsys("recommend", "--user", "4").err == ""
+
+    (run,) = Path("workspace/runs").iterdir()
+    weights = next(run.glob("checkpoints/best*"))
+    with safe_open(weights, framework="np") as file:
+        metadata = file.metadata()
+    turned = {name: -value if value.ndim == 2 else value for name, value in load_file(weights).items()}
+    save_file(turned, weights, metadata=metadata)
+    reseal(TrainedRun(run))
+    assert recsys("-q", "evaluate", "--force").code == 0
+    for line in (("recommend", "--user", "4"), ("export", "--out", "bundle"), ("recommend", "bundle", "--user", "4")):
+        answer = recsys(*line)
+        assert answer.code == 0, answer.err
+        told = " ".join(answer.err.split())
+        assert "significantly worse than those of popularity; recsys run CONFIG model.name=auto" in told

@@ -37,7 +37,7 @@ def ranked(first_is_right: np.ndarray) -> Ranked:
 def test_verdict_by_auc() -> None:
     noise = np.random.default_rng(0).normal(size=len(LABELS)).astype(np.float32)
     scores = {"model": noise + LABELS, "worse": noise, "same": 2 * (noise + LABELS), "best": LABELS}
-    (said,) = verdicts(rows(scores, auc=0.7, rmse=0.5), asked(LABELS), {}, CONFIG, predicts_labels=True)
+    (said,) = verdicts(rows(scores, auc=0.7, rmse=0.5), asked(LABELS), {}, CONFIG, predicts_labels=True).sentences
     assert said == (
         "By AUC, the model is significantly better than worse, significantly worse than best and not significantly different "
         "from same (corrected for 3 comparisons)."
@@ -55,13 +55,13 @@ def test_verdict_of_impressions_is_by_their_auc_and_not_by_differences_between_u
     (said,) = verdicts(
         rows(of_users, auc=0.8), Interactions(users, users, labels), {}, CONFIG, predicts_labels=True,
         impressions=impressions,
-    )  # fmt: skip
+    ).sentences  # fmt: skip
     assert said == "By impression AUC, the model is not significantly different from constant."
     taste = {**of_users, "model": of_users["model"] + 2 * labels}
     (said,) = verdicts(
         rows(taste, auc=0.8), Interactions(users, users, labels), {}, CONFIG, predicts_labels=True,
         impressions=impressions,
-    )  # fmt: skip
+    ).sentences  # fmt: skip
     assert said == "By impression AUC, the model is significantly better than constant."
 
 
@@ -70,7 +70,9 @@ def test_verdict_reports_inaccurate_probabilities() -> None:
     rng = np.random.default_rng(1)
     sure = 20 * (LABELS - 0.5) + rng.normal(0, 12, len(LABELS)).astype(np.float32)
     scores = {"model": sure, "constant": np.zeros_like(LABELS)}
-    of_order, of_loss = verdicts(rows(scores, auc=0.8, log_loss=2.0), asked(LABELS), {}, CONFIG, predicts_labels=True)
+    of_order, of_loss = verdicts(
+        rows(scores, auc=0.8, log_loss=2.0), asked(LABELS), {}, CONFIG, predicts_labels=True
+    ).sentences
     assert of_order == "By AUC, the model is significantly better than constant."
     assert of_loss == "By log loss, the model is significantly worse than constant: its probabilities are inaccurate."
 
@@ -78,14 +80,16 @@ def test_verdict_reports_inaccurate_probabilities() -> None:
 def test_verdict_of_numeric_labels_is_by_rmse() -> None:
     ratings = np.tile(np.float32([1, 2, 4]), 100)
     scores = {"model": ratings + 0.1, "mean": np.full_like(ratings, ratings.mean())}
-    (said,) = verdicts(rows(scores, rmse=0.1), asked(ratings), {}, CONFIG, predicts_labels=True)
+    (said,) = verdicts(rows(scores, rmse=0.1), asked(ratings), {}, CONFIG, predicts_labels=True).sentences
     assert said == "By RMSE, the model is significantly better than mean."
 
 
 def test_no_verdict_on_undefined_metrics() -> None:
     one_class = np.ones_like(LABELS)
     scores = {"model": LABELS, "constant": one_class}
-    assert verdicts(rows(scores, auc=None, rmse=0.1), asked(one_class), {}, CONFIG, predicts_labels=True) == ()
+    assert (
+        verdicts(rows(scores, auc=None, rmse=0.1), asked(one_class), {}, CONFIG, predicts_labels=True).sentences == ()
+    )
 
 
 @pytest.mark.parametrize("predicts_labels", [True, False])
@@ -93,7 +97,7 @@ def test_verdict_on_rankings_explains_a_worse_label_model(predicts_labels: bool)
     users = np.arange(300)
     systems = {"model": ranked(users < 100), "ease": ranked(users < 200), "popularity": ranked(users < 20)}
     found = rows({"model": LABELS}, auc=None)
-    said, *why = verdicts(found, asked(LABELS), systems, CONFIG, predicts_labels=predicts_labels)
+    said, *why = verdicts(found, asked(LABELS), systems, CONFIG, predicts_labels=predicts_labels).sentences
     assert said == (
         "By NDCG@2, the model is significantly better than popularity and significantly worse than ease (corrected for 2 "
         "comparisons)."
@@ -102,33 +106,43 @@ def test_verdict_on_rankings_explains_a_worse_label_model(predicts_labels: bool)
     assert all("recsys run CONFIG model.name=ease" in sentence for sentence in why)
 
 
+def test_rankings_below_popularity_are_a_warning_with_the_remedy() -> None:
+    users = np.arange(300)
+    below = {"model": ranked(users < 20), "ease": ranked(users < 10), "popularity": ranked(users < 200)}
+    found = rows({"model": LABELS}, auc=None)
+    warning = verdicts(found, asked(LABELS), below, CONFIG, predicts_labels=True).warning
+    assert warning is not None
+    assert warning.startswith("the rankings of this model are significantly worse than those of popularity; recsys run")
+    level = {**below, "model": ranked(users < 199)}
+    assert verdicts(found, asked(LABELS), level, CONFIG, predicts_labels=True).warning is None
+
+
 def test_a_model_is_not_compared_with_itself() -> None:
     users = np.arange(300)
     systems = {"model": ranked(users < 20), "ease": ranked(users < 200), "popularity": ranked(users < 20)}
     found = rows({"model": LABELS}, auc=None)
-    (said,) = verdicts(found, asked(LABELS), systems, CONFIG, predicts_labels=False)
+    (said,) = verdicts(found, asked(LABELS), systems, CONFIG, predicts_labels=False).sentences
     assert said == "By NDCG@2, the model is significantly worse than ease."
     del systems["ease"]
-    assert verdicts(found, asked(LABELS), systems, CONFIG, predicts_labels=False) == ()
+    assert verdicts(found, asked(LABELS), systems, CONFIG, predicts_labels=False) == ((), None)
 
 
 def test_verdict_names_sampled_metrics() -> None:
     users = np.arange(300)
     systems = {"model": ranked(users < 200), "ease": ranked(users < 100)}
     config = CONFIG.model_copy(update={"candidates": "sampled-uniform"})
-    (said,) = verdicts(rows({"model": LABELS}, auc=None), asked(LABELS), systems, config, predicts_labels=True)
+    (said,) = verdicts(
+        rows({"model": LABELS}, auc=None), asked(LABELS), systems, config, predicts_labels=True
+    ).sentences
     assert said == "By sampled NDCG@2, the model is significantly better than ease."
 
 
 def test_no_verdict_on_empty_rankings() -> None:
     nobody = ranked(np.empty(0, np.bool_))
-    assert (
-        verdicts(
-            rows({"model": LABELS}, auc=None),
-            asked(LABELS),
-            {"model": nobody, "ease": nobody},
-            CONFIG,
-            predicts_labels=True,
-        )
-        == ()
-    )
+    assert verdicts(
+        rows({"model": LABELS}, auc=None),
+        asked(LABELS),
+        {"model": nobody, "ease": nobody},
+        CONFIG,
+        predicts_labels=True,
+    ) == ((), None)
