@@ -89,12 +89,12 @@ def warn(emit: Emit, source: TrainedRun | Bundle) -> None:
     from recsys_cli.workspace import Bundle
 
     text = None
-    if isinstance(source, Bundle):
-        text = source.manifest.get("warning")
-    elif source.evaluation.is_file():
-        from recsys_cli.evaluation.result import Evaluation
+    with suppress(RecsysError):  # the command itself reports damage
+        if isinstance(source, Bundle):
+            text = source.manifest.get("warning")
+        elif source.evaluation.is_file():
+            from recsys_cli.evaluation.result import Evaluation
 
-        with suppress(RecsysError):  # commands that read the figures report damage
             text = Evaluation.read(source.evaluated().evaluation).warning
     if text:
         emit(Message(str(text), "warning"))
