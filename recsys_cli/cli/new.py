@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -17,6 +18,9 @@ from recsys_cli.errors import ConfigError, DataError, RecsysError
 
 _MOST_BAD = 0.1
 """Share of unreadable rows that a config may skip."""
+_OF_CONFIG = r"features|times:|config"
+"""Pattern of hints on the keys of a config, which there is not yet."""
+_OTHER_COLUMNS = "change the table, or name other columns with --user, --item, --rating, --label or --timestamp"
 _ROLES = ("user", "item", "label", "impression", "timestamp")
 
 if TYPE_CHECKING:
@@ -109,7 +113,8 @@ def _write(found: Understanding, path: Path, session: Session) -> list[str]:
                     notes.append(f"{error.message}; etl.on_bad_rows=skip skips such rows")
                     continue
                 problem = error.message.replace(str(scratch), str(path))
-                raise type(error)(f"no config written, because it would fail: {problem}", hint=error.hint) from error
+                hint = _OTHER_COLUMNS if re.search(_OF_CONFIG, error.hint or "") else error.hint
+                raise type(error)(f"no config written, because it would fail: {problem}", hint=hint) from error
             if checked is not None and checked.skipped > _MOST_BAD * checked.sampled:
                 raise DataError(
                     f"no config written, because it would fail: {notes[0]}", hint="give tables of one format each"
@@ -152,6 +157,7 @@ def _result(found: Understanding, path: Path) -> dict[str, Any]:
         "understood": columns,
         "joined": {one.table.sample.name: f"{one.side}s by {one.key}" for one in found.joined},
         "split": found.proposal.sections["split"]["method"],
+        "split_reason": found.proposal.comments["split.method"],
         "model": found.proposal.sections["model"]["name"],
         "next": f"recsys run {shlex.quote(str(path))}",
     }
@@ -165,7 +171,8 @@ def _draw(to: Console, result: Mapping[str, Any]) -> None:
     about = "" if result["rows_are_exact"] else "about "
     table(to, f"{about}{result['rows']:,} rows", ("column", "role", "type", "samples", "reason"), rows, text=5)
     joined = ", ".join(f"{name} ({how})" for name, how in result["joined"].items())
-    facts(to, [("task", result["task"]), ("joined", joined), ("split", result["split"]), ("model", result["model"])])
+    split = f"{result['split']}: {result['split_reason']}"
+    facts(to, [("task", result["task"]), ("joined", joined), ("split", split), ("model", result["model"])])
     notes(to, result["notes"])
     line(to, f"wrote {result['config']}")
     line(to, f"next: {result['next']}", style="dim")

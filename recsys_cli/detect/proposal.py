@@ -40,6 +40,8 @@ class Proposal:
     """AUC of the columns that alone predict the label."""
     of_rows: tuple[str, ...] = ()
     """Features of the interaction; a model with them ranks no catalog."""
+    repeated: float = 0.0
+    """Share of the rows of a ranking that repeat an earlier pair of user and item."""
 
     @property
     def left_out(self) -> dict[str, float]:
@@ -102,7 +104,9 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
         "features.item": "a stand-in as well" if is_click else "",
     }  # fmt: skip
     unused = _unused(table, own, (user, item, time, *separating(strong)))
-    return Proposal(sections, [*ops, *label_ops], comments, unused, strong, of_rows=() if is_click else own.used)
+    of_rows = () if is_click else own.used
+    repeated = _repeated(table, user, item) if task.ranks and task.kind != "histories" else 0.0
+    return Proposal(sections, [*ops, *label_ops], comments, unused, strong, of_rows, repeated)
 
 
 def _unused(table: Table, own: FeatureColumns, named: Sequence[str | None]) -> tuple[str, ...]:
@@ -173,7 +177,7 @@ def _row_ops(task: Task, table: Table, user: str, item: str, *, is_given: bool, 
     if is_given:
         return ops
     # After a temporal split, a model sums the rows of a pair in train, and held-out rows of pairs in train are no ground truth.
-    if task.kind in _PAIRS and not is_temporal and _repeats(table, user, item):
+    if task.kind in _PAIRS and not is_temporal and _repeated(table, user, item):
         time = time_of(task, table)
         order = {"order_by": [time]} if time else {}
         why = "a held-out pair is new, and the first row of a pair gives its weight"
@@ -196,9 +200,10 @@ def _share_of_frequent(table: Table, item: str) -> float:
     return float(counts[counts >= _RARE].sum() / max(1, counts.sum()))
 
 
-def _repeats(table: Table, user: str, item: str) -> bool:
+def _repeated(table: Table, user: str, item: str) -> float:
+    """Return the share of the sampled rows that repeat a pair of user and item."""
     rows = table.sample.rows.select([user, item])
-    return rows.group_by([user, item]).aggregate([]).num_rows < rows.num_rows
+    return 1 - rows.group_by([user, item]).aggregate([]).num_rows / max(1, rows.num_rows)
 
 
 def _target(task: Task, table: Table) -> tuple[Ops, dict[str, Any]]:

@@ -22,6 +22,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.registry import suggest
 
 _LONGEST_NAME = 100
+_MANY_REPEATED = 0.3
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,11 @@ class Understanding:
             for op, why in self.proposal.ops
             if op["op"] == "Filter"
         ]
+        if self.proposal.repeated > _MANY_REPEATED:
+            notes.append(
+                f"{self.proposal.repeated:.0%} of the sampled rows repeat an earlier pair of user and item, such as second "
+                "purchases: rankings leave seen items out; recsys recommend --include-seen keeps them"
+            )
         if self.proposal.of_rows:
             notes.append(
                 f"features of the interaction, not of its user or item: {', '.join(self.proposal.of_rows)}; with them the "

@@ -92,6 +92,38 @@ def test_the_label_is_predicted_on_request(recsys: Recsys, target: str, label: s
     assert proposed(recsys, "--task", "rank", "--force").model.name == "ease"
 
 
+def test_repeated_pairs_are_a_note(recsys: Recsys) -> None:
+    for rows, is_noted in ((900, True), (150, False)):
+        lines = [f"{row % 20},{row % 600 * 7 % 31}\n" for row in range(rows)]
+        Path("t.csv").write_text("user,item\n" + "".join(lines))
+        answer = recsys("--json", "init", "t.csv", "--yes", "--force")
+        notes = [note for note in answer.json["notes"] if "--include-seen keeps them" in note]
+        assert bool(notes) is is_noted
+        assert all(note.startswith("33% of the sampled rows repeat") for note in notes)
+
+
+def test_the_split_has_its_reason(recsys: Recsys) -> None:
+    write("stars", timed=False)
+    answer = recsys("init", "t.csv", "--yes")
+    assert "random: if the table has a time column, set features.timestamp" in " ".join(answer.out.split())
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ("".join(f"a,i{k},5,1\n" for k in range(9)), []),
+        ("".join(f"u{k % 5},i{k % 7},5,day {k}\n" for k in range(9)), ["--timestamp", "when"]),
+    ],
+)
+def test_an_error_without_a_config_has_no_hint_on_its_keys(recsys: Recsys, rows: str, line: list[str]) -> None:
+    Path("t.csv").write_text("user,item,rating,when\n" + rows)
+    answer = recsys("init", "t.csv", "--yes", *line)
+    assert answer.code in {2, 4}
+    assert "no config written" in answer.err
+    assert "name other columns with --user, --item" in answer.err
+    assert "features" not in answer.err
+
+
 def test_a_table_without_label_has_none_to_predict(recsys: Recsys) -> None:
     Path("t.csv").write_text("user,item\n" + "".join(f"{k % 9},{k % 7}\n" for k in range(60)))
     answer = recsys("init", "t.csv", "--yes", "--task", "label")
