@@ -137,6 +137,11 @@ def locked(selected: Selection, config: RunConfig, workspace: Workspace) -> Iter
             raise
 
 
+def train_lock(key: str) -> str:
+    """Return the name of the lock for training runs of a key."""
+    return f"train-{key[:16]}"
+
+
 def _new_run(workspace: Workspace, config: RunConfig, key: str) -> TrainedRun:
     """Create the folder of a new run; of two processes in one second, one waits for the next."""
     while True:

@@ -13,7 +13,7 @@ from recsys_cli.stages import StageResult
 from recsys_cli.stages.auto import train_candidates
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.processes import join_ranks, launch_ranks
-from recsys_cli.stages.run_selection import Selection, locked, run_key, select
+from recsys_cli.stages.run_selection import Selection, locked, run_key, select, train_lock
 from recsys_cli.stages.trainer import closed_form_trainer_of, new_model, trainer_of
 from recsys_cli.stages.warm_start import warm_start
 from recsys_cli.training.distributed.ranks import Ranks
@@ -51,7 +51,7 @@ def train_on(
         selected = None
         if ranks.is_first:
             key = run_key(config, data)
-            stack.enter_context(workspace.lock(f"train-{key[:16]}", emit=emit))
+            stack.enter_context(workspace.lock(train_lock(key), emit=emit))
             selected = select(data, config, workspace, resume=resume, force=force, emit=emit)
             if not selected.up_to_date:
                 stack.enter_context(locked(selected, config, workspace))

@@ -6,15 +6,16 @@ import gc
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from recsys_cli.config import RunConfig, vary
-from recsys_cli.errors import ConfigError, RecsysError, TrainingError
+from recsys_cli.errors import ConfigError, LockedError, RecsysError, TrainingError
 from recsys_cli.events import Emit, Event, Progress
-from recsys_cli.stages.run_selection import run_key, unfinished_run
+from recsys_cli.stages.run_selection import run_key, train_lock, unfinished_run
 from recsys_cli.stages.train import train_on
 from recsys_cli.training.objective import Monitor
 from recsys_cli.tuning.trial import EpochFigure, State, Trial, best_of
@@ -108,9 +109,11 @@ class Attempt:
         return run.folder.name >= self.trial.notes["since"]
 
     def _remove_run(self, key: str) -> None:
-        for run in self.workspace.runs():
-            if not run.exists and run.folder.name.endswith(key[:8]) and self._is_own(run):
-                self.workspace.remove(run)
+        """Remove unfinished runs of a key, unless another process trains one."""
+        with suppress(LockedError), self.workspace.lock(train_lock(key), timeout=0):
+            for run in self.workspace.runs():
+                if not run.exists and run.folder.name.endswith(key[:8]) and self._is_own(run):
+                    self.workspace.remove(run)
 
 
 @dataclass

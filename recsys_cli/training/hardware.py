@@ -6,6 +6,8 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +18,17 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.training.distributed.environment import Member
 
 Precision = Literal["fp32", "bf16", "fp16"]
+
+
+@contextmanager
+def tf32(*, enabled: bool) -> Iterator[None]:
+    """Compute products of matrices on a GPU in TF32 or not; the setting of the process is restored at the end."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = enabled
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def device(choice: Literal["auto", "cpu", "cuda"], member: Member | None = None) -> torch.device:

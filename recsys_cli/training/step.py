@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from typing import Any
 
@@ -41,7 +41,6 @@ class Step:
         self.ranks = ranks
         self.device = model.device
         self.precision = hardware.precision(config.precision, self.device, bf16_on_cpu=model.bf16_on_cpu)
-        torch.backends.cuda.matmul.allow_tf32 = config.tf32
         self.compiled = CompiledLoss(model) if config.compile else None
         self.optimizers = optimizers.build(model, config)
         self._optimizer = MultiOptimizer(self.optimizers)
@@ -71,7 +70,7 @@ class Step:
         for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * factor
         self._optimizer.zero_grad()
-        with self.ranks.restore_buffers(self.model):
+        with self.ranks.restore_buffers(self.model), hardware.tf32(enabled=self.config.tf32):
             with nullcontext() if self.compiled is None else self.compiled.timed():
                 share = self._backward(batch, rows or batch.num_rows)
             loss = self.ranks.sum(share)
@@ -88,10 +87,15 @@ class Step:
         self.scaler.step(self._optimizer)
         self.scaler.update()
 
-    def autocast(self) -> torch.autocast:
-        """Return the autocast context of the precision."""
+    @contextmanager
+    def autocast(self) -> Iterator[None]:
+        """Compute in the precision of the config."""
         dtype = _DTYPES.get(self.precision)
-        return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
+        with (
+            hardware.tf32(enabled=self.config.tf32),
+            torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None),
+        ):
+            yield
 
     def _backward(self, batch: Batch, rows: int) -> Tensor:
         total = torch.zeros((), device=self.device)

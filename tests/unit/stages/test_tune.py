@@ -8,18 +8,22 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from recsys_cli.config import ModelConfig, RunConfig, TuneConfig, dump, from_values, load
 from recsys_cli.config.load import model_config_type, search_space
 from recsys_cli.errors import ConfigError, DataError, LockedError, MissingExtraError, TrainingError
-from recsys_cli.events import Event, Message, Progress
+from recsys_cli.events import Event, Message, Progress, ignore
 from recsys_cli.registry import MODELS
+from recsys_cli.stages.monitor import order_of
+from recsys_cli.stages.run_selection import run_key, train_lock
 from recsys_cli.stages.train import train_on
+from recsys_cli.stages.trial import Attempt
 from recsys_cli.stages.tune import study_key, tune, tune_on
 from recsys_cli.tuning.facts import caveat
+from recsys_cli.tuning.trial import Trial
 from recsys_cli.workspace import PreparedData, TunedStudy, Workspace
 from tests.rated import FEATURES
 from tests.sealing import reseal
@@ -400,6 +404,24 @@ def test_a_trial_that_is_interrupted_often_goes_on_and_one_that_is_killed_often_
     assert [state for _, state, *_ in tried(study)] == ["failed", "finished"]
     (message,) = [entry["message"] for entry in ranking(study) if entry["trial"] == 1]
     assert "its process was killed 3 times" in message
+
+
+def test_the_unfinished_run_of_a_trial_is_removed_unless_another_process_trains_it(
+    make_prepared: MakePrepared, workspace: Workspace
+) -> None:
+    """A second process with the same values waits for the lock, and begins its run as soon as the first trial is pruned."""
+    data, config = make_prepared(), a_config(trials=1)
+    key, nothing = run_key(config, data), cast("Any", None)
+    left = workspace.new_run("mlp", key)
+    left.folder.mkdir(parents=True)
+    left.config.write_text(dump(config))
+    trial = Trial(1, "pruned", {}, notes={"since": left.folder.name})
+    attempt = Attempt(nothing, trial, data, config, order_of("auc"), workspace, ignore, deadline=0)
+    with workspace.lock(train_lock(key)):
+        attempt._remove_run(key)
+        assert left.folder.is_dir()
+    attempt._remove_run(key)
+    assert not left.folder.exists()
 
 
 def test_a_line_that_was_cut_off_is_forgotten(make_prepared: MakePrepared, workspace: Workspace) -> None:

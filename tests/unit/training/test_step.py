@@ -19,6 +19,7 @@ from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build
 from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.models.model import Model
+from recsys_cli.training import hardware
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.step import Step, clip
 
@@ -226,13 +227,29 @@ def test_without_fp16_nothing_is_scaled() -> None:
     assert not a_step(precision="bf16").scaler.is_enabled()
 
 
-def test_tf32_is_as_the_config_says() -> None:
-    try:
+@pytest.mark.parametrize("of_process", [False, True])
+def test_tf32_is_as_the_config_says_in_steps_and_as_before_after_them(
+    of_process: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    products = torch.backends.cuda.matmul
+
+    def loss_of(model: Model, met: list[bool], batch: Batch) -> Tensor:
+        met.append(products.allow_tf32)
+        return type(model).loss(model, batch)
+
+    with hardware.tf32(enabled=of_process):
         for wanted in (True, False):
-            a_step(tf32=wanted)
-            assert torch.backends.cuda.matmul.allow_tf32 is wanted
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = False
+            step, met = a_step(tf32=wanted), []
+            monkeypatch.setattr(step.model, "loss", partial(loss_of, step.model, met))
+            step(a_batch(8), START)
+            with step.autocast():
+                met.append(products.allow_tf32)
+            assert met == [wanted, wanted]
+            assert products.allow_tf32 is of_process
+            with pytest.raises(KeyError):
+                step(Batch({"user": a_batch(8).features["user"]}, a_batch(8).labels), START)
+            assert products.allow_tf32 is of_process
+    assert products.allow_tf32 is False
 
 
 # -- torch.compile ----------------------------------------------------------------------------------------------------
