@@ -86,7 +86,8 @@ class TrainConfig(Section):
     An undefined metric falls back to the loss; without a loss, the last epoch is kept. A model's own default falls back to auc,
     with a warning, if the data does not support it. Default for a numeric label: rmse."""
     early_stopping: int | None = Field(None, ge=1, le=MAX_COUNT)
-    """Patience: stop after this many epochs without improvement of `monitor`. None: train all epochs."""
+    """Patience: stop after this many epochs without improvement of `monitor`. Without a valid split the best number of epochs is
+    found so on rows held out of train, and then all of train is fitted. None: train all epochs."""
     checkpoint_steps: int = Field(1_000, ge=1, le=MAX_COUNT)
     """Steps between two `last` checkpoints; another one is written after every epoch."""
     trackers: tuple[str, ...] = ("tensorboard",)
@@ -131,6 +132,17 @@ class TrainConfig(Section):
                 hint="set the rows of a batch, such as train.batch_size=1024",
             )
         return self.batch_size
+
+    def searches_epochs(self, *, has_valid: bool) -> bool:
+        """Whether rows of train are held out to find the number of epochs; a warm start has already seen them."""
+        return self.early_stopping is not None and self.continue_from is None and not has_valid
+
+    def num_epochs(self, *, has_valid: bool) -> tuple[int, int]:
+        """Return the fewest and most epochs of a training: early stopping needs its patience and one more."""
+        fewest = min(self.epochs, self.epochs if self.early_stopping is None else self.early_stopping + 1)
+        if self.searches_epochs(has_valid=has_valid):
+            return fewest + 1, 2 * self.epochs
+        return (fewest if has_valid else self.epochs), self.epochs
 
     @model_validator(mode="after")
     def _rows_have_rules_of_their_own(self) -> TrainConfig:

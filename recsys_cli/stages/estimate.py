@@ -88,7 +88,13 @@ def _ending_after(seconds: float) -> Emit:
 
 
 def _on_one_process(config: RunConfig) -> RunConfig:
-    train = {"epochs": min(config.train.epochs, 2), "devices": 1, "trackers": (), "continue_from": None}
+    train = {
+        "epochs": min(config.train.epochs, 2),
+        "early_stopping": None,
+        "devices": 1,
+        "trackers": (),
+        "continue_from": None,
+    }
     update = {"train": config.train.model_copy(update=train), "etl": config.etl.model_copy(update={"cluster": None})}
     return config.model_copy(update={**update, "tune": None, "bench": None})
 
@@ -130,8 +136,8 @@ def _training(
         low, high = (bound(1.0, min(power, 2.5)) for bound in (min, max))
         return _LOW * late * (rows / last.rows) ** max(0.0, low), _HIGH * late * (rows / last.rows) ** high
     epoch = min(seconds(first)) * rows / first.rows
-    least = train.epochs if train.early_stopping is None else min(train.epochs, train.early_stopping + 1)
-    return _LOW * epoch * least, _HIGH * epoch * train.epochs
+    least, most = train.num_epochs(has_valid=last.data.rows("valid") > 0)
+    return _LOW * epoch * least, _HIGH * epoch * most
 
 
 def _model_bytes(config: RunConfig, schema: Schema) -> int:

@@ -36,7 +36,8 @@ def run_key(config: RunConfig, data: PreparedData) -> str:
     name, options = config.model.name, config.model.options
     code = [*code_of_model(name), *code_of_metrics([config.train.monitor])]
     parts = [(part, _version(part), code_of_model(part)) for part in _parts(name, options)]
-    return key_of("run", _FORMAT, _version(name), code, model, train, data.key, *([parts] if parts else []))
+    searched = ["epochs of held-out rows"] if config.train.searches_epochs(has_valid=data.rows("valid") > 0) else []
+    return key_of("run", _FORMAT, _version(name), code, model, train, data.key, *([parts] if parts else []), *searched)
 
 
 def _version(model: str) -> int:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import astuple
+from typing import Any
 
-from recsys_cli.config import RunConfig
-from recsys_cli.events import Emit, ignore
+from recsys_cli.config import RunConfig, TrainConfig
+from recsys_cli.events import Emit, Message, ignore
+from recsys_cli.models import kind_of
 from recsys_cli.registry import AUTO
 from recsys_cli.stages import StageResult
 from recsys_cli.stages.auto import train_candidates
 from recsys_cli.stages.etl import prepared_data
+from recsys_cli.stages.held_out_train import find_epochs
 from recsys_cli.stages.processes import join_ranks, launch_ranks
 from recsys_cli.stages.run_selection import Selection, locked, run_key, select, train_lock
 from recsys_cli.stages.trainer import closed_form_trainer_of, new_model, trainer_of
@@ -73,7 +76,8 @@ def train_run(
     """Train this rank's part of a run; the first rank writes the manifest."""
     started = time.perf_counter()
     emit = emit if ranks.is_first else ignore
-    name, options, key = config.model.name, config.train, run_key(config, data)
+    name, key = config.model.name, run_key(config, data)
+    options, found = _with_epochs(run, data, config, key=key, ranks=ranks, resume=resume, emit=emit)
     model = new_model(data, config.model, options)
     if model.rows == "all":
         result = closed_form_trainer_of(model, name, data, options, ranks=ranks, emit=emit).fit(run)
@@ -86,5 +90,23 @@ def train_run(
         seconds = time.perf_counter() - started
     if ranks.is_first:
         inputs = {"data": {"key": data.key, "folder": data.folder.name}, "continues": options.continue_from}
-        summary = result.summary(monitor=options.monitor, seconds=seconds)
+        summary = result.summary(monitor=options.monitor, seconds=seconds) | ({"held_out": found} if found else {})
         write_manifest(run.folder, "TrainedRun", {"key": key, "model": name, **inputs, **summary})
+
+
+def _with_epochs(
+    run: TrainedRun, data: PreparedData, config: RunConfig, *, key: str, ranks: Ranks, resume: bool, emit: Emit
+) -> tuple[TrainConfig, dict[str, Any] | None]:
+    """Return the train section with the number of epochs found on rows held out of train, if need be, and the figures."""
+    options, rows, has_valid = config.train, kind_of(config.model.name).rows, data.rows("valid") > 0
+    if has_valid or rows == "all":
+        return options, None
+    if options.searches_epochs(has_valid=has_valid) and not (rows == "users" and options.monitor == "loss"):
+        found = find_epochs(run, data, config, key=key, ranks=ranks, resume=resume, emit=emit)
+        if found is not None:
+            return options.model_copy(update={"epochs": found["epochs"], "early_stopping": None}), found
+    unused = {"early stopping": options.early_stopping, "the plateau schedule": options.schedule.name == "plateau"}
+    useless = "".join(f"{name} has no effect, " for name, is_set in unused.items() if is_set)
+    text = f"the data has no valid split: {useless}{'and ' if useless else ''}the best checkpoint is the last"
+    emit(Message(text, "warning"))
+    return options, None

@@ -126,17 +126,12 @@ def _batches(
 
 
 def _remarks(model: Model, data: TrainingData, config: TrainConfig, *, processes: int) -> Iterator[Message]:
-    """Yield remarks on useless options, learning rates, and a missing valid split."""
+    """Yield remarks on useless options, learning rates, and the monitored loss."""
     if config.ema_decay and config.sparse_embeddings and not optimizers.split(model)[1]:
         text = "train.ema_decay has no effect: the model only has tables, and train.sparse_embeddings excludes them"
         yield Message(text, "warning")
     yield from _rates(model, data, config.model_copy(update={"batch_size": data.train.batch_size}), processes)
-    if data.valid is None:
-        options = {"early stopping": config.early_stopping, "the plateau schedule": config.schedule.name == "plateau"}
-        useless = "".join(f"{name} has no effect, " for name, is_set in options.items() if is_set)
-        text = f"the data has no valid split: {useless}{'and ' if useless else ''}the best checkpoint is the last"
-        yield Message(text, "warning")
-    elif config.monitor == "loss" and model.rows == "users":
+    if data.valid is not None and config.monitor == "loss" and model.rows == "users":
         text = "a model trained on users has no loss of the valid split, so train.monitor=loss keeps the last epoch"
         yield Message(f"{text}; select the best one with train.monitor=ndcg@10", "warning")
 

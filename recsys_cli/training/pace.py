@@ -23,7 +23,7 @@ class Pace:
         steps: Steps per epoch.
         step_seconds: Mean seconds per measured step.
         valid_seconds: Seconds of the validation after an epoch.
-        epochs: Fewest and most epochs; early stopping needs its patience and one more.
+        epochs: Fewest and most epochs, see `TrainConfig.num_epochs`.
     """
 
     steps: int
@@ -43,10 +43,8 @@ def measure_pace(trainer: Trainer) -> Pace:
     num_steps, config = len(trainer.data.train), trainer.config
     step_seconds = _step_seconds(trainer, events)
     trainer.progress.step = num_steps  # the end of the epoch
-    fewest = config.early_stopping + 1 if config.early_stopping and trainer.data.valid is not None else config.epochs
-    return Pace(
-        num_steps, step_seconds, _valid_seconds(trainer, trainer.events()), (min(fewest, config.epochs), config.epochs)
-    )
+    epochs = config.num_epochs(has_valid=trainer.data.valid is not None)
+    return Pace(num_steps, step_seconds, _valid_seconds(trainer, trainer.events()), epochs)
 
 
 def _step_seconds(trainer: Trainer, events: Iterator[TrainingEvent]) -> float:

@@ -14,6 +14,7 @@ class Config(NegativeSamplingOptions):
 
     train_defaults: ClassVar[dict[str, Any]] = {
         "epochs": 20,
+        "early_stopping": 5,
         "batch_size": 4096,
         "learning_rate": 0.04,
         "monitor": "ndcg@10",

@@ -151,7 +151,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 def keys(config: dict[str, Any], workspace: Workspace) -> dict[Stage, str]:
     """Return the keys of all stages, each based on the key of the stage before."""
     whole = RunConfig.model_validate(config)
-    data = cast("PreparedData", SimpleNamespace(key=data_key(whole, workspace)))
+    data = cast("PreparedData", SimpleNamespace(key=data_key(whole, workspace), rows=lambda _: 1))
     run = run_key(whole, data)
     study = study_key(whole, data)
     return {"data": data.key, "run": run, "evaluation": evaluation_key(run, whole.evaluate), "study": study}
