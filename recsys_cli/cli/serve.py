@@ -23,15 +23,6 @@ class FsyncPolicy(StrEnum):
     NEVER = "never"
 
 
-class EpochUnit(StrEnum):
-    """Units of times since 1970."""
-
-    S = "s"
-    MS = "ms"
-    US = "us"
-    NS = "ns"
-
-
 _Feedback = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder of the feedback log.", show_default="feedback in the workspace"),
@@ -126,24 +117,30 @@ def feedback(
         typer.Argument(metavar="DIR", help="Feedback folder.", show_default="feedback in the workspace"),
     ] = None,
     columns: Annotated[
-        str, typer.Option(metavar="NAMES", help="Columns of user, item, label and time; empty ones are left out.")
+        str,
+        typer.Option(metavar="NAMES", help="Columns of user, item, label, time and event; empty ones are left out."),
     ] = "user,item,label,time",
     like: Annotated[
-        float | None,
+        str | None,
         typer.Option(
-            metavar="VALUE", help="Label of likes without a label, such as 5 for ratings.", show_default=False
+            metavar="VALUE",
+            help="Label of likes, such as 5 for ratings; or their event, such as view.",
+            show_default=False,
         ),
     ] = None,
     time_unit: Annotated[
-        EpochUnit, typer.Option(metavar="s|ms|us|ns", help="Unit of the times in the table, since 1970.")
-    ] = EpochUnit.S,
+        str,
+        typer.Option(
+            metavar="s|ms|us|ns|iso|FORMAT", help="Unit of the times since 1970, or format, such as '%d.%m.%Y %H:%M'."
+        ),
+    ] = "s",
 ) -> None:
     """Write the feedback as a table for recsys etl, and drop deleted events from the log."""
     from recsys_cli.serving.feedback.compact import compact
     from recsys_cli.serving.feedback.table import TableForm
 
     session: Session = ctx.obj
-    form = TableForm(tuple(columns.split(",")), like, time_unit.value)
+    form = TableForm(tuple(columns.split(",")), like, time_unit)
     done = compact(folder or session.root / "feedback", form)
     result = {"table": str(done.table), "rows": done.rows, "removed": done.removed, "damaged": done.damaged}
     session.report(result, _draw_compacted)

@@ -11,6 +11,10 @@ from typing import Any, Literal
 
 Kind = Literal["put", "delete", "hide", "show", "upsert"]
 Id = int | str | float
+Entry = tuple[str, str | None, float | None]
+"""Item, kind and time of an interaction of a user; without a kind and a time the only feedback on the item."""
+LATEST = 1e11
+"""Latest time of an interaction, in seconds since 1970; that of now in milliseconds is above."""
 _CHECKSUM = b',"crc":"'
 _NEEDED = {"put": ("user", "item"), "delete": ("user",), "hide": ("item",), "show": ("item",), "upsert": ("item",)}
 
@@ -26,6 +30,7 @@ class Event:
         item: Raw item id; None for all items of a user.
         label: Label of put feedback; None for a like without a label.
         time: Time of the interaction, in seconds since 1970.
+        event: Kind of the interaction, such as purchase; None for the only feedback of its pair.
         title: Title of an upserted item; None without a new one.
         features: Raw values of an upserted item by column; None takes earlier upserts back.
     """
@@ -36,8 +41,14 @@ class Event:
     item: Id | None = None
     label: float | None = None
     time: float | None = None
+    event: str | None = None
     title: str | None = None
     features: Mapping[str, Any] | None = None
+
+    @property
+    def entry(self) -> Entry:
+        """What a later event replaces: the feedback of the pair, or the same interaction of the same kind and time."""
+        return (str(self.item), self.event, None if self.event is None else self.time)
 
     def order(self) -> tuple[float, int]:
         """Return the sort key of a history: the time of the interaction, or else of its arrival."""
@@ -45,7 +56,7 @@ class Event:
 
     def line(self) -> bytes:
         """Return the line of the log, with its line end."""
-        values = {name: getattr(self, name) for name in ("user", "item", "label", "time", "title", "features")}
+        values = {name: getattr(self, name) for name in ("user", "item", "label", "time", "event", "title", "features")}
         given = {name: value for name, value in values.items() if value is not None}
         plain = json.dumps({**given, "kind": self.kind, "at": self.at}, separators=(",", ":")).encode()[:-1]
         return plain + _CHECKSUM + f'{zlib.crc32(plain):08x}"}}\n'.encode()
@@ -72,7 +83,7 @@ def _is_sound(event: Event) -> bool:
     """
     given = {name: value for name in ("user", "item", "label", "time") if (value := getattr(event, name)) is not None}
     numbers = [value for value in given.values() if not isinstance(value, str)]
-    texts = [value for value in (event.user, event.item, event.title) if isinstance(value, str)]
+    texts = [value for value in (event.user, event.item, event.event, event.title) if isinstance(value, str)]
     return (
         set(_NEEDED[event.kind]) <= given.keys()
         and type(event.at) is int
@@ -80,6 +91,8 @@ def _is_sound(event: Event) -> bool:
         and not isinstance(event.label, str)
         and not isinstance(event.time, str)
         and all(type(value) in {int, float} and math.isfinite(value) for value in numbers)
+        and 0 <= (event.time or 0) <= LATEST
+        and isinstance(event.event, str | None)
         and isinstance(event.title, str | None)
         and isinstance(event.features, dict | None)
         and all(text.encode() or not text for text in texts)

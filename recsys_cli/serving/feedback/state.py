@@ -1,10 +1,10 @@
-"""Feedback in memory: the latest event of each pair of user and item, whatever the order of arrival."""
+"""Feedback in memory: the latest event of each entry of a user, whatever the order of arrival."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from recsys_cli.serving.feedback.event import Event, Id
+from recsys_cli.serving.feedback.event import Entry, Event, Id
 
 
 class FeedbackState:
@@ -16,15 +16,15 @@ class FeedbackState:
     """
 
     def __init__(self) -> None:
-        self._pairs: dict[str, dict[str, Event]] = {}
-        self._deleted: dict[str, int] = {}
+        self._entries: dict[str, dict[Entry, Event]] = {}
+        self._deleted: dict[tuple[str, str | None], int] = {}
         self._visibility: dict[str, Event] = {}
         self._hidden: tuple[Id, ...] | None = ()
         self._upserts: dict[str, Event] = {}
         self.num_events = self.num_upserts = 0
 
     def apply(self, event: Event) -> None:
-        """Apply an event; an older event than the present one of its pair changes nothing."""
+        """Apply an event; an older event than the present one of its entry changes nothing."""
         self.num_events += 1
         item, user = str(event.item), str(event.user)
         if event.kind in {"hide", "show"}:
@@ -35,25 +35,29 @@ class FeedbackState:
             self.num_upserts += 1
             if (present := self._upserts.get(item)) is None or present.at < event.at:
                 self._upserts[item] = event
-        elif event.item is None:
-            self._deleted[user] = max(event.at, self._deleted.get(user, 0))
-            kept = {name: one for name, one in self._pairs.pop(user, {}).items() if one.at > event.at}
-            if kept:
-                self._pairs[user] = kept
-        elif event.at > self._deleted.get(user, 0):
-            pairs = self._pairs.setdefault(user, {})
-            if (present := pairs.get(item)) is None or present.at < event.at:
-                pairs[item] = event
+        elif event.kind == "delete":
+            place = (user, None if event.item is None else item)
+            self._deleted[place] = max(event.at, self._deleted.get(place, 0))
+            deleted = [entry for entry, one in self._entries.get(user, {}).items()
+                       if one.at < event.at and place[1] in {None, entry[0]}]  # fmt: skip
+            for entry in deleted:
+                del self._entries[user][entry]
+        elif event.at > max(self._deleted.get((user, None), 0), self._deleted.get((user, item), 0)):
+            entries = self._entries.setdefault(user, {})
+            if (present := entries.get(event.entry)) is None or present.at < event.at:
+                entries[event.entry] = event
 
     def of_user(self, user: Id) -> list[Event]:
         """Return the feedback of a user, oldest first; logs are read file by file, so arrival is no order."""
-        pairs = self._pairs.get(str(user), {})
-        return sorted((event for event in pairs.values() if event.kind == "put"), key=Event.order)
+        return sorted(self._entries.get(str(user), {}).values(), key=Event.order)
 
     def has(self, user: Id, item: Id) -> bool:
         """Whether a user has feedback on an item."""
-        event = self._pairs.get(str(user), {}).get(str(item))
-        return event is not None and event.kind == "put"
+        return any(entry[0] == str(item) for entry in self._entries.get(str(user), {}))
+
+    def holds(self, user: Id, item: Id, event: str | None, time: float | None) -> bool:
+        """Whether a user has an entry."""
+        return (str(item), event, time) in self._entries.get(str(user), {})
 
     @property
     def hidden(self) -> tuple[Id, ...]:
@@ -75,7 +79,7 @@ class FeedbackState:
 
     def live(self) -> Iterator[Event]:
         """Yield the events that make up the state, without deletions."""
-        for pairs in self._pairs.values():
-            yield from (event for event in pairs.values() if event.kind == "put")
+        for entries in self._entries.values():
+            yield from entries.values()
         yield from (event for event in self._visibility.values() if event.kind == "hide")
         yield from self.upserts.values()

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
+from recsys_cli.serving.feedback.event import LATEST
 from recsys_cli.serving.http.settings import Limits
 
 _Number = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
@@ -23,7 +24,6 @@ _List = Annotated[list[_T], Field(fail_fast=True)]
 """A list with one problem at most: that of its first invalid element."""
 _Cells = Annotated[dict[str, _T], Field(fail_fast=True, max_length=1_000)]
 Cell = Value | _List[Value]
-_LATEST = 1e11
 
 
 class _Body(BaseModel):
@@ -75,7 +75,7 @@ class ScoreBody(_Body):
 
 
 def _seconds(time: Any) -> Any:
-    if isinstance(time, int | float) and time > _LATEST:
+    if isinstance(time, int | float) and time > LATEST:
         raise PydanticCustomError("seconds", f"{time} is too large: the unit is seconds since 1970")
     return time
 
@@ -87,8 +87,10 @@ class FeedbackEvent(_Body):
     item: Id
     label: float | None = None
     """Value of the label: of a binary one, positive if above 0; null for a like, which is positive."""
-    time: Annotated[float | None, BeforeValidator(_seconds)] = Field(None, ge=0, le=_LATEST)
+    time: Annotated[float | None, BeforeValidator(_seconds)] = Field(None, ge=0, le=LATEST)
     """Seconds since 1970; null for now."""
+    event: Annotated[str, StringConstraints(min_length=1, max_length=1_000)] | None = None
+    """Kind of the interaction, such as purchase: each time of each kind counts. Null for the only feedback of the pair."""
 
 
 class FeedbackBody(_Body):
@@ -179,7 +181,7 @@ class FeedbackAnswer(BaseModel):
     written: int
     """Number of written events."""
     unchanged: int
-    """Number of events on pairs with feedback, which an insert leaves as they are."""
+    """Number of events that are in the feedback, which an insert leaves as they are."""
     unknown_items: int
     """Number of distinct items of the request that are in the catalog of no bundle."""
     fsync: Literal["always", "interval", "never"]

@@ -19,7 +19,9 @@ from recsys_cli.serving.http.bodies import FeedbackAnswer, FeedbackBody, Feedbac
 from recsys_cli.serving.http.reading import Route, body_of, described
 from recsys_cli.serving.http.service import Service
 
-_Inserts = dict[tuple[Id, Id], asyncio.Future[None]]
+_Key = tuple[Id, Id, str | None, float | None]
+"""User, item, event and time; without an event and a time the feedback of the pair."""
+_Inserts = dict[_Key, asyncio.Future[None]]
 _Id = Annotated[str, Query(max_length=1_000)]
 
 
@@ -33,18 +35,20 @@ def feedback_routes(service: Service) -> APIRouter:
     async def put(request: Request, *, overwrite: bool) -> Response:
         body = await body_of(request, FeedbackBody, limits.body_bytes)
         now = time.time()
-        given: dict[tuple[Id, Id], FeedbackEvent] = {}
+        given: dict[_Key, tuple[FeedbackEvent, float]] = {}
         for one in body.events:
             pair = service.fleet.id_of(Role.USER, one.user), service.fleet.id_of(Role.ITEM, one.item)
-            if overwrite or pair not in given:
-                given[pair] = one
+            moment = now if one.time is None else one.time
+            key = (*pair, one.event, None if one.event is None else moment)
+            if overwrite or key not in given:
+                given[key] = one, moment
         async with _alone(inserts, given):
             events = [
-                desk.event("put", user=user, item=item, label=one.label, time=now if one.time is None else one.time)
-                for (user, item), one in given.items()
-                if overwrite or not desk.state.has(user, item)
+                desk.event("put", user=key[0], item=key[1], label=one.label, time=moment, event=one.event)
+                for key, (one, moment) in given.items()
+                if overwrite or not desk.state.holds(*key)
             ]
-            return await _written(events, len(body.events), dict.fromkeys(item for _, item in given))
+            return await _written(events, len(body.events), dict.fromkeys(item for _, item, *_ in given))
 
     async def _written(events: list[Event], given: int, items: Iterable[Id]) -> Response:
         if events:
@@ -59,12 +63,12 @@ def feedback_routes(service: Service) -> APIRouter:
 
     @router.post("/feedback", responses=answers, openapi_extra=described(FeedbackBody))
     async def insert(request: Request) -> Response:
-        """Insert feedback; a pair of user and item with feedback stays as it is."""
+        """Insert feedback; a pair of user and item with feedback stays as it is, and so does a known event of the same time."""
         return await put(request, overwrite=False)
 
     @router.put("/feedback", responses=answers, openapi_extra=described(FeedbackBody))
     async def overwrite(request: Request) -> Response:
-        """Insert feedback, or replace the one of the same user and item."""
+        """Insert feedback, or replace the one of the same user and item, and of the same event and time."""
         return await put(request, overwrite=True)
 
     @router.delete("/feedback", responses=answers)
@@ -80,15 +84,15 @@ def feedback_routes(service: Service) -> APIRouter:
 
 
 @asynccontextmanager
-async def _alone(inserts: _Inserts, pairs: Collection[tuple[Id, Id]]) -> AsyncIterator[None]:
-    """Wait for the inserts under way of some pairs, and hold up later ones until the end."""
-    while under_way := {inserts[pair] for pair in pairs if pair in inserts}:
+async def _alone(inserts: _Inserts, keys: Collection[_Key]) -> AsyncIterator[None]:
+    """Wait for the inserts under way of some keys, and hold up later ones until the end."""
+    while under_way := {inserts[key] for key in keys if key in inserts}:
         await asyncio.wait(under_way)
     done = asyncio.get_running_loop().create_future()
-    inserts.update(dict.fromkeys(pairs, done))
+    inserts.update(dict.fromkeys(keys, done))
     try:
         yield
     finally:
-        for pair in pairs:
-            del inserts[pair]
+        for key in keys:
+            del inserts[key]
         done.set_result(None)

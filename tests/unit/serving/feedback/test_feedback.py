@@ -19,7 +19,7 @@ from recsys_cli.serving.feedback.event import Event, lines_of, parse
 from recsys_cli.serving.feedback.files import compacted_file, current_files, exclusive, replay, worker_file
 from recsys_cli.serving.feedback.log import FeedbackLog
 from recsys_cli.serving.feedback.state import FeedbackState
-from recsys_cli.serving.feedback.table import TableForm, TimeUnit
+from recsys_cli.serving.feedback.table import TableForm
 from recsys_cli.serving.feedback.tail import Tail
 
 VALUES = st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9)
@@ -298,20 +298,86 @@ def test_likes_without_a_label_get_the_label_of_likes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("unit", "time"), [("s", 1700000000), ("ms", 1700000000123), ("us", 1700000000123000), ("ns", 1700000000123000000)]
 )
-def test_times_are_in_the_unit_of_the_table(tmp_path: Path, unit: TimeUnit, time: int) -> None:
+def test_times_are_in_the_unit_of_the_table(tmp_path: Path, unit: str, time: int) -> None:
     write(worker_file(tmp_path, 0), put(1, time=1_700_000_000.123))
     written = int(compact(tmp_path, TableForm(time_unit=unit)).table.read_text().rsplit(",", 1)[1])
     assert written == pytest.approx(time, abs=0 if unit in {"s", "ms"} else 10**-6 * time / 1.7e3)
 
 
 @pytest.mark.parametrize(
-    "columns", [("user", "item", "label"), ("user", "user", "", ""), ("", "item", "label", "time")]
+    "columns",
+    [
+        ("user", "item", "label"),
+        ("user", "user", "", ""),
+        ("", "item", "label", "time"),
+        ("user", "item", "", "time", "item"),
+    ],
 )
 def test_invalid_columns_are_refused(columns: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError, match="not the four columns"):
+    with pytest.raises(ConfigError, match="not the columns"):
         TableForm(columns)
 
 
 def test_a_like_needs_a_finite_label() -> None:
     with pytest.raises(ConfigError, match="--like nan"):
         TableForm(like=float("nan"))
+
+
+def purchase(at: int, time: float, event: str | None = "purchase", *, item: int = 2) -> Event:
+    return Event("put", at, 1, item, time=time, event=event)
+
+
+SHOP = ("visitor", "product", "", "when", "action")
+
+
+def test_events_of_a_kind_count_each_time_and_likes_once(tmp_path: Path) -> None:
+    write(worker_file(tmp_path, 0), purchase(1, 10.0), purchase(2, 20.0), purchase(3, 20.0), purchase(4, 20.0, "view"))
+    write(worker_file(tmp_path, 1), purchase(5, 5.0, None), purchase(6, 30.0, None))
+    done = compact(tmp_path, TableForm(SHOP, like="cart", time_unit="iso"))
+    assert done.table.read_text().splitlines() == [
+        "visitor,product,when,action",
+        "1,2,1970-01-01 00:00:10,purchase",
+        "1,2,1970-01-01 00:00:20,purchase",
+        "1,2,1970-01-01 00:00:20,view",
+        "1,2,1970-01-01 00:00:30,cart",
+    ]
+    assert (done.rows, done.removed) == (4, 2)
+
+
+@given(data=st.data())
+def test_a_deletion_of_an_item_deletes_all_its_events(data: st.DataObject) -> None:
+    events = [purchase(1, 10.0), purchase(2, 20.0), purchase(3, 20.0, None), Event("delete", 4, 1, 2), purchase(5, 20.0),
+              purchase(6, 20.0, item=3)]  # fmt: skip
+    state = FeedbackState()
+    for event in data.draw(st.permutations(events)):
+        state.apply(event)
+    assert state.of_user(1) == [purchase(5, 20.0), purchase(6, 20.0, item=3)]
+
+
+def test_times_are_in_the_format_of_the_table(tmp_path: Path) -> None:
+    write(worker_file(tmp_path, 0), put(1, time=1_700_000_000.75))
+    form = TableForm(("user", "item", "", "time"), time_unit="%d.%m.%Y %H:%M:%S.%f")
+    assert compact(tmp_path, form).table.read_text() == "user,item,time\n1,2,14.11.2023 22:13:20.750000\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "problem"),
+    [(("user", "item", "", "time"), "2 rows have an event, and --columns has no column"),
+     (("user", "item", "", "time", "event"), "1 likes have no event for the column event")],
+)  # fmt: skip
+def test_columns_that_lose_events_are_refused(tmp_path: Path, form: tuple[str, ...], problem: str) -> None:
+    write(worker_file(tmp_path, 0), purchase(1, 10.0), purchase(2, 20.0), purchase(3, 20.0, None))
+    with pytest.raises(ConfigError, match=problem):
+        compact(tmp_path, TableForm(form))
+    assert compact(tmp_path, TableForm(("user", "item", "", "time", ""))).rows == 3
+
+
+@pytest.mark.parametrize("unit", ["hours", "", "S"])
+def test_an_unknown_unit_is_refused(unit: str) -> None:
+    with pytest.raises(ConfigError, match="--time-unit"):
+        TableForm(time_unit=unit)
+
+
+def test_a_like_of_a_table_with_labels_is_a_number() -> None:
+    with pytest.raises(ConfigError, match="--like view"):
+        TableForm(like="view")

@@ -15,7 +15,7 @@ from tests.servers import Running
 @pytest.mark.parametrize(
     ("path", "body", "sentences"),
     [
-        ("/recommend", {"user": [1]}, ["user: has to be a whole number or text, not [1]"]),
+        ("/recommend", {"user": [1]}, ["user: has to be a whole number or text or a number, not [1]"]),
         ("/recommend", {"user": 2**64}, ["user: has to be at most 9,223,372,036,854,775,807 or text, not 18446744073709551616"]),
         ("/recommend", {"history": [1, {}, None]}, ["history.1: has to be a whole number or text"]),
         ("/recommend", {"k": "x", "diversity": 2}, ["k: has to be a whole number, not 'x'", "diversity: has to be at most 1"]),
