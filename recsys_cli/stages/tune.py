@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from recsys_cli.config import RunConfig, TuneConfig, dump, vary
 from recsys_cli.config.load import model_config, model_config_type, search_space
 from recsys_cli.config.tune import Values
-from recsys_cli.errors import ConfigError, DataError, MissingExtraError, RecsysError, TrainingError
+from recsys_cli.errors import ConfigError, DataError, LockedError, MissingExtraError, RecsysError, TrainingError
 from recsys_cli.events import Emit, Message, Progress, ignore
 from recsys_cli.registry import MODELS, lookup
 from recsys_cli.stages import StageResult
@@ -35,6 +35,7 @@ from recsys_cli.workspace import (
     TunedStudy,
     Workspace,
     key_of,
+    run_lock,
     whole,
     write_manifest,
     write_text,
@@ -252,15 +253,16 @@ class _Search:
             return True
 
     def _remove_other_runs(self) -> None:
-        """Remove runs of this study other than the best; keep earlier runs and evaluated ones."""
+        """Remove runs of this study other than the best; keep earlier runs, evaluated ones, and those that a process evaluates."""
         with self._lock():
             trials = self.study.trials()
             best = best_of(trials)
             for trial in trials:
                 if trial.notes.get("own") and trial.notes.get("run") and trial != best:
                     run = TrainedRun(self.workspace.root / "runs" / trial.notes["run"])
-                    if run.exists and not run.evaluated().evaluation.is_file():
-                        self.workspace.remove(run)
+                    with suppress(LockedError), self.workspace.lock(run_lock(run), timeout=0):
+                        if run.exists and not run.evaluated().evaluation.is_file():
+                            self.workspace.remove(run)
 
     def _report(self, number: int) -> None:
         trials = self.study.trials()

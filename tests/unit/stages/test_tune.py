@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ from recsys_cli.stages.trial import Attempt
 from recsys_cli.stages.tune import study_key, tune, tune_on
 from recsys_cli.tuning.facts import caveat
 from recsys_cli.tuning.trial import Trial
-from recsys_cli.workspace import PreparedData, TunedStudy, Workspace
+from recsys_cli.workspace import PreparedData, TunedStudy, Workspace, run_lock
 from tests.rated import FEATURES
 from tests.sealing import reseal
 
@@ -422,6 +423,22 @@ def test_the_unfinished_run_of_a_trial_is_removed_unless_another_process_trains_
         assert left.folder.is_dir()
     attempt._remove_run(key)
     assert not left.folder.exists()
+
+
+def test_the_run_of_a_trial_that_is_being_evaluated_is_kept(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    """The first trial has the rate of the config, which learns nothing, so the others are better."""
+    data, locks, first = make_prepared(), ExitStack(), []
+
+    def evaluate(event: Event) -> None:
+        if isinstance(event, Message) and event.text.startswith("trial 1 finished"):
+            first.extend(workspace.runs())
+            locks.enter_context(workspace.lock(run_lock(first[0])))
+
+    with locks:
+        study = tune_on(data, a_config(trials=3), workspace, emit=evaluate).artifact
+    assert next(entry["trial"] for entry in ranking(study)) != 1
+    assert first[0].exists
+    assert len(workspace.runs()) == 2
 
 
 def test_a_line_that_was_cut_off_is_forgotten(make_prepared: MakePrepared, workspace: Workspace) -> None:
