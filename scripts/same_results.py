@@ -64,6 +64,7 @@ features:
     - {op: TargetEncoding, columns: [movieId], target: label}
     - {op: JoinGroupby, columns: [userId], cont_cols: [rating], stats: [count, mean]}
     - {op: Categorify, columns: [userId, movieId, genres]}
+  known: [userId_rating_mean]
 model: {name: fm}
 train: {epochs: 1, device: cpu}
 """

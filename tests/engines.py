@@ -22,6 +22,7 @@ from recsys_cli.etl.transform import Transform, flattened, transform
 from recsys_cli.etl.write import typed_table
 from recsys_cli.events import Emit, ignore
 from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.features.ops import JoinGroupby
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.split import SPLITS
 from recsys_cli.registry import ENGINES, load
@@ -154,4 +155,7 @@ def plan(
     label: str | tuple[str, ...] = "rating",
     timestamp: str | None = None,
 ) -> FeaturePlan:
-    return FeaturePlan(user=user, item=item, label=label, timestamp=timestamp, ops=ops)
+    """Return a plan of ops; statistics of the label are allowed."""
+    groups = [op for op in ops if isinstance(op, JoinGroupby)]
+    known = tuple(name for op in groups for group in op.columns for name in op.written(group).values())
+    return FeaturePlan(user=user, item=item, label=label, timestamp=timestamp, ops=ops, known=known)

@@ -69,7 +69,7 @@ class Preparation:
         with open_executor(config, engine, self.scratch, self.emit) as executor:
             with _timed(seconds, "read and split"):
                 inputs = Inputs.of(self.config, self.raw, limit=self.limit)
-                for remark in inputs.remarks:
+                for remark in (*inputs.remarks, *self.config.features.possible_leaks(inputs.program)):
                     self.emit(Message(remark))
                 staged, chosen = self._stage(inputs)
             with _timed(seconds, "fit"):

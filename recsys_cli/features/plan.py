@@ -67,6 +67,9 @@ class FeaturePlan(BaseModel):
     """Ops in execution order."""
     drop: tuple[str, ...] = ()
     """Intermediate columns to leave out of the prepared data."""
+    known: tuple[str, ...] = ()
+    """Features that are known before the label although they are computed from the same raw columns, such as two fields of
+    one text; they are refused as leaks otherwise."""
 
     @property
     def roles(self) -> dict[str, Role]:
@@ -162,6 +165,13 @@ class FeaturePlan(BaseModel):
         program = compile_plan(self.ops, tuple(self.roles), tables, aside=aside, state=state, lacks=lacks)
         problems = [*self.wrong_roles(), *program.problems, *self._wrong_columns(program)]
         problems += [
+            f"{feature!r} leaks the label {label!r}: both are computed from {', '.join(sorted(shared))} of the same row; "
+            "remove it, name it in drop, use TargetEncoding for statistics out of fold, or name it in known if its value is "
+            "known before the label"
+            for feature, label, shared in self._shared_sources(program)
+            if shared == program.sources[label] and state is None
+        ]
+        problems += [
             f"impression: {name!r} is computed by an op; name a raw column of the interactions"
             for name in aside
             if name in tables["interactions"].names and name not in program.reads
@@ -172,6 +182,21 @@ class FeaturePlan(BaseModel):
                 "features: " + "\n".join(problems), hint="fix features; the columns above are those of the raw tables"
             )
         return program
+
+    def possible_leaks(self, program: Program) -> list[str]:
+        """Return remarks on features that share some raw columns with a label of several."""
+        return [
+            f"{feature!r} and the label {label!r} are both computed from {', '.join(sorted(shared))}: a leak, unless its value is "
+            "known before the label"
+            for feature, label, shared in self._shared_sources(program)
+        ]
+
+    def _shared_sources(self, program: Program) -> list[tuple[str, str, frozenset[str]]]:
+        """Return pairs of a feature and a label with their raw columns in common."""
+        features = [name for name, _, _ in program.columns if name not in {*self.roles, *self.drop, *self.known}]
+        pairs = ((feature, label) for feature in features for label in self.labels if label in program.sources)
+        shared = ((feature, label, program.sources[feature] & program.sources[label]) for feature, label in pairs)
+        return [found for found in shared if found[2]]
 
     def wrong_roles(self) -> list[str]:
         """Return the problems of roles and ops, independent of the tables."""
@@ -201,13 +226,6 @@ class FeaturePlan(BaseModel):
         if sum(op.phase == "draw" for op in self.ops) > 1:
             problems.append("NegativeSampling is repeated; one op samples all negatives")
         problems += self._wrong_drops()
-        problems += [
-            f"{op.title}: {output!r} is computed from the label {name!r} and leaks the target; remove it, or drop it"
-            for op in self.ops
-            for output in op.expressions
-            for name in op.reads
-            if name in self.labels and output not in {*self.roles, *self.drop}
-        ]
         problems += [
             f"{name!r} is dropped, and it is named as {role}" for name, role in self.roles.items() if name in self.drop
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
@@ -31,6 +31,8 @@ class _Column:
     """Output of an op, and so part of the prepared data."""
     lacks: frozenset[str] = frozenset()
     """Missing columns of new rows, required for this one."""
+    sources: frozenset[str] = frozenset()
+    """Raw columns with the row's own value in this one, such as `rating`, or `movies.genres` of a joined table."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Program:
         reads: Columns of the raw interactions in use, without duplicates.
         columns: Resulting columns as (name, spec, table), interactions first.
         problems: Reasons against execution; the rest is compiled as far as possible.
+        sources: Raw columns behind each column, as of the row itself.
         lacking: Columns that cannot be computed for new rows, each with its missing raw columns.
         aside: Raw columns that are read and never prepared.
     """
@@ -56,6 +59,7 @@ class Program:
     reads: tuple[str, ...]
     columns: tuple[tuple[str, Spec, str | None], ...]
     problems: tuple[str, ...]
+    sources: Mapping[str, frozenset[str]] = field(default_factory=dict)
     lacking: Mapping[str, frozenset[str]] = field(default_factory=dict)
     aside: tuple[str, ...] = ()
 
@@ -131,7 +135,8 @@ class _Compiler:
 
     def __post_init__(self) -> None:
         for raw in self.tables[INTERACTIONS]:
-            self.columns[raw.name] = _Column(Spec(raw.type), lacks=frozenset({raw.name}) & (self.lacks or frozenset()))
+            name = frozenset({raw.name})
+            self.columns[raw.name] = _Column(Spec(raw.type), lacks=name & (self.lacks or frozenset()), sources=name)
 
     def run(self, index: int, op: Op) -> None:
         try:
@@ -178,9 +183,16 @@ class _Compiler:
             lacks = frozenset().union(*(columns[name].lacks for name in part.reads_to_apply))
             if self.lacks is not None and op.phase == "draw":
                 lacks |= set(outputs)  # new rows are never sampled
-            self._write(PlanStep(index, part, home, after, tuple(outputs)), outputs, lacks)
+            sources = _sources(part, columns, outputs)
+            self._write(PlanStep(index, part, home, after, tuple(outputs)), outputs, lacks, sources)
 
-    def _write(self, step: PlanStep, outputs: Mapping[str, Spec | None], lacks: frozenset[str]) -> None:
+    def _write(
+        self,
+        step: PlanStep,
+        outputs: Mapping[str, Spec | None],
+        lacks: frozenset[str],
+        sources: Mapping[str, frozenset[str]],
+    ) -> None:
         op = cast("Op", step.op)
         self._check_keys(step, outputs)
         self._check_names(step, outputs)
@@ -201,7 +213,9 @@ class _Compiler:
             else:
                 if before is not None and not before.written:
                     del self.columns[name]  # computed columns follow the order of the ops
-                self.columns[name] = _Column(spec, step.home, step.ready, written=True, lacks=lacks)
+                self.columns[name] = _Column(
+                    spec, step.home, step.ready, written=True, lacks=lacks, sources=sources[name]
+                )
 
     def _check_names(self, step: PlanStep, outputs: Mapping[str, Spec | None]) -> None:
         taken = [name for name, spec in outputs.items() if spec is not None and name in self.columns]
@@ -291,12 +305,27 @@ class _Compiler:
         for name, spec in specs.items():
             # Ids number the rows of the table, and are available after the first pass.
             lacks = self.columns[op.on].lacks if op.on in self.columns else frozenset()
-            self.columns[name] = _Column(spec, op.on, ready=1, written=True, lacks=lacks)
+            sources = frozenset({f"{op.table}.{name}"})
+            self.columns[name] = _Column(spec, op.on, ready=1, written=True, lacks=lacks, sources=sources)
 
 
 def _locate(key: str) -> PlanStep:
     op = Locate(key)
     return PlanStep(COLD, op, None, 1, (op.output,))  # cold keys are available after the first pass
+
+
+def _sources(op: Op, columns: Mapping[str, _Column], outputs: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Return the raw columns behind each output of an op; the outputs of a group or of sampling are sources themselves."""
+    if op.replaces or op.phase == "draw":
+        return {name: frozenset({name}) for name in outputs}
+    found = {
+        output: frozenset[str]().union(*(columns[name].sources for name in op.exposed(output))) for output in outputs
+    }
+    if op.columnwise and op.separable:
+        for name in op.reads:
+            part = op.only((name,)).outputs({name: columns[name].spec})
+            found |= dict.fromkeys(part, columns[name].sources)
+    return found
 
 
 def compile_plan(
@@ -338,6 +367,7 @@ def compile_plan(
         reads=tuple(name for name in compiler.reads if name not in (lacks or ())),
         columns=tuple((n, c.spec, home) for home in order for n, c in named if c.home == home and not c.lacks),
         problems=tuple(dict.fromkeys(compiler.problems)),
+        sources={name: column.sources for name, column in named},
         lacking={name: column.lacks for name, column in named if column.lacks},
         aside=tuple(aside),
     )

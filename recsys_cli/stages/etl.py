@@ -100,7 +100,7 @@ def recipe(config: RunConfig) -> str:
     return key_of(
         _FORMAT,
         config.split.model_dump(mode="json"),
-        config.features.model_dump(mode="json"),
+        config.features.model_dump(mode="json", exclude={"known"}),
         {op.name: op.format for op in config.features.ops},
         config.etl.model_dump(mode="json", exclude=set(EXECUTION_KEYS)),
         *(digest for op in config.features.ops for digest in code_of_op(op)),

@@ -131,6 +131,7 @@ def _config(draw: Draw, engine: str) -> dict[str, Any]:
     ])  # fmt: skip
     ops.append({"op": "Categorify", "columns": ["user", "item", *draw.choice([[], ["tags"]])]})
     features = {"user": "user", "item": "item", "label": "label", "timestamp": draw.choice(["time", None]), "ops": ops}
+    features["known"] = ["user_rating_mean"]
     if features["timestamp"] is None and split["method"] in {"temporal", "leave-last-out"}:
         features["timestamp"] = "time"
     etl = {"engine": engine, "memory_mib": draw.choice([256, 1024]), "on_bad_rows": draw.choice(["error", "skip"])}

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.ops.grouping import Group, GroupOp, check_groups, name_of
+from recsys_cli.features.ops.grouping import Group, GroupOp, check_groups, members, name_of
 from recsys_cli.features.ops.op import numbers, scalars
 from recsys_cli.features.spec import Spec
 
@@ -28,6 +28,7 @@ class JoinGroupby(GroupOp):
     Output: `<columns>_count` (int32) and `<columns>_<cont_col>_<statistic>` (float32), next to the inputs. If all inputs
     belong to one joined table, so do the outputs, and each row counts with its number of train interactions. Otherwise
     they belong to the interactions, and new rows need no `cont_cols`.
+    A statistic of the label contains the row's own label and is refused: TargetEncoding is out of fold.
     NVTabular 23.08: differs in four points. Here rows with a null are counted, means ignore missing values, variances
     of large values stay exact, and groups absent from train raise no error.
     """
@@ -57,6 +58,12 @@ class JoinGroupby(GroupOp):
         for position, column in enumerate(self.cont_cols):
             names |= {f"{stat}{position}": f"{name}_{column}_{stat}" for stat in self.described}
         return names
+
+    def exposed(self, output: str) -> tuple[str, ...]:
+        """Return the group columns, and the aggregated column of a statistic."""
+        group = next(group for group in self.columns if output in self.written(group).values())
+        start = f"{name_of(group)}_"
+        return (*members(group), *(c for c in self.cont_cols if output in {f"{start}{c}_{s}" for s in self.described}))
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return the specs of the statistics."""

@@ -66,6 +66,10 @@ class Op(BaseModel):
         """Input columns of the fitted op; new rows may lack the others, such as a target."""
         return self.reads
 
+    def exposed(self, output: str) -> tuple[str, ...]:
+        """Return the input columns with a row's own value in an output, in train too."""
+        return (output,) if self.columnwise and output in self.reads else self.reads
+
     @property
     def separable(self) -> bool:
         """Whether the op may be split by column, to run in different tables and passes."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from recsys_cli.features.hashing import below, hash_counters, mix
-from recsys_cli.features.ops.grouping import Group, GroupOp, check_groups, name_of
+from recsys_cli.features.ops.grouping import Group, GroupOp, check_groups, members, name_of
 from recsys_cli.features.ops.op import numbers, scalars
 from recsys_cli.features.spec import Spec
 
@@ -64,6 +64,10 @@ class TargetEncoding(GroupOp):
     def values(self) -> tuple[str, ...]:
         """The targets; the fitted op needs none."""
         return self.targets
+
+    def exposed(self, output: str) -> tuple[str, ...]:
+        """Return the group columns; with `kfold` 1 a row's own target is the user's choice."""
+        return next(members(group) for group in self.columns if output in self.written(group))
 
     @property
     def states(self) -> tuple[str, ...]:

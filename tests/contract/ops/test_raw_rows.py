@@ -35,7 +35,7 @@ from recsys_cli.serving.encoder import Lists, RowEncoder
 from tests.contract.ops.numeric_cases import assert_same, numbers_case
 from tests.contract.ops.test_numeric_chains import chains
 from tests.contract.ops.test_target_encoding import random_cases
-from tests.engines import stage_by_hand
+from tests.engines import plan, stage_by_hand
 from tests.strategies import Case, cases
 
 few = settings(max_examples=40, derandomize=True, phases=[Phase.explicit, Phase.generate])
@@ -126,7 +126,7 @@ def test_statistics_of_groups(case: Case) -> None:
     groups = JoinGroupby(
         columns=("user", ("item", "day")), cont_cols=("rating",), stats=("count", "mean", "std", "max")
     )
-    case = Case(case.splits, case.tables, case.plan.model_copy(update={"ops": (groups, *case.plan.ops)}))
+    case = Case(case.splits, case.tables, plan(groups, *case.plan.ops, label=case.plan.label))
     assert check(case) >= least(case)
 
 

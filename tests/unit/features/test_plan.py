@@ -9,7 +9,15 @@ import pytest
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
+from recsys_cli.features.ops import (
+    AnyOp,
+    Categorify,
+    JoinExternal,
+    JoinGroupby,
+    LambdaOp,
+    Normalize,
+    TargetEncoding,
+)
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.schema import Role, Schema
 from tests.strategies import known_state
@@ -169,10 +177,41 @@ def test_a_repeated_label_is_refused_in_any_notation() -> None:
     assert "'label' is named as label and as label; a column plays one part" in twice.wrong_roles()
 
 
-def test_an_output_computed_from_a_label_is_refused() -> None:
-    """`label` is a function of the rating, and leaks it if the rating is the target."""
-    changed = {**RECIPE.model_dump(), "label": {"name": "rating", "task": "regression"}}
-    (problem,) = FeaturePlan.model_validate(changed).wrong_roles()
-    assert "'label' is computed from the label 'rating' and leaks the target" in problem
-    assert FeaturePlan.model_validate({**changed, "drop": ["label"]}).wrong_roles() == []
-    assert FeaturePlan.model_validate({**changed, "label": [changed["label"], "label"]}).wrong_roles() == []
+def leaks(*ops: AnyOp, **changed: object) -> str:
+    """Return the problems of the plan above with further ops."""
+    plan = FeaturePlan.model_validate({**RECIPE.model_dump(), "ops": (*RECIPE.ops, *ops), **changed})
+    try:
+        plan.compile(TABLES)
+    except ConfigError as error:
+        return error.message
+    return ""
+
+
+SCALED = Normalize(columns=("rating",))
+LOGS = LambdaOp(expression="log(rating)", output="logs")
+MEANS = JoinGroupby(columns=("movieId",), cont_cols=("rating",), stats=("count", "mean"))
+RATING = {"name": "rating", "task": "regression"}
+
+
+def test_a_feature_with_the_sources_of_the_label_is_refused() -> None:
+    """`label` is `rating > 3`, and any function of the rating gives it away."""
+    assert "'rating' leaks the label 'label': both are computed from rating of the same row" in leaks(SCALED)
+    assert "'logs' leaks the label 'label'" in leaks(LOGS)
+    assert "'label' leaks the label 'rating'" in leaks(label=RATING)
+    found = leaks(MEANS)
+    assert "'movieId_rating_mean' leaks the label 'label'" in found
+    assert "movieId_count" not in found
+
+
+def test_what_is_no_feature_shares_the_sources_of_the_label() -> None:
+    assert leaks(SCALED, weight="rating") == leaks(LOGS, drop=["logs"]) == leaks(LOGS, known=["logs"]) == ""
+    assert leaks(label=[RATING, "label"]) == leaks(label=RATING, drop=["label"]) == ""
+    assert leaks(TargetEncoding(columns=("movieId",), target="label"), SCALED, drop=["rating"]) == ""
+
+
+def test_a_feature_with_a_source_of_several_is_remarked() -> None:
+    label = LambdaOp(expression="rating > 3 and timestamp > 9", output="both", dtype="int8")
+    plan = RECIPE.model_copy(update={"label": "both", "ops": (*RECIPE.ops[:-1], label, LOGS)})
+    (remark,) = plan.possible_leaks(plan.compile(TABLES))
+    assert remark.startswith("'logs' and the label 'both' are both computed from rating: a leak, unless")
+    assert plan.model_copy(update={"known": ("logs",)}).possible_leaks(plan.compile(TABLES)) == []

@@ -115,7 +115,8 @@ RICH: list[dict[str, Any]] = [
 @pytest.mark.parametrize("method", ["random", "temporal"])
 def test_every_row_of_movielens_with_many_ops(method: str, shared_data: Path, workspace: Workspace) -> None:
     base = load(CONFIGS / "ml-latest-small.yaml").model_dump(include={"dataset", "features"})
-    features = base["features"] | {"ops": RICH}
+    means = [f"{group}_rating_{stat}" for group in ("movieId", "userId_hour") for stat in ("mean", "std", "max")]
+    features = base["features"] | {"ops": RICH, "known": [*means, "movieId_rating_mean_filled"]}
     split = {"method": method, "valid": 0.1, "test": 0.1}
     config = RunConfig.model_validate({"dataset": base["dataset"], "features": features, "split": split})
     download(config.dataset, workspace, from_file=shared_data / "ml-latest-small.zip")
