@@ -24,7 +24,7 @@ class Config(TransformerOptions):
         "monitor": "ndcg@10",
     }
 
-    dropout: float = Field(0.2, ge=0, lt=1)
+    dropout: float | None = Field(0.2, ge=0, lt=1)
     """Dropout rate of the item embeddings and of the Transformer."""
     mask_share: float = Field(0.3, gt=0, lt=1)
     """Share of masked items in a training sequence."""

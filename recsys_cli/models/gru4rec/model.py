@@ -26,8 +26,8 @@ class Model(SequenceModel):
         self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
     ) -> None:
         super().__init__(config, schema, sparse=sparse, placement=placement)
-        self.dropout = Dropout(config.dropout)
-        between = config.dropout if config.num_layers > 1 else 0.0
+        self.dropout = Dropout(config.dropout or 0.0)
+        between = (config.dropout or 0.0) if config.num_layers > 1 else 0.0
         self.network = nn.GRU(
             config.embedding_dim, config.hidden_size, config.num_layers, batch_first=True, dropout=between
         )

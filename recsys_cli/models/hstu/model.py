@@ -53,7 +53,7 @@ class Block(nn.Module):
         self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.inward, self.outward = nn.Linear(dim, 4 * dim), nn.Linear(dim, dim)
         init_small(self.outward)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout or 0.0)
         self.by_distance = nn.Parameter(torch.zeros(config.num_positions))
         self.by_time = nn.Parameter(torch.zeros(BUCKETS, 1)) if config.relative_time else None
 

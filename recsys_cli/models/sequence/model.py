@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch, Feature
@@ -162,7 +162,11 @@ class SequenceModel(Model):
         if self.config.max_seq_len is None and not self.length:
             self.chosen_length.fill_(min(max(self.histories.quantile(QUANTILE), SHORTEST), LONGEST))
         number = self.config.negatives_of(max(num_items - FIRST, 1))
-        found = {"max_seq_len": self.length, "num_negatives": number}
+        dropout = self.config.dropout_of(self.histories.mean_count(len(self.histories.items)))
+        for module in self.modules():
+            if isinstance(module, nn.Dropout) and self.config.dropout is None:
+                module.p = dropout
+        found = {"max_seq_len": self.length, "num_negatives": number, "dropout": dropout}
         self.chosen = {name: value for name, value in found.items() if getattr(self.config, name) is None}
         counts = torch.bincount(self.histories.items, minlength=num_items)
         power = self.config.negative_sampling_power

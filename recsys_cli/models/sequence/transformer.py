@@ -29,7 +29,7 @@ class Encoder(nn.Module):
         dim = config.embedding_dim
         self._scale = math.sqrt(dim)
         self.positions = nn.Parameter(torch.empty(config.num_positions, dim).normal_(std=INITIAL_STD))
-        self.dropout = Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout or 0.0)
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(dim)
 
@@ -79,7 +79,7 @@ class Block(nn.Module):
         self._heads, self._causal = config.num_heads, causal
         self.before_attention, self.before_dense = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.inward, self.outward = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        dropout = Dropout(config.dropout)
+        dropout = Dropout(config.dropout or 0.0)
         self.dropout = dropout
         self.dense = nn.Sequential(nn.Linear(dim, hidden), activation(), dropout, nn.Linear(hidden, dim), dropout)
 

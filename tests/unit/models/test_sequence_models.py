@@ -345,6 +345,16 @@ def test_the_length_follows_from_the_first_histories_and_is_stored(steps: int, l
     torch.testing.assert_close(loaded.eval().user_vectors(EVERYBODY), model.eval().user_vectors(EVERYBODY))
 
 
+@pytest.mark.parametrize(("steps", "dropout"), [(29, 0.5), (30, 0.3)])
+@pytest.mark.parametrize("name", ALL)
+def test_dropout_follows_from_the_mean_history(name: str, steps: int, dropout: float) -> None:
+    model = a_model(name, steps=steps, dropout=None)
+    assert {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)} == {dropout}
+    assert model.chosen == {"num_negatives": 256, "dropout": dropout}
+    asked = a_model(name, steps=steps, dropout=0.1)
+    assert {module.p for module in asked.modules() if isinstance(module, torch.nn.Dropout)} == {0.1}
+
+
 @pytest.mark.parametrize(("items", "negatives"), [(100, 256), (12_000, 3_000), (10**6, 4_096)])
 def test_negatives_follow_from_the_catalog(items: int, negatives: int) -> None:
     assert SequenceOptions(num_negatives=None).negatives_of(items) == negatives
