@@ -1,6 +1,6 @@
-"""Eleven tables of different shape: `recsys init --yes`, then `recsys run`, against popularity or the base rate.
+"""Tables of different shape: `recsys init --yes`, then `recsys run`, against popularity or the base rate.
 
-The tables come from MovieLens latest-small, Toys_and_Games of the S3-Rec files and planted worlds.
+The tables come from MovieLens latest-small, MovieTweetings, Gowalla, Toys_and_Games of the S3-Rec files and planted worlds.
 
     python scripts/init_shapes.py --data /path/to/data [--out results.json] [SHAPE ...]
 """
@@ -17,7 +17,9 @@ import tempfile
 import time
 import uuid
 import zipfile
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +28,7 @@ import polars as pl
 from recsys_cli.data.planted import GENRES, PlantedWorld, Size
 
 DATA = Path("data")
+PREDICTS = frozenset({"mlp", "dlrm", "dcn-v2", "deepfm"})
 
 
 def movielens() -> pl.DataFrame:
@@ -198,13 +201,87 @@ def impressions_tsv(folder: Path) -> list[str]:
     return ["behaviors.tsv", "news.tsv"]
 
 
+def movietweetings(folder: Path) -> list[str]:
+    """Ratings 0 to 10 with `::` in a zip archive, with new users and films every day."""
+    (folder / "tweets.zip").write_bytes((DATA / "movietweetings-100k.zip").read_bytes())
+    return ["tweets.zip"]
+
+
+def gowalla(folder: Path) -> list[str]:
+    """Check-ins without header: repeated visits, ISO times, latitudes and longitudes."""
+    (folder / "checkins.txt.gz").write_bytes((DATA / "gowalla-nyc.csv.gz").read_bytes())
+    return ["checkins.txt.gz"]
+
+
+USER, ITEM, STARS, TIME = (pl.col(name) for name in ("user", "item", "stars", "time"))
+ROW = pl.int_range(pl.len())
+
+# Columns of a planted table, by file.
+PLANTED: dict[str, tuple[str, list[pl.Expr]]] = {
+    "stars": ("t.csv", [USER, ITEM, STARS.round().cast(pl.Int64).alias("rating"), TIME]),
+    "stars_without_time": ("t.csv", [USER, ITEM, STARS.alias("rating")]),
+    "stars_first": ("t.parquet", [STARS.alias("stars"), TIME.alias("createdAt"), ITEM.alias("isbn"), USER.alias("reader")]),
+    "zero_to_ten": ("t.csv", [USER, ITEM, (2 * STARS).cast(pl.Int64).alias("score"), TIME]),
+    "zero_to_three": ("t.tsv", [USER, ITEM, (STARS / 5 * 3).round().cast(pl.Int64).alias("rating"), TIME]),
+    "not_rated": ("t.csv", [
+        USER.alias("user_id"), ITEM.alias("anime_id"),
+        pl.when(ROW % 6 == 0).then(-1).otherwise((2 * STARS).cast(pl.Int64)).alias("rating"),
+    ]),
+    "percents": ("t.csv", [USER, ITEM, (20 * STARS).cast(pl.Int64).alias("rating"), TIME]),
+    "label": ("t.csv", [USER, ITEM, (STARS > 3).cast(pl.Int8).alias("label"), TIME]),
+    "label_features": ("t.csv", [
+        USER, ITEM, (STARS > 3).cast(pl.Int8).alias("clicked"), TIME, (USER % 5).alias("device"), (TIME % 24).alias("hour"),
+    ]),
+    "label_in_words": ("t.csv", [USER, ITEM, pl.when(STARS > 3).then(pl.lit("yes")).otherwise(pl.lit("no")).alias("liked")]),
+    "timeless_labels": ("t.parquet", [USER, ITEM, (STARS > 3).cast(pl.Float64).alias("purchased")]),
+    "pairs": ("t.csv", [USER.alias("customer_id"), ITEM.alias("article_id")]),
+    "pairs_and_times": ("t.csv", [TIME.alias("t_dat"), USER.alias("customer_id"), ITEM.alias("article_id")]),
+    "positions": ("t.csv", [USER, ITEM, ROW.alias("position")]),
+    "index": ("t.csv", [ROW.alias(""), USER, ITEM, STARS.alias("rating"), TIME]),
+    "float_ids": ("t.csv", [USER.cast(pl.Float64), ITEM.cast(pl.Float64), TIME]),
+    "plays": ("t.csv", [USER, ITEM.alias("track"), (STARS**3).cast(pl.Int64).alias("plays"), TIME]),
+    "sessions": ("t.csv", [(USER * 100 + TIME.rank("ordinal").over("user") // 10).alias("session_id"), ITEM, TIME]),
+}  # fmt: skip
+
+
+def write_planted(name: str, folder: Path) -> list[str]:
+    """Write columns of planted ratings, whose popularity and tastes show in which items users rate."""
+    _, rows = planted(users=500, items=300, num_rows=20_000)
+    file, columns = PLANTED[name]
+    frame = pl.DataFrame(rows).sort("time").select(columns)
+    if file.endswith(".parquet"):
+        frame.write_parquet(folder / file)
+    else:
+        frame.write_csv(folder / file, separator="\t" if file.endswith(".tsv") else ",")
+    return [file]
+
+
+def repeats(folder: Path) -> list[str]:
+    """Receipts: users buy the items of their taste again and again."""
+    _, rows = planted(users=500, items=300, num_rows=12_000)
+    once = pl.DataFrame(rows).select(USER.alias("customer_id"), ITEM.alias("product_id"), TIME.alias("order_date"))
+    again = once.sample(fraction=0.7, seed=1).with_columns(pl.col("order_date") + 604_800)
+    pl.concat([once, again]).sort("order_date").write_csv(folder / "orders.csv")
+    return ["orders.csv"]
+
+
+def history_lists(folder: Path) -> list[str]:
+    """JSON lines of a user and a list of items in order."""
+    _, rows = planted(users=500, items=300, num_rows=20_000)
+    pl.DataFrame(rows).sort("time").group_by("user", maintain_order=True).agg(ITEM.alias("items")).write_ndjson(
+        folder / "users.jsonl"
+    )
+    return ["users.jsonl"]
+
+
 SHAPES: dict[str, Callable[[Path], list[str]]] = {
     make.__name__: make
     for make in (
         ratings_csv, ratings_colons, pairs_tsv, uuid_gz, recbole, events_jsonl, counts_parquet, sessions_csv, history_lines,
-        clicks_tsv, impressions_tsv,
+        clicks_tsv, impressions_tsv, movietweetings, gowalla, repeats, history_lists,
     )
 }  # fmt: skip
+SHAPES |= {name: partial(write_planted, name) for name in PLANTED}
 
 
 def recsys(folder: Path, *line: str) -> dict:
@@ -224,9 +301,26 @@ def outcome(name: str, folder: Path) -> dict:
     evaluation = recsys(folder, "run", "mine.yaml")["evaluate"]
     own, other, metric = against(evaluation)
     return {
-        "shape": name, "task": made["task"], "split": made["split"], "model": made["model"], "metric": metric,
-        "value": own, "baseline": other, "beats": own > other, "seconds": round(time.perf_counter() - started, 1),
+        "shape": name, "task": made["task"], "split": made["split"], "model": evaluation["model"], "metric": metric,
+        "value": own, "baseline": other, "verdict": verdict(evaluation, own - other), "warning": evaluation["warning"],
+        "seconds": round(time.perf_counter() - started, 1),
     }  # fmt: skip
+
+
+def verdict(evaluation: dict, difference: float) -> str:
+    """Return whether the rankings are above or below popularity, or level, by the evaluation; of predicted labels by value."""
+    if evaluation["model"] in PREDICTS:
+        return "above" if difference > 0 else "below"
+    if evaluation["model"] == "popularity":
+        return "is popularity"
+    sentence = next((one for one in evaluation["verdict"] if one.startswith("By NDCG@10")), "")
+    for word, where in (("better than", "above"), ("worse than", "below")):
+        if (
+            "popularity"
+            in sentence.partition(f"significantly {word}")[2].partition(";")[0].partition("significantly")[0]
+        ):
+            return where
+    return "level"
 
 
 def against(evaluation: dict) -> tuple[float, float, str]:
@@ -235,7 +329,7 @@ def against(evaluation: dict) -> tuple[float, float, str]:
     The AUC is per impression if there are impressions.
     """
     rows = evaluation["pointwise"]
-    if evaluation["model"] in {"mlp", "dlrm", "dcn-v2", "deepfm"}:
+    if evaluation["model"] in PREDICTS:
         metric = "impression_auc" if "impression_auc" in rows["model"] else "auc"
         values = {system: figures[metric]["value"] for system, figures in rows.items()}
         others = [value for system, value in values.items() if system != "model"]
@@ -249,9 +343,7 @@ def main() -> None:
     global DATA  # noqa: PLW0603 - one folder of a script
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shapes", nargs="*", metavar="SHAPE", help=", ".join(SHAPES))
-    parser.add_argument(
-        "--data", type=Path, required=True, help="folder with ml-latest-small.zip and s3rec/Toys_and_Games.txt"
-    )
+    parser.add_argument("--data", type=Path, required=True, help="folder with the four public tables")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     DATA = options.data
@@ -261,7 +353,7 @@ def main() -> None:
             try:
                 found = outcome(name, Path(folder))
             except RuntimeError as error:
-                found = {"shape": name, "beats": False, "error": str(error)}
+                found = {"shape": name, "verdict": "failed", "error": str(error)}
         results.append(found)
         print(
             "  ".join(
@@ -269,7 +361,7 @@ def main() -> None:
             ),
             flush=True,
         )
-    print(f"{sum(found['beats'] for found in results)} of {len(results)}")
+    print(dict(Counter(found["verdict"] for found in results)))
     if options.out:
         options.out.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -12,7 +12,7 @@ from recsys_cli.api.boundary import public
 from recsys_cli.config import RunConfig, from_values, load
 from recsys_cli.config.starting import starting_sections
 from recsys_cli.errors import ConfigError
-from recsys_cli.registry import ADVICE, DEFAULT_MODEL, RANK
+from recsys_cli.registry import ADVICE, AUTO, DEFAULT_MODEL, RANK
 from recsys_cli.workspace import Workspace
 
 
@@ -74,7 +74,7 @@ def config_from_frame(  # noqa: PLR0913 - all but two are keywords, most with a 
             rows with label 0.
         timestamp: Time column: makes the split temporal instead of random.
         task: Rank the items for a user, or predict the label or rating of given rows; None: by the model, rank without one.
-        model: Name of a model (`recsys ls models`), or the `model` section; None: ease to rank, mlp to predict.
+        model: Name of a model (`recsys ls models`), or the `model` section; None: auto to rank, mlp to predict.
         sections: Further sections, such as `train={"epochs": 5}`; they replace the default ones.
 
     Raises:
@@ -82,9 +82,10 @@ def config_from_frame(  # noqa: PLR0913 - all but two are keywords, most with a 
     """
     if task == "label" and rating is None and label is None:
         raise ConfigError("task='label' predicts a label or a rating", hint="name its column: label= or rating=")
-    model = model or ("ease" if task != "label" else DEFAULT_MODEL)
+    model = model or (AUTO if task != "label" else DEFAULT_MODEL)
     model_section = {"name": model} if isinstance(model, str) else dict(model)
-    task = task or ("rank" if ADVICE.get(str(model_section.get("name")), ("",))[0] == RANK else "label")
+    ranks = model_section.get("name") == AUTO or ADVICE.get(str(model_section.get("name")), ("",))[0] == RANK
+    task = task or ("rank" if ranks else "label")
     starting = starting_sections(
         user=user, item=item, rating=rating, label=label, timestamp=timestamp, ranks=task == "rank"
     )

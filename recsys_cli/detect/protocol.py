@@ -12,6 +12,7 @@ from recsys_cli.detect.tables import Table
 from recsys_cli.detect.task import Task
 from recsys_cli.etl.reading.times import NotATimeError, to_times
 from recsys_cli.features.schema import TICKS
+from recsys_cli.registry import AUTO
 
 _KNOWN = 0.3
 _SMALL = 200_000
@@ -90,7 +91,7 @@ def model_of(task: Task, table: Table, *, categories: int = 0) -> tuple[dict[str
         other = (
             "; to predict its label or rating: recsys init --task label" if task.kind in {"labels", "ratings"} else ""
         )
-        return {"name": "ease"}, f"ranks the catalog; others: recsys ls models{other}", {}
+        return {"name": AUTO}, f"the best of several on valid by NDCG@10; others: recsys ls models{other}", {}
     size: dict[str, Any] = {"batch_size": batch_size(rows)}
     patience = {"early_stopping": 4 if rows < _SMALL else 2}
     train = {"epochs": 20, **size, "learning_rate": 0.002, **patience}

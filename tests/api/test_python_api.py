@@ -180,7 +180,7 @@ def test_sections_are_those_of_init(tmp_path: Path, columns: dict[str, str], mon
 @pytest.mark.parametrize(
     ("given", "model", "filters"),
     [
-        ({"label": "l"}, "ease", 1), ({"rating": "l"}, "ease", 0), ({"label": "l", "task": "label"}, "mlp", 0),
+        ({"label": "l"}, "auto", 1), ({"rating": "l"}, "auto", 0), ({"label": "l", "task": "label"}, "mlp", 0),
         ({"rating": "l", "task": "label"}, "mlp", 0), ({"label": "l", "model": "fm"}, "fm", 0),
         ({"label": "l", "model": "sasrec", "timestamp": "t"}, "sasrec", 1),
     ],
@@ -222,7 +222,7 @@ def test_finished_run_with_another_evaluate_section_is_a_message(workspace: recs
 
 
 def test_progress_goes_to_a_function(workspace: recsys.Workspace, capfd: pytest.CaptureFixture[str]) -> None:
-    config = recsys.config_from_frame(ratings(), workspace, **COLUMNS)
+    config = recsys.config_from_frame(ratings(), workspace, **COLUMNS, model="ease")
     heard: list[object] = []
     recsys.etl(config, workspace, force=True, progress=heard.append)
     recsys.etl(config, workspace, force=True, progress=False)
@@ -231,7 +231,7 @@ def test_progress_goes_to_a_function(workspace: recsys.Workspace, capfd: pytest.
 
 
 def test_events_come_in_order_and_then_the_result(workspace: recsys.Workspace) -> None:
-    config = recsys.config_from_frame(ratings(), workspace, **COLUMNS)
+    config = recsys.config_from_frame(ratings(), workspace, **COLUMNS, model="ease")
     recsys.etl(config, workspace, progress=False)
     training = recsys.Events(recsys.train, config, workspace, force=True)
     done = [event.done for event in training if isinstance(event, recsys.Progress) and event.task.startswith("fit")]

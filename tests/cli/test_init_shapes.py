@@ -56,7 +56,7 @@ def test_pairs_without_header_train_a_retrieval_model(recsys: Recsys) -> None:
     write("pairs.tsv", head=None, row=lambda u, i, _: f"{-(2**60) - u}\t{i}")
     config = proposed(recsys, "pairs.tsv")
     assert (config.features.user, config.features.item, config.split.method) == ("user", "item", "random")
-    assert config.model.name == "ease"
+    assert config.model.name == "auto"
     assert 0 < prepares(recsys) < ROWS  # one row per pair
 
 
