@@ -89,7 +89,7 @@ def test_an_interrupt_says_how_to_go_on(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    assert recsys("-q", "init", ratings).code == 0
+    assert recsys("-q", "init", ratings, "--task", "label").code == 0
     monkeypatch.setattr(f"recsys_cli.stages.{stage}.{stage}", stop)
     answer = recsys(stage, "ratings.yaml")
     assert answer.code == 130
@@ -103,7 +103,7 @@ def test_the_config_of_an_interrupted_stage_is_current(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    assert recsys("-q", "init", ratings).code == 0
+    assert recsys("-q", "init", ratings, "--task", "label").code == 0
     monkeypatch.setattr("recsys_cli.stages.train.train", stop)
     assert recsys("train", "ratings.yaml", "train.epochs=7").code == 130
     assert recsys("config", "--json").json["train"]["epochs"] == 7
@@ -161,7 +161,7 @@ def test_a_name_that_is_no_utf8_is_reported(tmp_path: Path) -> None:
 
 
 def test_long_words_are_cut(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     for line in (
         ["etl", "x" * 9_000], ["train", "--continue", "x" * 9_000], ["etl", "ratings.yaml", f"dataset.interactions={'x' * 300}"],
         ["ls", "models", "x" * 9_000],
@@ -173,7 +173,7 @@ def test_long_words_are_cut(recsys: Recsys, ratings: Path) -> None:
 
 
 def test_hints_name_the_workspace_of_the_line(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     for where in (["-w", "a b"], ["--workspace=a b"]):
         assert "recsys -w 'a b' etl configs/ml25m.yaml`; `recsys ls configs`" in recsys("train", *where).err
         assert "hint: recsys -w 'a b' etl ratings.yaml" in recsys("train", "ratings.yaml", *where).err

@@ -20,7 +20,7 @@ SHORT = (
 @pytest.fixture
 def benched(recsys: Recsys, ratings: Path) -> Recsys:
     """A workspace with two evaluated runs."""
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     answer = recsys("bench", "ratings.yaml", BENCH, *SHORT)  # prepares the data
     assert answer.code == 0, answer.err
     return recsys
@@ -113,7 +113,7 @@ def test_unwritable_page_is_reported_before_the_work(recsys: Recsys) -> None:
 
 
 def test_config_without_a_bench_has_a_hint(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     answer = recsys("bench", "ratings.yaml")
     assert answer.code == 2
     assert "no bench section" in answer.err

@@ -10,7 +10,7 @@ from tests.cli.conftest import Recsys
 
 
 def test_run_continues_on_a_grown_table(recsys: Recsys, ratings: Path, tmp_path: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     recsys("-q", "etl", "ratings.yaml")
     first = recsys("--json", "train", "train.epochs=2", "train.device=cpu").json["run"]
     new = [f"n{row % 7},i{row % 20},{5 if row % 2 else 2},{2_000 + row},x" for row in range(400)]
@@ -34,7 +34,7 @@ def test_run_continues_on_a_grown_table(recsys: Recsys, ratings: Path, tmp_path:
 
 
 def test_missing_run_lists_the_existing_ones(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     recsys("-q", "etl", "ratings.yaml")
     answer = recsys("train", "--continue", "nope")
     assert answer.code == 3

@@ -17,7 +17,7 @@ from recsys_cli.cli import app
 from tests.cli.conftest import Recsys, write_ratings
 
 LINES = [
-    ["init", "ratings.csv"],
+    ["init", "ratings.csv", "--task", "label"],
     ["run", "ratings.yaml", "train.epochs=1", "train.batch_size=64", "evaluate.bootstrap=10", "evaluate.k=[10]"],
 ]
 

@@ -234,7 +234,7 @@ def test_validate_names_repeated_keys_and_shares_of_nulls(recsys: Recsys) -> Non
 
 def test_validate_expects_time_and_memory(recsys: Recsys) -> None:
     write("t.csv", head="user,item,rating", row=lambda u, i, _: f"{u},{i},{1 + (u + i) % 5}")
-    assert recsys("init", "t.csv", "--yes").code == 0
+    assert recsys("init", "t.csv", "--yes", "--task", "label").code == 0
     answer = recsys("--json", "validate", "t.yaml", "train.epochs=4")
     assert answer.code == 0, answer.err
     expected = answer.json["data"]["expected"]

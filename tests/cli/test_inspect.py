@@ -163,7 +163,7 @@ def test_a_cold_item_has_no_place_among_those_of_train(trained: Recsys) -> None:
 
 
 def test_model_without_recommendations_has_a_reason(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     config = Path("ratings.yaml").read_text()
     Path("ratings.yaml").write_text(config.replace("columns: [user_id, item_id", "columns: [user_id, item_id, device"))
     assert recsys("-q", "etl", "ratings.yaml").code == 0
@@ -187,7 +187,7 @@ def test_without_a_run_the_hint_has_the_command(recsys: Recsys) -> None:
 def test_users_of_a_split_by_user_are_shown_by_hash_with_the_part_that_describes_them(
     recsys: Recsys, ratings: Path
 ) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     config = [
         "split.method=user", "split.test=0.5", "model.name=popularity", "train.monitor=auc", "evaluate.k=[5]",
         "evaluate.bootstrap=20",

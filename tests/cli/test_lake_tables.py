@@ -27,7 +27,7 @@ FSSPEC = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
 
 @pytest.fixture
 def config(recsys: Recsys, ratings: Path) -> Path:
-    assert recsys("init", ratings).code == 0
+    assert recsys("init", ratings, "--task", "label").code == 0
     return ratings.with_suffix(".yaml")
 
 

@@ -12,7 +12,7 @@ from tests.cli.conftest import Recsys
 @pytest.fixture
 def prepared(recsys: Recsys, ratings: Path) -> Recsys:
     """A workspace with prepared data."""
-    assert recsys("init", ratings).code == 0
+    assert recsys("init", ratings, "--task", "label").code == 0
     done = recsys("etl", "ratings.yaml")
     assert done.code == 0, done.err
     return recsys
@@ -55,7 +55,7 @@ def test_one_of_them_at_a_time(prepared: Recsys) -> None:
 
 
 def test_a_plan_needs_prepared_data(recsys: Recsys, ratings: Path) -> None:
-    recsys("init", ratings)
+    recsys("init", ratings, "--task", "label")
     answer = recsys("train", "ratings.yaml", "--plan")
     assert answer.code == 3
     assert "recsys etl" in answer.err

@@ -10,7 +10,7 @@ from tests.cli.conftest import Recsys
 
 
 def test_new_rows_are_prepared_and_counted(recsys: Recsys, ratings: Path) -> None:
-    assert recsys("init", ratings).code == 0
+    assert recsys("init", ratings, "--task", "label").code == 0
     made = recsys("etl", "ratings.yaml", "etl.engine=polars", "--json").json
     new = ratings.with_name("new.csv")
     new.write_text("device,item_id,user_id\nx,i3,u1\nx,i99,nobody\n")
@@ -36,7 +36,7 @@ def test_mistakes_are_named(recsys: Recsys, ratings: Path) -> None:
     )  # fmt: skip
     assert recsys("etl", "--apply", "abc").code == 2
     assert "--output needs --apply" in recsys("etl", "ratings.yaml", "--output", "x.parquet").err
-    recsys("init", ratings)
+    recsys("init", ratings, "--task", "label")
     made = recsys("etl", "ratings.yaml", "etl.engine=polars", "--json").json
     new = ratings.with_name("new.csv")
     new.write_text("user_id\nu1\n")

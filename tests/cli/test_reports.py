@@ -15,12 +15,12 @@ from tests.cli.conftest import Recsys
 @pytest.fixture
 def prepared(recsys: Recsys, ratings: Path) -> Path:
     """The prepared data of the current config, ratings.yaml."""
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     return Path(recsys("etl", "ratings.yaml", "--json").json["path"])
 
 
 def test_etl_shows_findings_and_path_of_the_report(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     answer = recsys("etl", "ratings.yaml")
     found = recsys("etl", "ratings.yaml", "--json").json
     assert Path(found["report"]).is_file()
@@ -44,7 +44,7 @@ def test_report_as_json_has_the_facts(recsys: Recsys, prepared: Path) -> None:
 
 
 def test_report_of_an_unprepared_config_has_a_hint(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     answer = recsys("report", "ratings.yaml")
     assert answer.code == 3
     assert "is not prepared" in answer.err

@@ -210,7 +210,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_ratings(folder)
     with contextlib.chdir(folder):
         for line in (
-            ["init", "ratings.csv"],
+            ["init", "ratings.csv", "--task", "label"],
             ["run", "ratings.yaml", "train.epochs=2", "train.batch_size=64", "evaluate.bootstrap=20", "--json"],
         ):
             done = CliRunner().invoke(app, line)

@@ -88,7 +88,7 @@ def test_config_prints_a_valid_config(recsys: Recsys) -> None:
 
 
 def test_config_prints_the_options_of_files_and_of_every_model(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     found = recsys("config", "ratings.yaml", "--json").json
     assert found["dataset"]["interactions"] == TableOptions(files=(str(ratings),)).model_dump(mode="json")
     assert found["dataset"]["tables"] == {}
@@ -110,7 +110,7 @@ def test_status_of_an_empty_workspace_says_how_to_begin(recsys: Recsys) -> None:
 
 
 def test_status_has_the_next_command(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     assert recsys("etl", "ratings.yaml").code == 0
     found = recsys("status", "--json").json
     assert found["raw"] == []
@@ -193,7 +193,7 @@ def test_status_shows_rmse_only_for_numeric_labels() -> None:
 
 @pytest.mark.slow
 def test_queries_work_in_a_workspace_that_is_read_only(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     assert recsys("-q", "run", "ratings.yaml", "model.name=popularity").code == 0
     for folder in (".locks", ".scratch"):
         shutil.rmtree(Path("workspace") / folder)
@@ -225,7 +225,7 @@ def test_queries_work_in_a_workspace_that_is_read_only(recsys: Recsys, ratings: 
 
 
 def test_status_lists_folders_that_no_command_reads(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     assert recsys("-q", "run", "ratings.yaml", "model.name=popularity").code == 0
     assert recsys("status", "--json").json["leftovers"] == []
     left = [

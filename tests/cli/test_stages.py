@@ -46,7 +46,7 @@ def test_download_passes_its_options_on(recsys: Recsys, spy: dict[str, Any]) -> 
 
 
 def test_download_of_a_config_takes_its_dataset(recsys: Recsys, spy: dict[str, Any], ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     recsys("download", "ratings.yaml")
     (dataset, _), _ = spy["download"]
     assert dataset.name == "files"
@@ -72,7 +72,7 @@ def test_download_suggests_a_dataset(recsys: Recsys) -> None:
 def test_train_reads_its_line(
     recsys: Recsys, spy: dict[str, Any], ratings: Path, line: list[str], epochs: int, options: dict[str, bool]
 ) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     recsys("etl", "ratings.yaml")  # makes the config current
     assert recsys(*line).code == 130
     (config, workspace), passed = spy["train"]
@@ -82,7 +82,7 @@ def test_train_reads_its_line(
 
 
 def test_train_takes_the_number_of_processes_from_its_line(recsys: Recsys, spy: dict[str, Any], ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     assert recsys("train", "ratings.yaml", "--devices", "2").code == 130
     assert spy["train"][0][0].train.devices == 2
 
@@ -97,7 +97,7 @@ def test_of_several_processes_the_first_alone_prints_and_writes(
     monkeypatch.setattr("recsys_cli.stages.train.train", stage)
     monkeypatch.setattr("recsys_cli.cli.results.train.result", lambda made: {"run": "x"})
     monkeypatch.setattr("recsys_cli.cli.results.train.draw", lambda console, result: console.print("made"))
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     second = recsys("train", "ratings.yaml", RANK="1", WORLD_SIZE="2")
     assert (second.code, second.out, second.err) == (0, "", "")
     assert not Path("workspace/current.yaml").exists()
@@ -107,7 +107,7 @@ def test_of_several_processes_the_first_alone_prints_and_writes(
 
 
 def test_etl_without_a_config_takes_the_current_one(recsys: Recsys, spy: dict[str, Any], ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     recsys("etl", "ratings.yaml", "etl.layout=flat")
     recsys("etl", "--force")
     (config, _), options = spy["etl"]
@@ -130,7 +130,7 @@ def test_without_any_config_the_command_says_where_to_get_one(recsys: Recsys, co
 
 
 def test_etl_of_a_missing_dataset_has_a_hint(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     answer = recsys("etl", "ratings.yaml", "dataset={name: movielens-100k}")
     assert answer.code == 3
     assert "hint: recsys download movielens-100k" in answer.err
@@ -144,13 +144,13 @@ def test_evaluate_and_report_of_a_missing_run(recsys: Recsys) -> None:
 
 
 def test_quiet_prints_errors_only(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     answer = recsys("-q", "etl", "ratings.yaml")
     assert (answer.code, answer.out, answer.err) == (0, "", "")
 
 
 def test_json_is_one_object_on_stdout(recsys: Recsys, ratings: Path) -> None:
-    assert recsys("init", ratings, "--json").json["columns"]["user"] == "user_id"
+    assert recsys("init", ratings, "--task", "label", "--json").json["columns"]["user"] == "user_id"
     found = recsys("etl", "ratings.yaml", "--json").json
     assert found["up_to_date"] is False
     assert sum(found["rows"].values()) == 600
@@ -159,7 +159,7 @@ def test_json_is_one_object_on_stdout(recsys: Recsys, ratings: Path) -> None:
 
 
 def test_an_edited_table_is_prepared_again(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     assert sum(recsys("etl", "ratings.yaml", "--json").json["rows"].values()) == 600
     with ratings.open("a") as table:
         table.write("u1,i1,5,9999,x\n")
@@ -193,7 +193,7 @@ def test_made_shows_where_the_dataset_is(recsys: Recsys, monkeypatch: pytest.Mon
 
 
 def test_failed_config_does_not_become_current(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     assert recsys("etl", "ratings.yaml", "dataset.interactions=none.csv").code == 4
     assert not Path("workspace/current.yaml").exists()
     assert recsys("etl", "ratings.yaml").code == 0
@@ -204,7 +204,7 @@ def test_failed_config_does_not_become_current(recsys: Recsys, ratings: Path) ->
 
 def test_two_commands_may_fail_at_once(recsys: Recsys, ratings: Path) -> None:
     """Both wrote the current config of a new workspace, and the first one to fail removed it."""
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     session = Session(Path("new"), quiet=True)
 
     def fail_second() -> None:
@@ -219,7 +219,7 @@ def test_two_commands_may_fail_at_once(recsys: Recsys, ratings: Path) -> None:
 
 def test_a_command_without_work_does_not_become_current(recsys: Recsys, ratings: Path) -> None:
     """Two commands fail side by side: one reads the config of the workspace between the start and the end of the other."""
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     sessions = [Session(Path("new"), quiet=True) for _ in range(2)]
     running = [
         current_config(one, ["ratings.yaml", f"train.epochs={epochs}"]) for epochs, one in enumerate(sessions, 5)
@@ -235,7 +235,7 @@ def test_a_command_without_work_does_not_become_current(recsys: Recsys, ratings:
 @pytest.mark.parametrize("has_config", [True, False])
 def test_of_two_failing_commands_neither_stays_current(recsys: Recsys, ratings: Path, has_config: bool) -> None:
     """The second one wrote over the first one, and restored its config after both had failed."""
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     if has_config:
         with current_config(Session(Path("new")), ["ratings.yaml", "train.epochs=4"]):
             pass
@@ -258,7 +258,7 @@ def test_of_two_failing_commands_neither_stays_current(recsys: Recsys, ratings: 
 
 @pytest.mark.parametrize("first_writes", [True, False])
 def test_a_failing_command_keeps_the_config_of_a_later_one(recsys: Recsys, ratings: Path, first_writes: bool) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     failing, lasting = (Session(Path("new"), quiet=True) for _ in range(2))
 
     def fail_beside_another() -> None:
@@ -277,7 +277,7 @@ def test_a_failing_command_keeps_the_config_of_a_later_one(recsys: Recsys, ratin
 
 
 def test_a_command_that_fails_at_work_restores_the_config_before(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     session = Session(Path("new"), quiet=True)
     with current_config(session, ["ratings.yaml", "train.epochs=5"]):
         pass
@@ -294,7 +294,7 @@ def test_a_command_that_fails_at_work_restores_the_config_before(recsys: Recsys,
 
 
 def test_unwritable_workspace_is_reported(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     Path("taken").write_text("a file, no folder")
     answer = recsys("-w", "taken", "etl", "ratings.yaml")
     assert answer.code == 2

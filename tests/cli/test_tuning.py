@@ -23,7 +23,7 @@ LINE = ("tune", "ratings.yaml", SPACE, "train.epochs=1", "model.embedding_dim=4"
 
 
 def test_tune_from_the_line_to_the_next_command(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     assert recsys("etl", "ratings.yaml").code == 0
     answer = recsys(*LINE, "--trials", "2")
     assert answer.code == 0, answer.err
@@ -45,7 +45,7 @@ def test_tune_from_the_line_to_the_next_command(recsys: Recsys, ratings: Path) -
 
 
 def test_search_needs_no_section(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings)
+    recsys("-q", "init", ratings, "--task", "label")
     assert recsys("etl", "ratings.yaml").code == 0
     answer = recsys("tune", "ratings.yaml", "--trials", "1", "--minutes", "9", "model.name=item-knn")
     assert answer.code == 0, answer.err

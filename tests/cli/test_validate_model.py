@@ -22,7 +22,7 @@ from tests.cli.conftest import Recsys
 def test_a_model_that_does_not_fit_the_columns_is_an_error(
     recsys: Recsys, ratings: Path, override: str, problem: str
 ) -> None:
-    assert recsys("init", ratings).code == 0
+    assert recsys("init", ratings, "--task", "label").code == 0
     stack = ("validate", "ratings.yaml", "--no-time", "model.name=two-stage")
     assert recsys(*stack).code == 0
     answer = recsys(*stack, override)
@@ -32,7 +32,7 @@ def test_a_model_that_does_not_fit_the_columns_is_an_error(
 
 @pytest.mark.parametrize("seconds", [0, 60])
 def test_timed_runs_end(recsys: Recsys, ratings: Path, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert recsys("init", ratings).code == 0
+    assert recsys("init", ratings, "--task", "label").code == 0
     monkeypatch.setattr(estimate, "_MOST_SECONDS", seconds)
     answer = recsys("validate", "ratings.yaml", "--json").json["data"]
     unknown = [note for note in answer["notes"] if "expected time unknown" in note]
