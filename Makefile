@@ -44,15 +44,13 @@ $(NUMPY1)/.ready: pyproject.toml constraints-numpy1.txt
 
 demo: $(READY) ## Download, prepare, train, evaluate and recommend on embedded synthetic data; under three minutes
 	$(BIN)/recsys run configs/demo.yaml
-	@echo; echo 'The same with ease, a model of which items users choose:'
-	$(BIN)/recsys run configs/demo.yaml model.name=ease --quiet
-	$(BIN)/recsys recommend ease --user 42 --k 5
+	$(BIN)/recsys recommend --user 42 --k 5
 	@echo; echo 'Next: make serve, a page with these recommendations'
 
 serve: $(READY) ## Serve the demo on a page: http://127.0.0.1:8000
 	$(PIP) -e '.[serve]'
-	$(BIN)/recsys run configs/demo.yaml model.name=ease --quiet
-	$(BIN)/recsys export ease --out workspace/bundles/demo --force --quiet
+	$(BIN)/recsys run configs/demo.yaml --quiet
+	$(BIN)/recsys export --out workspace/bundles/demo --force --quiet
 	$(BIN)/recsys serve workspace/bundles/demo
 
 docs: $(READY) ## Build the site of docs/ in build/docs; open build/docs/index.html

@@ -35,7 +35,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         recsys = [RECSYS, "--workspace", folder, "--quiet"]
         run([*recsys, "download", "synthetic-small"])
-        run([*recsys, "etl", str(HERE.parent / "configs" / "demo.yaml")])
+        run([*recsys, "etl", str(HERE.parent / "configs" / "demo-labels.yaml")])
         train = [*recsys, "train", "--force", "--epochs", "4", "train.early_stopping=null"]
         found = {f"{number} busy processes": _compare(train, number, given.rounds) for number in given.busy}
     keep("busy", {"machine": machine("torch"), **found})

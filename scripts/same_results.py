@@ -77,7 +77,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 def cases() -> Iterator[tuple[str, str, list[str]]]:
     """Yield name, config and overrides of each case."""
-    demo = str(HERE.parent / "configs" / "demo.yaml")
+    demo = str(HERE.parent / "configs" / "demo-labels.yaml")
     for engine in ("polars", "nvtabular"):
         yield f"demo, {engine}", demo, [f"etl.engine={engine}", "train.device=cpu"]
         yield f"small, {engine}", SMALL, [f"etl.engine={engine}", "model.name=popularity"]

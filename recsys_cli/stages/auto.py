@@ -71,10 +71,11 @@ def train_candidates(
     """Train the missing candidates, resume unfinished ones, and return the run of the best.
 
     Raises:
-        TrainingError: All candidates failed.
+        RecsysError: All candidates failed; the error is that of the last one.
         KeyboardInterrupt: Interrupted; the next call resumes the run.
     """
-    found, results, failures = candidates_of(config, data), {}, []
+    found, results = candidates_of(config, data), {}
+    failure: RecsysError | None = None
     for text in found.left_out:
         emit(Message(text, "warning"))
     emit(Progress("candidates", 0, len(found.configs), unit="models"))
@@ -83,12 +84,12 @@ def train_candidates(
         try:
             results[label] = train_on(data, own, workspace, resume=resume, force=force, emit=without_messages(emit))
         except (RecsysError, MemoryError, RuntimeError) as error:  # one failed model does not stop the others
-            failures.append(f"{label} failed: {error.message if isinstance(error, RecsysError) else error}")
-            emit(Message(failures[-1], "warning"))
+            failure = error if isinstance(error, RecsysError) else TrainingError(f"{label} failed: {error}")
+            emit(Message(f"{label} failed: {failure.message}" if failure is error else failure.message, "warning"))
         gc.collect()
         emit(Progress("candidates", number, len(found.configs), unit="models"))
-    if not results:
-        raise TrainingError(failures[-1], hint="choose a model: recsys train model.name=popularity")
+    if failure is not None and not results:
+        raise failure
     ranked = _ranked({label: made.artifact for label, made in results.items()})
     return StageResult(
         results[ranked[0].label].artifact, all(made.up_to_date for made in results.values()), candidates=ranked

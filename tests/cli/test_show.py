@@ -67,7 +67,7 @@ def test_ls_configs_lists_included_configs(recsys: Recsys) -> None:
 
 
 def test_validate_reports_valid_or_all_problems(recsys: Recsys) -> None:
-    demo = CONFIGS / "demo.yaml"
+    demo = CONFIGS / "demo-labels.yaml"
     assert recsys("validate", demo).out == f"{demo} is valid\n"
     answer = recsys("validate", demo, "train.epoch=3", "model.hiden=[1]")
     assert answer.code == 2
@@ -77,7 +77,7 @@ def test_validate_reports_valid_or_all_problems(recsys: Recsys) -> None:
 
 
 def test_config_prints_a_valid_config(recsys: Recsys) -> None:
-    demo = CONFIGS / "demo.yaml"
+    demo = CONFIGS / "demo-labels.yaml"
     Path("full.yaml").write_text(recsys("config", demo, "train.epochs=3").out)
     config, expected = load(Path("full.yaml")), load(demo, ["train.epochs=3"])
     assert config.dataset.options == open_source("synthetic-small")._options.model_dump()  # type: ignore[attr-defined]

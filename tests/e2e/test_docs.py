@@ -54,7 +54,7 @@ NOT_RUN = {
     ("docs/guide.md", "recsys train configs/ml-latest-small.yaml model.name=dcn-v2"): "MovieLens",
     ("docs/howto/cluster.md", "dask scheduler"): _MACHINES,
     ("docs/howto/cluster.md", "torchrun"): _MACHINES,
-    ("docs/howto/gpus.md", "recsys train configs/ml25m.yaml"): _GPU,
+    ("docs/howto/gpus.md", "recsys train configs/ml25m-notebook.yaml"): _GPU,
     ("docs/howto/gpus.md", "pip install 'recsys-cli[gpu]'"): _GPU,
     ("docs/index.md", "pip install -c constraints.txt ."): _SETUP,
     (

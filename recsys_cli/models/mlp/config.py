@@ -10,8 +10,8 @@ from recsys_cli.models.ranking.options import TowerOptions
 class Config(TowerOptions):
     """MLP of the Merlin notebook: concatenated embeddings through dense layers to one logit.
 
-    The defaults suit a hundred thousand interactions. For many millions, configs/ml25m.yaml has the notebook's settings: no
-    dropout, `embedding_dim` null, batches of 32,768 rows; these overfit small data.
+    The defaults suit a hundred thousand interactions. For many millions, configs/ml25m-notebook.yaml has the notebook's
+    settings: no dropout, `embedding_dim` null, batches of 32,768 rows; these overfit small data.
     """
 
     embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32

@@ -17,7 +17,17 @@ CONFIGS = sorted(FOLDER.rglob("*.yaml"))
 
 def test_all_configs_are_found() -> None:
     names = {path.stem for path in CONFIGS}
-    assert names >= {"ml25m", "ml25m-temporal", "ml-latest-small", "ml100k", "ml1m", "ml32m", "demo"}
+    assert names >= {
+        "ml25m",
+        "ml25m-temporal",
+        "ml-latest-small",
+        "ml100k",
+        "ml1m",
+        "ml32m",
+        "demo",
+        "demo-labels",
+        "ml25m-notebook",
+    }
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -45,7 +55,7 @@ def test_the_bench_has_every_model() -> None:
 
 
 def test_ml25m_is_the_recipe_of_the_notebooks() -> None:
-    config = load(FOLDER / "ml25m.yaml")
+    config = load(FOLDER / "ml25m-notebook.yaml")
     assert config.dataset.name == "movielens-25m"
     assert config.split.model_dump() == {"method": "random", "valid": 0.2, "test": 0.0, "seed": 42}
     assert config.features.categorified == ("userId", "movieId", "genres")
@@ -63,7 +73,7 @@ def test_the_temporal_twin_differs_only_in_its_split() -> None:
 
 
 def test_another_model_drops_the_search_space_of_the_first() -> None:
-    demo = FOLDER / "demo.yaml"
+    demo = FOLDER / "demo-labels.yaml"
     changed = load(demo, ["model.name=ease"])
     assert changed.model.name == "ease"
     assert changed.tune is not None
