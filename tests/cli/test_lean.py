@@ -63,7 +63,7 @@ for name in MODELS:
 config = sys.argv[1]
 small = ["dataset={name: synthetic, users: 60, items: 40, rows: 1000}", "train.epochs=1", "train.device=cpu"]
 lines = [
-    ["run", config, *small], ["etl", config, *small, "etl.engine=nvtabular", "--force"], ["tune", config, *small],
+    ["run", config, *small], ["etl", config, *small, "etl.engine=nvtabular", "--force"], ["tune", config, *small, "model.name=mlp"],
     ["train", config, *small, "train.trackers=[mlflow]", "--force"], ["doctor"], ["status"], ["ls", "models"],
 ]
 codes = [app(["-q", *line], standalone_mode=False) for line in lines]
