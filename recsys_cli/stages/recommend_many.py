@@ -55,7 +55,7 @@ class Written:
 def recommend_users(
     recommender: Recommender, query: Query, output: Path, *, users: Path | None = None, emit: Emit = ignore
 ) -> Written:
-    """Write the top-k items of users: columns user, item, rank, score, source; unknown users come last.
+    """Write the top-k items of users: columns user, item, title (if there are any), rank, score, source; unknown users are last.
 
     Args:
         recommender: The recommender.
@@ -80,7 +80,10 @@ def recommend_users(
         for block in recommend_to_all(
             recommender, encoded, k=int(query.k), places=places, exclude_seen=query.exclude_seen, diversity=query.diversity
         ):  # fmt: skip
-            named = served.users.decode(block.users), served.items.decode(block.items)
+            titles = (
+                [] if served.titles is None else [served.titles.take(pa.array(served.items.positions_of(block.items)))]
+            )
+            named = served.users.decode(block.users), served.items.decode(block.items), *titles
             file.write(*named, block.ranks, block.scores, ["model"] * len(block.items))
             bulk.count(block.num_users, len(block.items), block.num_users - len(np.unique(block.users)))
         bulk.answer(query, [(user, None) for user in others.to_pylist()])
@@ -136,7 +139,8 @@ class _Bulk:
         for first in range(0, len(pairs), _BLOCK):
             part = pairs[first : first + _BLOCK]
             answers = self.recommender.recommend([_with(query, user, history) for user, history in part])
-            rows = [(user, one.item.id, rank, one.score, answer.source)
+            titled = self.recommender.served.titles is not None
+            rows = [(user, one.item.id, *([one.item.title] if titled else []), rank, one.score, answer.source)
                     for (user, _), answer in zip(part, answers, strict=True)
                     for rank, one in enumerate(answer.items, start=1)]  # fmt: skip
             if rows:
@@ -170,8 +174,9 @@ def _why_popular(recommender: Recommender) -> str:
 
 def _schema(recommender: Recommender, user: pa.DataType) -> pa.Schema:
     types: Mapping[str, pa.DataType] = {
-        "user": user, "item": recommender.served.items.values.type, "rank": pa.int32(), "score": pa.float32(),
-        "source": pa.string(),
+        "user": user, "item": recommender.served.items.values.type,
+        **({} if recommender.served.titles is None else {"title": pa.string()}),
+        "rank": pa.int32(), "score": pa.float32(), "source": pa.string(),
     }  # fmt: skip
     return pa.schema(list(types.items()))
 

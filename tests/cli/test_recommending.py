@@ -74,7 +74,8 @@ def test_files_for_all_users_for_some_and_for_new_ones(trained: Recsys) -> None:
     done = trained("--json", "recommend", "--all", "--k", "4", "--out", "all.parquet").json
     every = pq.read_table("all.parquet")
     assert done["rows"] == every.num_rows
-    assert every.schema.names == ["user", "item", "rank", "score", "source"]
+    assert every.schema.names == ["user", "item", "title", "rank", "score", "source"]
+    assert all(row["title"] == f"Film {row['item']}" for row in every.to_pylist())
     for user in (1, 5, 9):
         one = trained("--json", "recommend", "--user", str(user), "--k", "4").json
         rows = [row for row in every.to_pylist() if row["user"] == user]
@@ -92,6 +93,7 @@ def test_files_for_all_users_for_some_and_for_new_ones(trained: Recsys) -> None:
     Path("odd.csv").write_text("userId,movieId\nanna,1\nanna,\nbob,777\nbob,2\n")
     odd = trained("recommend", "--history", "odd.csv", "--k", "2", "--out", "odd.jsonl")
     assert "2 interactions of the histories have items that are not in train" in odd.out
+    assert all(line["title"] == f"Film {line['item']}" for line in lines)
     assert {line["item"] for line in lines if line["user"] == "anna"}.isdisjoint({1, 3})
     assert not list(Path().glob(".*.partial"))
 

@@ -59,7 +59,7 @@ def _whole(kind: pa.DataType) -> Convert:
         if type(value) is not int:
             if isinstance(value, str):
                 value = int(pa.scalar(value, pa.string()).cast(kind).as_py())
-            elif isinstance(value, bool | int | np.integer | np.bool_):
+            elif isinstance(value, np.integer):
                 value = int(value)
             elif _is_nan(value):
                 return None
@@ -77,7 +77,7 @@ def _whole(kind: pa.DataType) -> Convert:
 def _real(value: Any) -> float:
     if isinstance(value, str):
         return float(pa.scalar(value, pa.string()).cast(pa.float64()).as_py())
-    if isinstance(value, float | int | np.number | np.bool_ | Decimal):
+    if isinstance(value, float | int | np.number | Decimal) and not isinstance(value, bool):
         return float(value)
     raise TypeError("a number is expected")
 

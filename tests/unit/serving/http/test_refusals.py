@@ -16,7 +16,7 @@ from tests.servers import Running
     ("path", "body", "sentences"),
     [
         ("/recommend", {"user": [1]}, ["user: has to be a whole number or text or a number, not [1]"]),
-        ("/recommend", {"user": 2**64}, ["user: has to be at most 9,223,372,036,854,775,807 or text, not 18446744073709551616"]),
+        ("/recommend", {"user": 2**64}, ["user: has to be at most 9,223,372,036,854,775,807 or text or less than 9.0072e+15"]),
         ("/recommend", {"history": [1, {}, None]}, ["history.1: has to be a whole number or text"]),
         ("/recommend", {"k": "x", "diversity": 2}, ["k: has to be a whole number, not 'x'", "diversity: has to be at most 1"]),
         ("/recommend", {"features": {"year": {}}}, ["features.year: has to be true or false or a whole number"]),
@@ -25,7 +25,7 @@ from tests.servers import Running
         ("/recommend", [], ["the body is no JSON object"]),
         ("/recommend/batch", {"requests": [{}, {"k": 0}]}, ["requests.1.k: has to be at least 1, not 0"]),
         ("/score", {"rows": [{"userId": {}}]}, ["rows.0.userId: has to be"]),
-        ("/feedback", {"events": [{"user": 1.5}]}, ["events.0.user: has to be a whole", "events.0.item: is missing"]),
+        ("/feedback", {"events": [{"user": [1]}]}, ["events.0.user: has to be a whole", "events.0.item: is missing"]),
     ],
 )  # fmt: skip
 def test_each_invalid_field_has_one_sentence(path: str, body: Any, sentences: list[str], server: Running) -> None:

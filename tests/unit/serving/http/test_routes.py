@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,8 +12,12 @@ import httpx
 import pytest
 
 from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.serving.feedback.event import Event
 from recsys_cli.serving.feedback.files import replay, worker_file
 from recsys_cli.serving.feedback.state import FeedbackState
+from recsys_cli.serving.http.desk import FeedbackDesk
+from recsys_cli.serving.http.metrics import Metrics
+from recsys_cli.serving.http.settings import Settings
 from recsys_cli.serving.query import Query
 from tests.servers import Running, running
 
@@ -306,3 +311,13 @@ def test_concurrent_inserts_of_a_pair_are_written_once(server: Running) -> None:
 def test_numbers_are_finite_numbers_of_json(server: Running, path: str, body: str, number: str) -> None:
     response = httpx.post(server.url + path, content=body % number)
     assert response.status_code in {400, 422}, response.text
+
+
+def test_labels_above_a_bound_are_positive_for_binary_labels_only(tmp_path: Path) -> None:
+    settings = Settings({}, {}, feedback=tmp_path, positive_above=3.0)
+    desk = FeedbackDesk(settings, 0, Metrics(), upserted=lambda: None)
+    for at, label in ((1, 2.5), (2, 4.5)):
+        desk.state.apply(Event("put", at, 7, at, label, float(at)))
+    assert [one.label for one in desk.recent(7, is_binary=False)] == [2.5, 4.5]
+    assert [one.label for one in desk.recent(7, is_binary=True)] == [0.0, 1.0]
+    asyncio.run(desk.close())
