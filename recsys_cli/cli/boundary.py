@@ -89,7 +89,7 @@ def _for_this_python(hint: str | None) -> str | None:
     pip = shutil.which("pip")
     if hint is None or "pip install" not in hint or (pip and Path(pip).parent == Path(sys.executable).parent):
         return hint
-    return hint.replace("pip install", f"{shlex.quote(sys.executable)} -m pip install")
+    return re.sub(r"(?<!/)pip install", lambda _: f"{shlex.quote(sys.executable)} -m pip install", hint)
 
 
 def _as_disk_full(error: Exception, session: Session | None) -> Exception:

@@ -119,9 +119,10 @@ def test_space_of_an_override_is_validated(problems, write) -> None:
     assert found.endswith("tune.space: train.epochs: has to be at least 1, not 0")
 
 
-def test_section_without_space_is_invalid(problems, write) -> None:
-    (found,) = problems(write(GOOD), "tune={trials: 3}")
-    assert found.endswith("tune.space: is missing")
+def test_section_without_space_leaves_it_to_the_model(write) -> None:
+    tune = load(write(GOOD), ["tune={trials: 3}"]).tune
+    assert tune is not None
+    assert (tune.trials, tune.space) == (3, {})
 
 
 def test_vary_applies_overrides_and_drops_tune(write) -> None:
