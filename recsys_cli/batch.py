@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -125,14 +125,14 @@ class Batch:
         if self.weight is not None:
             yield self.weight
 
-    def not_finite(self) -> list[str]:
-        """Return the names of columns with NaN or infinite values."""
+    def not_finite(self, filled: Collection[str] = ()) -> list[str]:
+        """Return the names of columns with infinite values, or with NaN if they are not among the `filled` ones."""
         columns: dict[str, Feature] = {**self.features, **self.labels}
         return [
             name
             for name, column in columns.items()
             for tensor in (column.tensors() if isinstance(column, Ragged) else (column,))
-            if tensor.is_floating_point() and not torch.isfinite(tensor).all()
+            if tensor.is_floating_point() and (tensor.isinf() if name in filled else ~tensor.isfinite()).any()
         ]
 
     def parts(self, number: int) -> Iterator[Batch]:

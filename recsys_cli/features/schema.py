@@ -92,6 +92,11 @@ class Column(BaseModel):
         """Whether the label is numeric."""
         return self.task == "regression"
 
+    @property
+    def is_filled(self) -> bool:
+        """Whether models of embeddings take 0 for a missing number, after Normalize the mean: no id outside a table has numbers."""
+        return self.kind is Kind.NUMERIC and self.table is not None
+
 
 class Schema(BaseModel):
     """Prepared columns in order."""

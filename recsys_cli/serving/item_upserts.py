@@ -127,7 +127,7 @@ class ItemUpserts:
         numbers = [name for name, kind in self.columns.items() if pa.types.is_primitive(element(kind))]
         return DataError(
             f"item {one.item}: the score of {self._base.source.name} is not a finite number",
-            hint=f"give usual numbers, not null, for {', '.join(numbers) or 'the features'}",
+            hint=f"give usual numbers for {', '.join(numbers) or 'the features'}",
         )
 
     def recommender(self, items: Mapping[str, ItemValues]) -> Recommender:

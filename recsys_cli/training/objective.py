@@ -67,6 +67,7 @@ class Objective:
         positive_weight: Weight of a positive row in the loss, relative to a negative one; None for equal weights.
         label_smoothing: Smoothing s: share of each label replaced by 0.5.
         numbers: Numeric labels.
+        filled: Features with 0 for a missing number; see `Column.is_filled`.
     """
 
     label: str
@@ -74,6 +75,7 @@ class Objective:
     positive_weight: float | None = None
     label_smoothing: float = 0.0
     numbers: frozenset[str] = frozenset()
+    filled: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -102,6 +104,7 @@ class Objective:
             positive_weight=balance() if weight == "balanced" else weight,
             label_smoothing=0.0 if "train.label_smoothing" in unused else config.label_smoothing,
             numbers=frozenset(column.name for column in schema.labels if column.is_regression),
+            filled=frozenset(column.name for column in schema.features if column.is_filled),
         )
 
     @property

@@ -233,7 +233,8 @@ class Trainer:
         last = self.progress.step
         first = max(0, last - (1 if self.device.type == "cpu" else _CHECK_STEPS))
         self.data.train.load_state_dict({"epoch": self.progress.epoch, "step": first})
-        return [name for batch in islice(self.data.train, last - first) for name in batch.not_finite()]
+        batches = islice(self.data.train, last - first)
+        return [name for batch in batches for name in batch.not_finite(self.objective.filled)]
 
     def _validate(self) -> Generator[Validating, None, Figures]:
         if self.data.valid is None:

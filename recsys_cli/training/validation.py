@@ -57,7 +57,9 @@ class Validation:
             self._loss = (self._loss or 0.0) + float(self._ranks.sum(torch.tensor(loss, dtype=torch.float64)))
         if not (math.isfinite(self._loss or 0.0) and np.isfinite(gathered[:, 0]).all()):
             raise not_finite(
-                "a score of the valid split is not a finite number", "valid", self._ranks.union(batch.not_finite())
+                "a score of the valid split is not a finite number",
+                "valid",
+                self._ranks.union(batch.not_finite(self._objective.filled)),
             )
         self._scores[span], self._labels[span] = gathered[:, 0], gathered[:, 1]
         self.rows = span.stop

@@ -86,3 +86,10 @@ def test_a_batch_moves_with_all_that_it_holds() -> None:
     assert len(list(batch.tensors())) == 6
     assert {tensor.device.type for tensor in moved.tensors()} == {"meta"}
     assert len(list(moved.tensors())) == 6
+
+
+def test_columns_that_are_not_finite_are_named_except_for_the_missing_numbers_of_filled_ones() -> None:
+    numbers = {"age": torch.tensor([1, torch.nan]), "year": torch.tensor([torch.nan, 2]), "size": torch.ones(2)}
+    assert Batch(numbers, {}).not_finite() == ["age", "year"]
+    assert Batch(numbers, {}).not_finite(["year", "size"]) == ["age"]
+    assert Batch(numbers | {"size": torch.tensor([1, torch.inf])}, {}).not_finite(["year", "size"]) == ["age", "size"]

@@ -16,9 +16,14 @@ from recsys_cli.features.schema import Column, Kind
 
 @dataclass(frozen=True)
 class NumericColumns:
-    """Widths of numeric columns by name, in the order of `numbers`; the length is their sum."""
+    """Widths of numeric columns by name, in the order of `numbers`; the length is their sum.
+
+    Attributes:
+        filled: Columns with 0 for a missing number; see `Column.is_filled`.
+    """
 
     widths: Mapping[str, int] = field(default_factory=dict)
+    filled: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return sum(self.widths.values())
@@ -34,7 +39,8 @@ def numeric_columns(columns: Iterable[Column]) -> NumericColumns:
             hint=f"for vectors, add {{op: ValueCount, columns: [{names}]}} to features.ops; otherwise categorify or drop them, or "
             "use them as weights of a list with features.list_weights",
         )
-    return NumericColumns({column.name: column.lengths[1] if column.lengths else 1 for column in numeric})
+    widths = {column.name: column.lengths[1] if column.lengths else 1 for column in numeric}
+    return NumericColumns(widths, frozenset(column.name for column in numeric if column.is_filled))
 
 
 def is_vector(column: Column) -> bool:
@@ -43,8 +49,12 @@ def is_vector(column: Column) -> bool:
 
 
 def numbers(batch: Batch, numeric: NumericColumns) -> Tensor:
-    """Return the matrix of numeric columns; shape (B, len(numeric)), float32. A missing vector is zero."""
+    """Return the matrix of numeric columns; shape (B, len(numeric)), float32. A missing vector is zero, as a `filled` number."""
     dense = [_rectangle(batch.features[name], width) for name, width in numeric.widths.items()]
+    dense = [
+        values.masked_fill(values.isnan(), 0.0) if name in numeric.filled else values
+        for name, values in zip(numeric.widths, dense, strict=True)
+    ]
     if dense:
         return dense[0] if len(dense) == 1 else torch.cat(dense, dim=1)
     return torch.empty((batch.num_rows, 0), device=next(batch.tensors()).device)

@@ -74,7 +74,8 @@ class ItemFeatures(nn.Module):
 
     def _numbers(self, features: Mapping[str, Feature]) -> Tensor:
         batch = Batch(features, {})
-        parts = ((numbers(batch, NumericColumns({name: width})), width) for name, width in self._numeric.widths.items())
+        widths, filled = self._numeric.widths, self._numeric.filled
+        parts = ((numbers(batch, NumericColumns({name: width}, filled)), width) for name, width in widths.items())
         return torch.cat([F.normalize(part, dim=1) if width > 1 else part for part, width in parts], dim=1)
 
 

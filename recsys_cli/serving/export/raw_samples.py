@@ -52,7 +52,7 @@ class RawSampler:
     def sample(self, num_rows: int, *, seed: int = 0) -> RawSample:
         """Return rows; without nulls if a number would be NaN."""
         sample = self._encoded(self._draw(num_rows, np.random.default_rng(seed), nulls=_NULLS))
-        if sample.batch.not_finite():
+        if sample.batch.not_finite([column.name for column in self._served.schema.features if column.is_filled]):
             sample = self._encoded(self._draw(num_rows, np.random.default_rng(seed), nulls=0.0))
         return sample
 

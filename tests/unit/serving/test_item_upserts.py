@@ -159,14 +159,15 @@ def test_values_without_a_finite_score_are_refused(tmp_path: Path) -> None:
     workspace = recsys.Workspace(str(tmp_path))
     written = config_of("fm", workspace).model_dump()
     written["features"]["ops"][1]["columns"] = ["userId", "movieId", "genres"]
+    written["features"]["ops"] = [*written["features"]["ops"], {"op": "LogOp", "columns": ["year"]}]
     config = recsys.load_config(written)
     recsys.etl(config, workspace, progress=False)
     upserts = ItemUpserts(Recommender(served_run(recsys.train(config, workspace, progress=False), workspace)))
-    upserts.check([values(3, item=101, year=2_030)])
+    upserts.check([values(3, item=101, year=2_030), values(3, item=103, year=None)])
     with pytest.raises(DataError, match="item 102: the score of fm is not a finite number") as error:
-        upserts.check([values(3, item=101), values(3, item=102, year=None)])
-    assert "usual numbers, not null, for year" in str(error.value.hint)
-    model = upserts.recommender({"101": values(3, item=101), "102": values(3, item=102, year=None)})
+        upserts.check([values(3, item=101), values(3, item=102, year=-1)])
+    assert "usual numbers for year" in str(error.value.hint)
+    model = upserts.recommender({"101": values(3, item=101), "102": values(3, item=102, year=-1)})
     assert (101 in by_item(model, 1), 102 in by_item(model, 1)) == (True, False)
     assert "not a finite number" in upserts.refused["102"]
 

@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from recsys_cli.batch import Batch
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import TrainingError
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.events import Event, Message
+from recsys_cli.loader.tables import DimensionTables
+from recsys_cli.models.ranking.numbers import numbers, numeric_columns
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train, train_on
@@ -120,6 +124,41 @@ def test_every_process_names_the_column_wherever_the_row_is(
     data = etl(config, workspace).artifact
     for error in on_ranks(2, train_there, data, config, workspace.root.absolute()):
         assert f"age of {broken} has nulls or infinite numbers" in error
+
+
+@pytest.mark.parametrize("model", ["two-tower", "fm", "sasrec"])
+def test_a_number_that_a_table_row_lacks_is_the_mean(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    """Valid has an item outside the table, a cold one without the number, and train a usual one without it."""
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(3)
+    for split, items in (("train", 20), ("valid", 24), ("test", 24)):
+        pairs = [(user, item) for user in range(30) for item in draw.choice(items, 8, replace=False)]
+        lines = [f"{user},{item},{number % 2},{number}" for number, (user, item) in enumerate(pairs)]
+        Path(f"{split}.csv").write_text("\n".join(["user,item,label,time", *lines]) + "\n")
+    years = [f"{item},{'' if item in {7, 21} else 1950 + item}" for item in range(22)]
+    Path("films.csv").write_text("\n".join(["item,year", *years]) + "\n")
+    config = RunConfig.model_validate({
+        "dataset": {"name": "files", "interactions": "train.csv", "tables": {"films": "films.csv"}},
+        "split": {"method": "files", "train": "train.csv", "valid": "valid.csv", "test": "test.csv"},
+        "features": {"user": "user", "item": "item", "label": "label", "timestamp": "time", "ops": [
+            {"op": "JoinExternal", "table": "films", "on": "item", "columns": ["year"]},
+            {"op": "Categorify", "columns": ["user", "item"]}, {"op": "Normalize", "columns": ["year"]},
+        ]},
+        "etl": {"engine": "polars"},
+        "model": {"name": model},
+        "train": {"epochs": 1, "batch_size": 64, **QUICK},
+        "evaluate": {"k": [5], "bootstrap": 20},
+    })  # fmt: skip
+    data = etl(config, workspace).artifact
+    run = train(config, workspace).artifact
+    assert evaluate(run, workspace).artifact.exists
+    item = data.schema["item"]
+    numeric = numeric_columns(data.schema.features)
+    table = DimensionTables(data).features({"item": torch.arange(int(item.cardinality or 0))})
+    assert np.isnan(table["year"]).any()
+    assert torch.equal(numbers(Batch(table, {}), numeric)[:, 0], table["year"].nan_to_num(0.0))
 
 
 # -- users whom train does not know -----------------------------------------------------------------------------------
