@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,7 @@ class HeldOut:
         num_relevant: Size of the ground truth, at least 1, with interactions of items outside the candidates; shape
             (U,).
         sampled: Places of the sampled or given candidates without the relevant ones; None in a full ranking.
+        num_left_out: Given rows that are neither relevant nor of one of the candidates, and so in no ranking.
         owners: User of each ranking, if users have several; shape (U,). None for one ranking per user.
     """
 
@@ -82,6 +83,7 @@ class HeldOut:
     owners: Ints | None = None
     num_pairs: int = 0
     num_repeated: int = 0
+    num_left_out: int = 0
 
     @property
     def num_rankable(self) -> Ints:
@@ -165,8 +167,8 @@ def hold_out(
     )
 
 
-def given_candidates(held_out: HeldOut, rows: Interactions) -> Lists:
-    """Return the places of each ranked user's items in the rows of the split, except the relevant ones."""
+def with_given_candidates(held_out: HeldOut, rows: Interactions, relevance: str | float) -> HeldOut:
+    """Rank each user's items in the rows of the split, if they are candidates."""
     size = int(max(held_out.candidates.max(initial=0), rows.item_idx.max(initial=0))) + 1
     place_of = _numbering(held_out.candidates, size=size)
     num_users = len(held_out.user_idx)
@@ -178,7 +180,12 @@ def given_candidates(held_out: HeldOut, rows: Interactions) -> Lists:
     width = len(held_out.candidates) + 1
     relevant_user, relevant = held_out.relevant.block(0, num_users)
     others = ~np.isin(user * width + place, relevant_user * width + relevant)
-    return Lists.of(user[others], place[others], num_users=num_users)
+    is_lost = np.isin(rows.user_idx, held_out.user_idx) & ~np.isin(rows.item_idx, held_out.candidates)
+    return replace(
+        held_out,
+        sampled=Lists.of(user[others], place[others], num_users=num_users),
+        num_left_out=int(np.count_nonzero(is_lost & ~is_relevant(rows, relevance))),
+    )
 
 
 def for_users(user_idx: Ints, history: Interactions, *, candidates: Ints) -> HeldOut:

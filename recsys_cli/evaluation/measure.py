@@ -22,7 +22,7 @@ from recsys_cli.evaluation.cohorts import CohortParts, measure_cohorts
 from recsys_cli.evaluation.cold_start import FoldInScorer, TemporaryIds
 from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.pointwise import LabeledRows, measure_rows, predict
-from recsys_cli.evaluation.protocol_text import cold_start_notes, count, describe, repeat_note
+from recsys_cli.evaluation.protocol_text import cold_start_notes, count, describe, left_out_note, repeat_note
 from recsys_cli.evaluation.ranking import Scorer, rank
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Estimates, Measurements, StageFigures
@@ -126,8 +126,7 @@ class _Measurement:
             )
         self.notes += [impressions.note] if impressions else []
         counts = count(task, num_empty=num_empty)
-        note = repeat_note(task.split, counts)
-        self.notes += [note] if note else []
+        self.notes += filter(None, (repeat_note(task.split, counts), left_out_note(task.split, counts)))
         measured = Measurements(
             split=task.split,
             pointwise=of_rows.estimates,

@@ -49,6 +49,7 @@ def count(task: EvaluationTask, *, num_empty: int) -> Counts:
         relevant_unreachable=held_out.num_unreachable,
         pairs=held_out.num_pairs,
         pairs_repeated=held_out.num_repeated,
+        given_left_out=held_out.num_left_out,
     )
 
 
@@ -59,6 +60,16 @@ def repeat_note(split: str, counts: Counts) -> str | None:
     return (
         f"{counts.pairs_repeated:,} of the {counts.pairs:,} relevant (user, item) pairs of {split} "
         f"({share(counts.pairs_repeated, counts.pairs)}) repeat an earlier pair of the user: they are not ranked."
+    )
+
+
+def left_out_note(split: str, counts: Counts) -> str | None:
+    """Return a note on given rows left out of the ranking; None without any."""
+    if not counts.given_left_out:
+        return None
+    return (
+        f"{counts.given_left_out:,} rows of {split} that are not relevant have items outside the {counts.candidates_in_words}: "
+        "they are in no ranking, which has fewer items than given."
     )
 
 

@@ -115,6 +115,8 @@ class Counts(Frozen):
     """Distinct relevant (user, item) pairs of the split, of all users and of items with an id."""
     pairs_repeated: int = 0
     """Pairs with an earlier interaction of the user: seen items, neither recommended nor in the ground truth."""
+    given_left_out: int = 0
+    """Given rows of the ranked users that are neither relevant nor of one of the candidates: in no ranking."""
 
     @property
     def is_sample(self) -> bool:

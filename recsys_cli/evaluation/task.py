@@ -12,7 +12,7 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.fingerprint import problem_hash, rows_hash
-from recsys_cli.evaluation.held_out import HeldOut, Ints, given_candidates, hold_out
+from recsys_cli.evaluation.held_out import HeldOut, Ints, hold_out, with_given_candidates
 from recsys_cli.evaluation.impressions import Impressions
 from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.rankings import Rankings
@@ -53,7 +53,7 @@ class EvaluationTask:
             user_hashes=users,
         )
         if is_given:
-            held_out = replace(held_out, sampled=given_candidates(held_out, by_user.rows))
+            held_out = with_given_candidates(held_out, by_user.rows, config.relevance)
         elif config.candidates != "all":
             counts = np.bincount(observed.item_idx, minlength=len(items))[candidates]
             held_out = sample_candidates(

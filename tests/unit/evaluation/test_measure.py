@@ -172,6 +172,26 @@ def test_repeated_pairs_are_counted_and_noted(
     assert any("repeat an earlier pair" in one for one in measured.notes) == (share is not None)
 
 
+def test_given_rows_of_items_without_a_train_row_are_counted_and_noted(make_prepared) -> None:
+    """Of user 5's rows item 2 is unknown: two irrelevant ones are in no ranking, a relevant one is a miss; user 6 is not ranked."""
+    data = make_prepared()
+    user, item, label = [5, 5, 5, 5, 5, 6], [5, 4, 2, 2, 2, 2], [1, 0, 0, 0, 1, 0]
+    rows = pa.table({"userId": user, "movieId": item, "label": label, "timestamp": [0] * 6})
+    _add_split(data, "test", rows.cast(pq.read_schema(data.shards("train")[0])))
+
+    counts = {}
+    for candidates in ("given", "all"):
+        measured = measure(Half(), data, CONFIG.model_copy(update={"candidates": candidates}))
+        counts[candidates] = measured.counts.given_left_out
+        noted = [
+            note
+            for note in measured.notes
+            if note.startswith("2 rows of test that are not relevant have items outside")
+        ]
+        assert len(noted) == (candidates == "given")
+    assert counts == {"given": 2, "all": 0}
+
+
 def test_measure_counts_unknown_users_and_items(make_prepared) -> None:
     data = make_prepared()
     rows = {"userId": [2, 3, 3, 4], "movieId": [4, 2, 2, 2], "label": [1, 1, 1, 0], "timestamp": [0, 0, 0, 0]}
