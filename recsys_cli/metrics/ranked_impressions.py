@@ -32,7 +32,7 @@ class RankedImpressions:
 
     @classmethod
     def of(
-        cls, impression: npt.NDArray[np.integer], labels: npt.NDArray[np.generic], scores: npt.NDArray[np.floating]
+        cls, impression: npt.NDArray[np.integer], labels: npt.NDArray[np.floating], scores: npt.NDArray[np.floating]
     ) -> RankedImpressions:
         """Rank the candidates (M,) of impressions numbered from 0; label 1 is a click."""
         order = np.lexsort((-scores, impression))

@@ -38,8 +38,11 @@ def extended(
     if not len(known):
         return stored
     positives = histories.of_items(items[known])
-    given = [recent[row].label for row in known]
-    labels = [own if label is None else label for own, label in zip(positives.labels, given, strict=True)]
+    known_events = [recent[row] for row in known.tolist()]
+    labels = [
+        own if label is None else label
+        for own, label in zip(positives.labels, (event.label for event in known_events), strict=True)
+    ]
     if histories.mean is None:
         labels = [float(label > 0) for label in labels]
     kept = ~np.isin(stored.items, items[known])
@@ -50,7 +53,7 @@ def extended(
     )
     if stored.times is None:
         return together
-    times = np.concatenate([stored.times[kept], _times([recent[row].time for row in known], stored.times, ticks)])
+    times = np.concatenate([stored.times[kept], _times([event.time for event in known_events], stored.times, ticks)])
     order = np.argsort(times, kind="stable")
     return History(together.items[order], together.labels[order], times[order])
 

@@ -109,13 +109,14 @@ class Tensor:
             return tensors if nulls is None else tensors | {self.name + NULL: nulls.reshape(-1, 1)}
         lengths = np.diff(stored.offsets)
         inside = np.arange(max(1, lengths.max(initial=0))) < lengths[:, None]
-        padded = np.full(inside.shape, b"" if self.dtype == "STRING" else 0, NUMPY.get(self.dtype, object))
+        padded: Array = np.full(inside.shape, b"" if self.dtype == "STRING" else 0, NUMPY.get(self.dtype, object))
         padded[inside] = self._cast(data, nulls)
-        tensors = {self.name: padded, self.name + LENGTH: lengths.reshape(-1, 1)}
+        padded_by_name: dict[str, Array] = {self.name: padded, self.name + LENGTH: lengths.reshape(-1, 1)}
         if nulls is not None:
-            tensors[self.name + NULL] = mask = np.zeros(inside.shape, np.bool_)
+            mask = np.zeros(inside.shape, np.bool_)
             mask[inside] = nulls
-        return tensors
+            padded_by_name[self.name + NULL] = mask
+        return padded_by_name
 
     def _cast(self, data: Array, nulls: Array | None) -> Array:
         if self.dtype != "STRING":
