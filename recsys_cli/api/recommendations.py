@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.etl.frames import Tabular
+from recsys_cli.tabular import Tabular
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,51 +1,17 @@
-"""Conversion of dataframes to Arrow and back, importing only the library of the user's choice."""
+"""Dataframes of a user as Arrow tables and Parquet files, importing only their library."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recsys_cli.errors import ConfigError, DataError, MissingExtraError
+from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.reading.plain_types import plain_type, to_plain_type
 from recsys_cli.features.spec import is_list
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
-
-Library = Literal["polars", "pandas", "arrow"]
-_SHOWN = 200
-"""Rows in a notebook."""
-
-
-class Tabular:
-    """A result with a table: as a dataframe, and as HTML in notebooks."""
-
-    def _to_arrow(self) -> pa.Table:
-        """Return the rows as an Arrow table."""
-        raise NotImplementedError
-
-    @overload
-    def to_frame(self, library: Literal["polars"] = "polars") -> pl.DataFrame: ...
-    @overload
-    def to_frame(self, library: Literal["pandas"]) -> pd.DataFrame: ...
-    @overload
-    def to_frame(self, library: Literal["arrow"]) -> pa.Table: ...
-
-    def to_frame(self, library: Library = "polars") -> Any:
-        """Return the rows as a DataFrame of `polars` or `pandas`, or as an Arrow table (`arrow`)."""
-        return from_arrow(self._to_arrow(), library)
-
-    def _repr_html_(self) -> str:
-        import polars as pl
-
-        with pl.Config(tbl_rows=_SHOWN, fmt_str_lengths=80, tbl_hide_column_data_types=True):
-            return str(self.to_frame()._repr_html_())
 
 
 def to_arrow(frame: Any) -> pa.Table:
@@ -131,31 +97,3 @@ def _is_storable(kind: pa.DataType) -> bool:
     except pa.ArrowNotImplementedError:
         return False
     return True
-
-
-def from_arrow(table: pa.Table, library: Library = "polars") -> Any:
-    """Return an Arrow table as a dataframe of a library.
-
-    Raises:
-        ConfigError: The library is unknown.
-        MissingExtraError: The library is not installed.
-    """
-    if library == "arrow":
-        return table
-    try:
-        if library == "polars":
-            import polars
-
-            return polars.from_arrow(table)
-        if library == "pandas":
-            import pandas  # noqa: F401 - the error of pyarrow for a missing pandas is unclear
-
-            return table.to_pandas()
-    except ImportError as error:
-        raise MissingExtraError(f"{library} is not installed", hint=f"pip install {library}") from error
-    raise ConfigError(f"unknown dataframe library {library!r}", hint="choose polars, pandas or arrow")
-
-
-def rows_to_arrow(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> pa.Table:
-    """Return rows of Python values as a table."""
-    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])

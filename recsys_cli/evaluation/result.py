@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import DataError, UnknownNameError
-from recsys_cli.etl.frames import Tabular, rows_to_arrow
 from recsys_cli.evaluation.selection import MARK, Selection
+from recsys_cli.tabular import Tabular, rows_to_arrow
 from recsys_cli.workspace import read_evaluation
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from recsys_cli.cli import app, options
 from recsys_cli.config import RunConfig
 from recsys_cli.config.load import model_config_type
 from recsys_cli.data import options_of
-from recsys_cli.etl.frames import Tabular
 from recsys_cli.evaluation import Evaluation
+from recsys_cli.tabular import Tabular
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 _ARTIFACTS = (recsys.PreparedData, recsys.TrainedRun, recsys.Recommendations, recsys.LoadedBundle)

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
-from recsys_cli.etl.frames import Tabular, rows_to_arrow
 from recsys_cli.evaluation.compare.outcomes import Outcomes, Unit
 from recsys_cli.evaluation.compare.paired import PairedTest, holm
 from recsys_cli.evaluation.result import ByName, Frozen
 from recsys_cli.evaluation.selection import Selection, marked
 from recsys_cli.metrics.metric import Better
 from recsys_cli.metrics.named import better_of, title_of
+from recsys_cli.tabular import Tabular, rows_to_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
