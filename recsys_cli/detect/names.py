@@ -36,7 +36,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "reviewtime ratingtime clicktime unixtime occurredat purchasedate orderdate invoicedate tdat checkintime at "
         "when localtime servertime updatedat day datum zeit fecha",
         "order": "position pos order rank seq sequenceno seqno step index idx rownumber rownum rowid turn place",
-        "title": "title name itemname productname movietitle headline description artistname trackname",
+        "title": "title name itemname productname prodname movietitle headline description artistname trackname",
     }.items()
 }
 EVENT_WEIGHTS: dict[str, int] = {

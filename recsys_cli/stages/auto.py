@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from recsys_cli.config import BenchModel, RunConfig, with_model
 from recsys_cli.errors import ConfigError, MissingArtifactError, RecsysError, TrainingError
-from recsys_cli.events import Emit, Message, Progress, without_messages
+from recsys_cli.events import Emit, Event, Message, Progress
 from recsys_cli.features.schema import Column, Role
 from recsys_cli.registry import AUTO
 from recsys_cli.stages import Candidate, StageResult
@@ -76,21 +76,29 @@ def train_candidates(
     """
     found, results = candidates_of(config, data), {}
     failure: RecsysError | None = None
+    messages: dict[str, list[Event]] = {label: [] for label in found.configs}
     for text in found.left_out:
         emit(Message(text, "warning"))
     emit(Progress("candidates", 0, len(found.configs), unit="models"))
     for number, (label, own) in enumerate(found.configs.items(), start=1):
-        resume = not force and unfinished_run(workspace, run_key(own, data)) is not None
+        key = run_key(own, data)
+        resume = not force and unfinished_run(workspace, key) is not None
         try:
-            results[label] = train_on(data, own, workspace, resume=resume, force=force, emit=without_messages(emit))
+            results[label] = train_on(
+                data, own, workspace, resume=resume, force=force, emit=_keeping(messages[label], emit)
+            )
         except (RecsysError, MemoryError, RuntimeError) as error:  # one failed model does not stop the others
             failure = error if isinstance(error, RecsysError) else TrainingError(f"{label} failed: {error}")
             emit(Message(f"{label} failed: {failure.message}" if failure is error else failure.message, "warning"))
+            if (left := unfinished_run(workspace, key)) is not None:  # else it would count as interrupted
+                workspace.remove(left)
         gc.collect()
         emit(Progress("candidates", number, len(found.configs), unit="models"))
     if failure is not None and not results:
         raise failure
     ranked = _ranked({label: made.artifact for label, made in results.items()})
+    for event in messages[ranked[0].label]:
+        emit(event)
     return StageResult(
         results[ranked[0].label].artifact, all(made.up_to_date for made in results.values()), candidates=ranked
     )
@@ -100,20 +108,38 @@ def chosen_run(config: RunConfig, data: PreparedData, workspace: Workspace) -> T
     """Return the latest run of a config, or of the best candidate of `auto`.
 
     Raises:
-        MissingArtifactError: There is no finished run.
+        MissingArtifactError: There is no finished run, or a candidate was interrupted.
     """
+    return _chosen(config, data, workspace)[1]
+
+
+def chosen_config(config: RunConfig, data: PreparedData, workspace: Workspace) -> RunConfig:
+    """Return the config with the model of the best candidate in the place of `auto`; see `chosen_run`."""
+    label, _ = _chosen(config, data, workspace)
+    return candidates_of(config, data).configs[label].model_copy(update={"tune": config.tune})
+
+
+def _chosen(config: RunConfig, data: PreparedData, workspace: Workspace) -> tuple[str, TrainedRun]:
     configs = candidates_of(config, data).configs if config.model.name == AUTO else {config.model.name: config}
-    keys = {run_key(own, data): label for label, own in configs.items()}
-    runs = {keys[run.key]: run for run in workspace.runs() if run.exists and run.damage is None and run.key in keys}
+    keys = {label: run_key(own, data) for label, own in configs.items()}
+    finished = [run for run in workspace.runs() if run.exists]
+    # Damaged runs count: their readers name the file, and another model would be a surprise.
+    runs = {label: run for label, key in keys.items() for run in finished if run.folder.name.endswith(key[:8])}
+    interrupted = [unfinished_run(workspace, key) for label, key in keys.items() if label not in runs]
+    if found := [run for run in interrupted if run is not None]:
+        raise not_finished(found[-1])
     if not runs:
-        unfinished = [unfinished_run(workspace, key) for key in keys]
-        if found := [run for run in unfinished if run is not None]:
-            raise not_finished(found[-1])
         raise MissingArtifactError(
             f"the model of this config is not trained in {workspace.root}",
             hint="recsys train; recsys status shows all runs",
         )
-    return workspace.run_named(_ranked({label: runs[label] for label in configs if label in runs})[0].run)
+    best = _ranked(runs)[0].label if len(runs) > 1 else next(iter(runs))
+    return best, runs[best]
+
+
+def _keeping(messages: list[Event], emit: Emit) -> Emit:
+    """Forward progress, and keep messages for the case that the candidate is chosen."""
+    return lambda event: emit(event) if isinstance(event, Progress) else messages.append(event)
 
 
 def _models(data: PreparedData) -> tuple[dict[str, dict[str, Any]], list[str]]:

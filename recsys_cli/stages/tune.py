@@ -19,8 +19,9 @@ from recsys_cli.config.load import model_config, model_config_type, search_space
 from recsys_cli.config.tune import Values
 from recsys_cli.errors import ConfigError, DataError, LockedError, MissingExtraError, RecsysError, TrainingError
 from recsys_cli.events import Emit, Message, Progress, ignore
-from recsys_cli.registry import MODELS, lookup
+from recsys_cli.registry import AUTO
 from recsys_cli.stages import StageResult
+from recsys_cli.stages.auto import chosen_config
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.monitor import order_of
 from recsys_cli.stages.run_selection import run_key
@@ -61,8 +62,10 @@ def tune(
         TrainingError: All trials failed.
         KeyboardInterrupt: Interrupted; the next call resumes the trial.
     """
-    _options(config)
-    return tune_on(prepared_data(config, workspace), config, workspace, force=force, emit=emit)
+    data = prepared_data(config, workspace)
+    if config.model.name == AUTO:
+        config = chosen_config(config, data, workspace)
+    return tune_on(data, config, workspace, force=force, emit=emit)
 
 
 def tune_on(
@@ -91,7 +94,6 @@ def study_key(config: RunConfig, data: PreparedData) -> str:
 
 def _options(config: RunConfig) -> TuneConfig:
     """Return the `tune` section with a search space: its own, or the default one of the model."""
-    lookup(MODELS, config.model.name, what="model")  # `auto` is none
     section = config.tune or TuneConfig()
     space = section.space or search_space(model_config_type(config.model.name))
     if not space:

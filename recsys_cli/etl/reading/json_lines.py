@@ -77,6 +77,9 @@ def _pieces(text: bytes) -> Iterator[bytes]:
 
 
 def _parsed(text: bytes, schema: pa.Schema | None, file: RawFile) -> pa.Table:
+    if not text.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")):  # pyarrow crashes at null
+        start = text.lstrip().split(b"\n")[0][:20].decode(errors="replace")
+        raise DataError(f"{file}: not JSON lines: a line begins with {start!r}", hint="write one object per line")
     try:
         rows = json.read_json(
             pa.BufferReader(text),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,12 @@ import polars as pl
 import pytest
 
 from recsys_cli.cli.runs import find_run
-from recsys_cli.config import RunConfig
+from recsys_cli.config import RunConfig, TuneConfig
 from recsys_cli.config.load import load
-from recsys_cli.errors import ConfigError, MissingArtifactError
+from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.events import Event, Message
+from recsys_cli.models.ease import model
+from recsys_cli.registry import AUTO, MODELS, lookup
 from recsys_cli.stages.auto import candidates_of
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.train import train
@@ -93,13 +96,50 @@ def test_a_failed_candidate_stops_no_other(
 ) -> None:
     config = config_of(tmp_path, halves)
     etl(config, workspace)
-    from recsys_cli.models.ease import model
-
     monkeypatch.setattr(model.Model, "learn", lambda *_: (_ for _ in ()).throw(MemoryError("too large")))
     events: list[Event] = []
     made = train(config, workspace, emit=events.append)
     assert made.artifact.manifest["model"] == "item-knn"
     assert any("ease failed: too large" in event.text for event in events if isinstance(event, Message))
+    assert len(workspace.runs()) == 2  # the failed one does not count as interrupted
+    assert find_run(config, workspace).folder == made.artifact.folder
+
+
+def test_tune_begins_with_the_chosen_model(tmp_path: Path, workspace: Workspace) -> None:
+    config = config_of(tmp_path, halves)
+    config = config.model_copy(update={"tune": TuneConfig(trials=1)})
+    etl(config, workspace)
+    with pytest.raises(MissingArtifactError, match="not trained"):
+        tune(config, workspace)
+    chosen = train(config, workspace).artifact
+    study = tune(config, workspace).artifact
+    assert study.manifest["best"]["run"] == chosen.folder.name
+
+
+def test_an_interrupted_choice_is_no_choice(
+    tmp_path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(tmp_path, halves)
+    etl(config, workspace)
+    with monkeypatch.context() as patch:
+        patch.setattr(model.Model, "learn", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            train(config, workspace)
+    with pytest.raises(MissingArtifactError, match=r"-ease-.* is not finished"):
+        find_run(config, workspace)
+    made = train(config, workspace).artifact
+    assert find_run(config, workspace).folder == made.folder
+
+
+def test_a_damaged_choice_is_not_replaced_by_another_model(tmp_path: Path, workspace: Workspace) -> None:
+    config = config_of(tmp_path, halves)
+    etl(config, workspace)
+    chosen = train(config, workspace).artifact
+    weights = next(chosen.folder.glob("checkpoints/best*"))
+    os.truncate(weights, 1_000)
+    assert find_run(config, workspace).folder == chosen.folder
+    with pytest.raises(DataError, match="best"):
+        find_run(config, workspace).verify()
 
 
 def test_times_add_half_lives_and_sasrec(tmp_path: Path, workspace: Workspace) -> None:
@@ -121,7 +161,7 @@ def test_auto_is_refused_where_one_model_is_needed(tmp_path: Path, workspace: Wo
         train(config, workspace)
     data = etl(config, workspace).artifact
     with pytest.raises(ConfigError, match=r"model.name=auto stands for the best of several"):
-        tune(config, workspace)
+        lookup(MODELS, AUTO, what="model")
     warm = config.model_copy(update={"train": config.train.model_copy(update={"continue_from": "x"})})
     with pytest.raises(ConfigError, match=r"train\.continue_from is of one"):
         candidates_of(warm, data)

@@ -112,6 +112,9 @@ def test_json_lines_equal_parquet(tmp_path: Path, packed: bool) -> None:
 
 def test_bad_json_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
+    path.write_text("null\n{}\n")  # pyarrow itself crashes here
+    with pytest.raises(DataError, match="a line begins with 'null'"):
+        read(str(path))
     path.write_text('{"user": 1}\nnothing\n')
     with pytest.raises(DataError, match="not JSON lines"):
         read(str(path))
