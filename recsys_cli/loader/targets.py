@@ -29,7 +29,7 @@ def check_targets(data: PreparedData) -> None:
             _check_label(values, column, split)
             if split == "train" and column is schema.labels[0] and not column.is_regression and values.high <= 0:
                 raise DataError(
-                    f"no row of train is positive: every label {column.name} is 0",
+                    f"no row of train is positive: {column.name} is 0 in all",
                     hint=f"lower the threshold of the op that makes {column.name} in features.ops, or name another label",
                 )
         if schema.weight is not None:

@@ -182,9 +182,12 @@ def test_balanced_counts_the_rows_of_train(make_prepared: MakePrepared, workspac
     assert run.manifest["positive_weight"] == pytest.approx(0.75 / 0.25)
 
 
-@pytest.mark.parametrize(("value", "kind"), [(0, "negative"), (1, "positive")])
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [(0, "no row of train is positive"), (1, "train has only positive rows by label: there is nothing to balance")],
+)
 def test_rows_of_one_kind_cannot_be_balanced(
-    make_prepared: MakePrepared, workspace: Workspace, value: int, kind: str
+    make_prepared: MakePrepared, workspace: Workspace, value: int, problem: str
 ) -> None:
     data = make_prepared(rows=300)
     for path in data.shards("train"):
@@ -192,7 +195,7 @@ def test_rows_of_one_kind_cannot_be_balanced(
         label = pa.array(np.full(table.num_rows, value, np.int8))
         pq.write_table(table.set_column(table.column_names.index("label"), "label", label), path)
     reseal(data)
-    with pytest.raises(DataError, match=f"train has only {kind} rows by label: there is nothing to balance"):
+    with pytest.raises(DataError, match=problem):
         trained(data, workspace, positive_weight="balanced")
 
 
