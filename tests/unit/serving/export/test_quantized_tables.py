@@ -107,7 +107,7 @@ def test_python_has_formats_and_types_of_tables(runs: Callable[[str], recsys.Tra
     for wrong, message in (
         ({"format": "onxx"}, "unknown format 'onxx' .did you mean onnx"),
         ({"tables": "int4"}, "unknown type of tables 'int4'"),
-        ({"tables": 8}, "tables has to be str"),
+        ({"tables": 8}, "unknown type of tables 8"),
     ):
         with pytest.raises(ConfigError, match=message):
             recsys.export(runs("fm"), tmp_path / "wrong", progress=False, **wrong)  # type: ignore[arg-type]
