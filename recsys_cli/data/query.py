@@ -18,7 +18,6 @@ from recsys_cli.data.databases import is_nested, rows_of
 from recsys_cli.data.since import SinceValue
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 
-_EXTENSION = b"ARROW:extension:name"
 _CHECK = "check the query: its syntax, the names of its tables, columns and files, and your rights to read them"
 _ADDRESSES = "export {}=FILE, or an address: postgres://USER:PASSWORD@HOST/NAME"
 
@@ -98,10 +97,10 @@ def _plain(field: pa.Field) -> pa.Field:
     Raises:
         DataError: No model reads values of the type.
     """
-    own, kind = (field.metadata or {}).get(_EXTENSION), field.type
-    if own == b"arrow.uuid":
+    own, kind = _database_type(field), field.type
+    if own == "uuid":
         kind = pa.string()
-    elif own == b"arrow.opaque" and b'"numeric"' in field.metadata[b"ARROW:extension:metadata"]:
+    elif own == "numeric":
         kind = pa.float64()
     elif pa.types.is_timestamp(kind):
         kind = pa.timestamp(kind.unit)
@@ -113,8 +112,23 @@ def _plain(field: pa.Field) -> pa.Field:
     return pa.field(field.name, kind)
 
 
+def _database_type(field: pa.Field) -> str | None:
+    """Return `uuid` or `numeric` for these types of databases: extension types of newer pyarrow, field metadata of older."""
+    if isinstance(field.type, pa.BaseExtensionType):
+        name, details = field.type.extension_name, str(field.type)
+    else:
+        metadata = field.metadata or {}
+        name = metadata.get(b"ARROW:extension:name", b"").decode()
+        details = metadata.get(b"ARROW:extension:metadata", b"").decode()
+    if name == "arrow.uuid":
+        return "uuid"
+    return "numeric" if name == "arrow.opaque" and "numeric" in details else None
+
+
 def _values(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
-    if (given.metadata or {}).get(_EXTENSION) == b"arrow.uuid":
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if _database_type(given) == "uuid":
         return pa.array(
             [None if value is None else str(UUID(bytes=value)) for value in column.to_pylist()], pa.string()
         )
