@@ -46,7 +46,7 @@ def _once(
             limit = rng.randint(1_000, 200_000)
             answer = arena.run(*line, before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
         outcome.count(f"{name}: " + ("enough space" if answer.code == 0 else "full"))
-        named = answer.code == 1 and "no space left to write" in answer.text and "(stage: " in answer.text
+        named = answer.code == 7 and "no space left to write" in answer.text and "(stage: " in answer.text
         outcome.expect(answer.code == 0 or named, f"{name} with {free:,} bytes free", answer)
         check_status(arena, outcome, f"{name} with {free:,} bytes free")
         again = arena.run(*line)
