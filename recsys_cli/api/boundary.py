@@ -11,7 +11,7 @@ from functools import cache, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge
 
@@ -102,8 +102,10 @@ def _annotations(owner: Callable[..., Any]) -> dict[str, Any]:
     for name, parameter in inspect.signature(owner).parameters.items():
         known = "" if parameter.kind is parameter.VAR_KEYWORD else name
         found[known] = Any
-        with suppress(NameError, TypeError):
-            found[known] = eval(parameter.annotation, {**module})  # noqa: S307 - source code of this package
+        if isinstance(parameter.annotation, str):
+            alone = type("_Alone", (), {"__annotations__": {"it": parameter.annotation}})
+            with suppress(NameError, TypeError):
+                found[known] = get_type_hints(alone, globalns=module, include_extras=True)["it"]
     return found
 
 
