@@ -170,7 +170,7 @@ def test_a_train_split_without_positive_rows_is_an_error_before_training(recsys:
     Path("t.yaml").write_text(Path("t.yaml").read_text().replace("rating > 3", "rating > 5"))
     answer = recsys("run", "t.yaml", f"model.name={model}")
     assert answer.code == 4
-    assert "no row of train is positive: every label label is 0" in answer.err
+    assert "no row of train is positive: label is 0 in all" in answer.err
 
 
 def test_a_rating_of_one_value_is_named(recsys: Recsys) -> None:

@@ -22,7 +22,7 @@ from recsys_cli.stages.monitor import order_of
 from recsys_cli.stages.run_selection import run_key, train_lock
 from recsys_cli.stages.train import train_on
 from recsys_cli.stages.trial import Attempt
-from recsys_cli.stages.tune import study_key, tune, tune_on
+from recsys_cli.stages.tune import study_key, tune_on
 from recsys_cli.tuning.facts import caveat
 from recsys_cli.tuning.trial import Trial
 from recsys_cli.workspace import PreparedData, TunedStudy, Workspace, run_lock
@@ -294,10 +294,10 @@ def test_default_search_space_is_valid(name: str) -> None:
     assert found.tune is not None
 
 
-def test_without_a_space_it_says_what_to_write(workspace: Workspace) -> None:
+def test_without_a_space_it_says_what_to_write(make_prepared: MakePrepared, workspace: Workspace) -> None:
     config = a_config().model_copy(update={"tune": None, "model": ModelConfig.model_validate({"name": "two-stage"})})
     with pytest.raises(ConfigError, match="two-stage has no default search space") as caught:
-        tune(config, workspace)
+        tune_on(make_prepared(rows=300), config, workspace)
     assert "space" in str(caught.value.hint)
 
 
