@@ -24,7 +24,7 @@ from recsys_cli.config import EvaluateConfig, RunConfig, load
 from recsys_cli.evaluation.compare.paired import by_users
 from recsys_cli.evaluation.measure import measure
 from recsys_cli.metrics.metric import Hits
-from recsys_cli.metrics.ndcg import ndcg
+from recsys_cli.metrics.rankings import ndcg
 from recsys_cli.models.model import Model
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.trainer import new_model, trainer_of

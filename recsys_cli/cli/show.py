@@ -156,7 +156,7 @@ def _draw_status(to: Console, result: Mapping[str, Any]) -> None:
 
 def _runs(runs: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return heads and cells; RMSE only for runs with a numeric label."""
-    from recsys_cli.metrics.label_task import BINARY, REGRESSION
+    from recsys_cli.metrics.named import BINARY, REGRESSION
 
     of_classes, of_numbers = BINARY.default, REGRESSION.default
     errors = [{} if of_classes.name in run["metrics"] else run["metrics"] for run in runs]

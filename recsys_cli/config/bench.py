@@ -14,7 +14,7 @@ from recsys_cli.config.section import MAX_SEED, Section, require_distinct
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics import IMPRESSION, OPTIONAL
 from recsys_cli.metrics.foreign import foreign_path
-from recsys_cli.metrics.label_task import BINARY
+from recsys_cli.metrics.named import BINARY
 
 
 class BenchModel(BaseModel):

@@ -27,8 +27,7 @@ from recsys_cli.config.tune import Values
 from recsys_cli.data import open_source
 from recsys_cli.data.secrets import without_secret
 from recsys_cli.errors import ConfigError
-from recsys_cli.metrics.label_task import REGRESSION
-from recsys_cli.metrics.named import check_additional, find_metric
+from recsys_cli.metrics.named import REGRESSION, check_additional, find_metric
 from recsys_cli.plugins import guarded, require_subclass
 from recsys_cli.registry import AUTO, DEFAULT_MODEL, ENGINES, MODELS, lookup
 from recsys_cli.registry import load as load_component

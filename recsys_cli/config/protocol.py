@@ -12,7 +12,8 @@ from pydantic import Field, PositiveInt, ValidationError
 from recsys_cli.config.bench import BenchConfig
 from recsys_cli.config.section import Section
 from recsys_cli.errors import ConfigError
-from recsys_cli.metrics import PSNDCG, ImpressionMetric, RankingMetric
+from recsys_cli.metrics import ImpressionMetric, RankingMetric
+from recsys_cli.metrics.lists import PSNDCG
 from recsys_cli.metrics.named import check_reported, metric_named
 from recsys_cli.registry import MODELS, lookup, suggest
 

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from recsys_cli.config.schedule import Constant, Schedule
 from recsys_cli.config.section import MAX_COUNT, MAX_SEED, Section
 from recsys_cli.errors import ConfigError
-from recsys_cli.metrics.label_task import BINARY
+from recsys_cli.metrics.named import BINARY
 from recsys_cli.registry import TRACKERS, lookup
 
 Device = Literal["auto", "cpu", "cuda"]

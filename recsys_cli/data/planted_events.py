@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recsys_cli.metrics.auc import AUC
+from recsys_cli.metrics.labels import AUC
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

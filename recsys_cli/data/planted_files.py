@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from recsys_cli.data.movielens_layouts import NO_GENRES
 from recsys_cli.data.planted import GENRES, PlantedWorld, Ratings
-from recsys_cli.metrics.auc import AUC
+from recsys_cli.metrics.labels import AUC
 
 TRUTH_ROWS = 2_000_000
 SAMPLE_ROWS = 1_000_000

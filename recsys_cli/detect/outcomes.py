@@ -12,8 +12,8 @@ import pyarrow as pa
 from recsys_cli.detect.profiles import Profile
 from recsys_cli.detect.roles import positive_text, roles
 from recsys_cli.detect.tables import Table
-from recsys_cli.metrics.auc import auc
-from recsys_cli.metrics.score_counts import ScoreCounts
+from recsys_cli.metrics.labels import auc
+from recsys_cli.metrics.metric import ScoreCounts
 
 SEPARATES, STRONG = 0.95, 0.9
 """Least AUC of a column left out of the features, and of one with a note."""

@@ -15,7 +15,7 @@ from recsys_cli.evaluation.result import Estimate
 from recsys_cli.features.hashing import mix
 from recsys_cli.metrics import RANKING, Hits
 from recsys_cli.metrics.foreign import extended
-from recsys_cli.metrics.score_counts import Floats
+from recsys_cli.metrics.metric import Floats
 
 _CHUNK = 1 << 22
 _USERS = 12

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
 from recsys_cli.features.schema import FIRST
-from recsys_cli.metrics.score_counts import Floats
+from recsys_cli.metrics.metric import Floats
 
 
 @dataclass(frozen=True)

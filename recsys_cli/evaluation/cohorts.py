@@ -21,7 +21,7 @@ from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import Hits, Ranked
-from recsys_cli.metrics.label_task import TASKS
+from recsys_cli.metrics.named import TASKS
 
 HEAD = 0.2
 """Share of head items among the candidates."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from recsys_cli.evaluation.result import Curve
-from recsys_cli.metrics.ece import reliability
-from recsys_cli.metrics.score_counts import Floats, ScoreCounts
+from recsys_cli.metrics.labels import reliability
+from recsys_cli.metrics.metric import Floats, ScoreCounts
 
 POINTS = 200
 

@@ -16,9 +16,8 @@ from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.result import Estimates
 from recsys_cli.evaluation.row_intervals import mean_estimate
 from recsys_cli.metrics import IMPRESSION
+from recsys_cli.metrics.metric import Floats, RankedImpressions
 from recsys_cli.metrics.named import impression_names
-from recsys_cli.metrics.ranked_impressions import RankedImpressions
-from recsys_cli.metrics.score_counts import Floats
 
 Ints = npt.NDArray[np.integer]
 

@@ -13,7 +13,7 @@ from recsys_cli.evaluation.clusters import Clusters, Spread, jackknife
 from recsys_cli.evaluation.result import Estimate
 from recsys_cli.features.hashing import mix
 from recsys_cli.metrics import PointwiseMetric
-from recsys_cli.metrics.score_counts import Floats, ScoreCounts
+from recsys_cli.metrics.metric import Floats, ScoreCounts
 
 _PARTS = 11
 _CLUSTERS_AT_ONCE = 1 << 20

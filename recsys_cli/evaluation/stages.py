@@ -13,7 +13,7 @@ from recsys_cli.evaluation.compare.comparison import Difference, figures_of
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.result import Estimate, StageFigures
 from recsys_cli.metrics import RANKING, Ranked
-from recsys_cli.metrics.score_counts import Floats
+from recsys_cli.metrics.metric import Floats
 from recsys_cli.models.model import Stage
 
 UNION = "all candidates"

@@ -23,8 +23,7 @@ from recsys_cli.events import Progress
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.loader import DimensionTables
 from recsys_cli.loader.interactions import read_interactions
-from recsys_cli.metrics.label_task import TASKS
-from recsys_cli.metrics.named import CutOff
+from recsys_cli.metrics.named import TASKS, CutOff
 from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData
 

@@ -17,9 +17,9 @@ from recsys_cli.evaluation.pointwise import MeasuredRows
 from recsys_cli.evaluation.result import MODEL
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import RANKING, PointwiseMetric, Ranked
-from recsys_cli.metrics.impression_auc import IMPRESSION_AUC
-from recsys_cli.metrics.label_task import COMPARED, headlines
-from recsys_cli.metrics.log_loss import LOG_LOSS
+from recsys_cli.metrics.labels import LOG_LOSS
+from recsys_cli.metrics.named import COMPARED, headlines
+from recsys_cli.metrics.rankings import IMPRESSION_AUC
 
 _FLIPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better", "noise": "noise"}
 _NO_RANKING_OBJECTIVE = (

@@ -4,13 +4,139 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from recsys_cli.metrics.ranked_impressions import RankedImpressions
-from recsys_cli.metrics.score_counts import Floats, ScoreCounts
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ScoreCounts:
+    """Number of positive and negative rows per distinct score.
+
+    Attributes:
+        logits: Scores, ascending; shape (G,).
+        positive: Rows with label 1; shape (G,).
+        negative: Rows with label 0; shape (G,).
+    """
+
+    logits: Floats
+    positive: Floats
+    negative: Floats
+
+    @classmethod
+    def of(cls, labels: npt.NDArray[np.float32], logits: npt.ArrayLike) -> ScoreCounts:
+        """Group labels (N,) and logits (N,) by distinct score."""
+        scores = np.asarray(logits)
+        order = np.argsort(scores)
+        starts = run_starts(scores[order])
+        positive, rows = count_runs(labels[order], starts)
+        return cls(scores[order][starts].astype(np.float64), positive, rows - positive)
+
+    @classmethod
+    def grouped(
+        cls, labels: npt.NDArray[np.float32], logits: npt.ArrayLike
+    ) -> tuple[ScoreCounts, npt.NDArray[np.int64]]:
+        """Like `of`; also return the group of each row, shape (N,)."""
+        scores, group = np.unique(np.asarray(logits, dtype=np.float64), return_inverse=True)
+        positive = np.bincount(group, weights=labels, minlength=len(scores)).astype(np.float64)
+        rows = np.bincount(group, minlength=len(scores)).astype(np.float64)
+        return cls(scores, positive, rows - positive), group.astype(np.int64)
+
+    @classmethod
+    def of_errors(cls, labels: npt.NDArray[np.float32], predictions: npt.ArrayLike) -> ScoreCounts:
+        """Group rows by signed error, prediction - label, in place of the score; both (N,)."""
+        errors = np.asarray(predictions, dtype=np.float64) - labels
+        return cls.of(np.ones(len(errors), np.float32), errors)
+
+    @property
+    def rows(self) -> Floats:
+        """Rows of each score, shape (G,)."""
+        return self.positive + self.negative
+
+    @property
+    def probabilities(self) -> Floats:
+        """Sigmoid of the scores, shape (G,)."""
+        return 1 / (1 + np.exp(-np.clip(self.logits, -700, 700)))
+
+    def quantiles(self, groups: int) -> npt.NDArray[np.int64]:
+        """Return the quantile group of each score, of equal mass; shape (G,)."""
+        rows = self.rows
+        middle = np.cumsum(rows) - rows / 2
+        return np.minimum((middle * (groups / max(float(rows.sum()), 1.0))).astype(np.int64), groups - 1)
+
+    def compressed(self, groups: int) -> ScoreCounts:
+        """Merge neighboring scores into at most `groups`, each at the mean score of its rows."""
+        if len(self.logits) <= groups:
+            return self
+        group = self.quantiles(groups)
+        starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+        positive, negative = (np.add.reduceat(rows, starts) for rows in (self.positive, self.negative))
+        total = np.add.reduceat(self.logits * self.rows, starts)
+        return ScoreCounts(total / (positive + negative), positive, negative)
+
+
+def run_starts(*columns: npt.NDArray[np.generic]) -> npt.NDArray[np.intp]:
+    """Return the index of the first row of each run of equal rows; columns (N,)."""
+    changes = [values[1:] != values[:-1] for values in columns]
+    return np.flatnonzero(np.append(np.ones(min(1, len(columns[0])), dtype=bool), np.logical_or.reduce(changes)))
+
+
+def count_runs(labels: npt.NDArray[np.generic], starts: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Return the number of positive rows and of all rows per run, from binary labels (N,)."""
+    rows = np.diff(starts, append=len(labels)).astype(np.float64)
+    return np.add.reduceat(labels, starts, dtype=np.float64), rows
+
+
+@dataclass(frozen=True)
+class RankedImpressions:
+    """Ranked candidates of G impressions, each with clicked and other candidates.
+
+    A function of the rank is averaged over tied candidates (McSherry and Najork, ECIR 2008), so that neither the order
+    of the rows nor a sort changes a metric.
+
+    Attributes:
+        rank: Rank of each candidate within its impression, from 0; shape (M,).
+        runs: First row of each run of equal scores, shape (S,).
+        clicked, rows: Clicked and all rows of each run; shape (S,).
+        first: First run of each impression, shape (G,).
+    """
+
+    rank: Floats
+    runs: npt.NDArray[np.intp]
+    clicked: Floats
+    rows: Floats
+    first: npt.NDArray[np.intp]
+
+    @classmethod
+    def of(
+        cls, impression: npt.NDArray[np.integer], labels: npt.NDArray[np.floating], scores: npt.NDArray[np.floating]
+    ) -> RankedImpressions:
+        """Rank the candidates (M,) of impressions numbered from 0; label 1 is a click."""
+        order = np.lexsort((-scores, impression))
+        impression, scores = impression[order], scores[order]
+        runs, starts = run_starts(impression, scores), run_starts(impression)
+        rank = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+        clicked, rows = count_runs(labels[order] > 0.5, runs)
+        return cls(rank.astype(np.float64), runs, clicked, rows, run_starts(impression[runs]))
+
+    @property
+    def num_clicked(self) -> Floats:
+        """Clicked candidates of each impression, shape (G,)."""
+        return np.add.reduceat(self.clicked, self.first)
+
+    @property
+    def num_candidates(self) -> Floats:
+        """Candidates of each impression, shape (G,)."""
+        return np.add.reduceat(self.rows, self.first)
+
+    def clicked_sum(self, values: Floats) -> Floats:
+        """Sum values by rank (M,) over the clicked candidates of each impression; shape (G,)."""
+        means = np.add.reduceat(values, self.runs) / self.rows
+        return np.add.reduceat(means * self.clicked, self.first)
+
 
 Influence = tuple[Floats, Floats]
 """Derivative of a metric by row weight: for a positive and for a negative row of each score; each (G,)."""
@@ -182,3 +308,9 @@ class ListMetric:
 
 
 Metric = PointwiseMetric | GroupedMetric | ImpressionMetric | RankingMetric | ListMetric
+_M = TypeVar("_M", bound=Metric)
+
+
+def by_name(*metrics: _M) -> dict[str, _M]:
+    """Return metrics by name, in the order of tables."""
+    return {metric.name: metric for metric in metrics}

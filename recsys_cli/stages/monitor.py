@@ -11,8 +11,7 @@ from recsys_cli.evaluation.validation_metric import of_rankings
 from recsys_cli.events import Emit, Message
 from recsys_cli.features.schema import Column
 from recsys_cli.metrics import PointwiseMetric
-from recsys_cli.metrics.label_task import TASKS
-from recsys_cli.metrics.named import CutOff, find_metric
+from recsys_cli.metrics.named import TASKS, CutOff, find_metric
 from recsys_cli.models.model import Model
 from recsys_cli.training.objective import Monitor
 from recsys_cli.workspace import PreparedData

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.features.schema import Schema
-from recsys_cli.metrics.label_task import BINARY, REGRESSION
 from recsys_cli.metrics.metric import Better, PointwiseMetric
+from recsys_cli.metrics.named import BINARY, REGRESSION
 from recsys_cli.models.model import Model
 
 Figures = Mapping[str, float | None]

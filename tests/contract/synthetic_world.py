@@ -17,9 +17,9 @@ from recsys_cli.data.planted import END, NOISE, YEAR, PlantedWorld, Ratings, Siz
 from recsys_cli.data.synthetic import SyntheticOptions
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.metrics.auc import AUC
+from recsys_cli.metrics.labels import AUC
 from recsys_cli.metrics.metric import Hits
-from recsys_cli.metrics.ndcg import ndcg
+from recsys_cli.metrics.rankings import ndcg
 from recsys_cli.models.model import TrainingContext
 
 OPTIONS = SyntheticOptions(users=250, items=250, rows=28_000)

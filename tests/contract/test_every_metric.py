@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from recsys_cli.metrics import BEYOND, GROUPED, OF_NUMBERS, OPTIONAL, POINTWISE, RANKING, Catalog, Hits, Recommended
-from recsys_cli.metrics.score_counts import ScoreCounts
+from recsys_cli.metrics.metric import ScoreCounts
 
 # Ranking, for one user: the places of the ranking that are hits (from 1), how much there was to find, and k.
 OF_RANKINGS = {**RANKING, **OPTIONAL}

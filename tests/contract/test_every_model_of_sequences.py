@@ -20,7 +20,7 @@ from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.features.schema import FIRST, Schema
 from recsys_cli.metrics.metric import Hits
-from recsys_cli.metrics.ndcg import ndcg
+from recsys_cli.metrics.rankings import ndcg
 from recsys_cli.models import build
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.sequence.model import SequenceModel

@@ -33,7 +33,7 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     from recsys_cli.evaluation.result import Counts
     from recsys_cli.evaluation.selection import marked
     from recsys_cli.metrics.foreign import SAMPLED
-    from recsys_cli.metrics.label_task import headlines
+    from recsys_cli.metrics.named import headlines
 
     counts, config = Counts.model_validate(result["counts"]), result["config"]
     of_model = result["pointwise"].get(MODEL, {})

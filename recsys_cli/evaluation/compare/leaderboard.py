@@ -17,8 +17,8 @@ from recsys_cli.evaluation.compare.runs import measured_metrics, rankings_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation, Frozen
 from recsys_cli.evaluation.selection import Selection, legend, marked
-from recsys_cli.metrics.coverage import COVERAGE
 from recsys_cli.metrics.foreign import SAMPLED, metric_of
+from recsys_cli.metrics.lists import COVERAGE
 from recsys_cli.metrics.metric import Better, RankingMetric
 from recsys_cli.metrics.named import better_of, sort_key, title_of
 from recsys_cli.workspace import TrainedRun

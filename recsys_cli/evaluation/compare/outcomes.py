@@ -27,9 +27,8 @@ from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
 from recsys_cli.metrics import RANKING, Hits, ImpressionMetric, PointwiseMetric
 from recsys_cli.metrics.foreign import SAMPLED, extended, metric_of
-from recsys_cli.metrics.label_task import COMPARED, TASKS
-from recsys_cli.metrics.named import better_of
-from recsys_cli.metrics.score_counts import Floats
+from recsys_cli.metrics.metric import Floats
+from recsys_cli.metrics.named import COMPARED, TASKS, better_of
 
 Unit = Literal["users", "rows", "impressions"]
 

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 from recsys_cli.evaluation.bootstrap import mean_estimates
 from recsys_cli.evaluation.clusters import Clusters, Spread, jackknife
-from recsys_cli.metrics.score_counts import Floats
+from recsys_cli.metrics.metric import Floats
 
 _DIGITS = 12
 """Decimal places of differences: sums of the same gains in another order are equal."""

@@ -15,8 +15,7 @@ from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation
 from recsys_cli.evaluation.selection import legend
-from recsys_cli.metrics.label_task import COMPARED
-from recsys_cli.metrics.named import title_of
+from recsys_cli.metrics.named import COMPARED, title_of
 from recsys_cli.workspace import TrainedRun, not_finished
 
 _NOT_PART_OF_TASK = {"bootstrap", "batch_size", "title", "metrics"}

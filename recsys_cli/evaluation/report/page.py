@@ -16,8 +16,7 @@ from recsys_cli.evaluation.report.tables import metric_rows, number, ranking_row
 from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation, renamed
 from recsys_cli.evaluation.selection import marked
 from recsys_cli.metrics import POINTWISE
-from recsys_cli.metrics.label_task import BINARY, REGRESSION
-from recsys_cli.metrics.named import best_of, better_of, title_of
+from recsys_cli.metrics.named import BINARY, REGRESSION, best_of, better_of, title_of
 from recsys_cli.page import Headline
 from recsys_cli.page import render as render_page
 

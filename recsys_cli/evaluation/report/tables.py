@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from recsys_cli.evaluation.result import Estimate, Estimates, StageFigures
 from recsys_cli.metrics import GROUPED, POINTWISE
+from recsys_cli.metrics.lists import PSNDCG
 from recsys_cli.metrics.metric import Better
 from recsys_cli.metrics.named import ARROWS, best_of, better_of, title_of
-from recsys_cli.metrics.psndcg import PSNDCG
 
 
 @dataclass(frozen=True)

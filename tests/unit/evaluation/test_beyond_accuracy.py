@@ -13,7 +13,7 @@ from recsys_cli.evaluation.held_out import HeldOut, Lists
 from recsys_cli.loader import DimensionTables
 from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.metrics import BEYOND, Catalog, Ranked, Recommended
-from recsys_cli.metrics.diversity import diversity
+from recsys_cli.metrics.lists import diversity
 
 
 def test_a_feature_that_an_item_has_twice_is_one_feature(make_prepared) -> None:

@@ -9,7 +9,7 @@ from recsys_cli.evaluation.bootstrap import mean_estimates, unit_estimates
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates
 from recsys_cli.metrics import POINTWISE
-from recsys_cli.metrics.score_counts import ScoreCounts
+from recsys_cli.metrics.metric import ScoreCounts
 
 
 def _sample(rng: np.random.Generator, size: int) -> ScoredRows:

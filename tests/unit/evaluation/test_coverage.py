@@ -19,8 +19,7 @@ from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.paired import by_means
 from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates, weighted_estimate
 from recsys_cli.metrics import GROUPED, POINTWISE
-from recsys_cli.metrics.auc import row_placements
-from recsys_cli.metrics.log_loss import row_losses
+from recsys_cli.metrics.labels import row_losses, row_placements
 
 WORLDS = 500
 LIMIT = 3 * math.sqrt(0.05 * 0.95 / WORLDS)

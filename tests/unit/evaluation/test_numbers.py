@@ -16,7 +16,7 @@ from recsys_cli.evaluation.pointwise import LabeledRows, measure_rows
 from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import OF_NUMBERS, POINTWISE
-from recsys_cli.metrics.score_counts import ScoreCounts
+from recsys_cli.metrics.metric import ScoreCounts
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from recsys_cli.evaluation.ranking import rank
 from recsys_cli.features.schema import FIRST, UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import POINTWISE, RANKING
-from recsys_cli.metrics.score_counts import ScoreCounts
+from recsys_cli.metrics.metric import ScoreCounts
 from recsys_cli.models import build
 from recsys_cli.models.model import TrainingContext
 

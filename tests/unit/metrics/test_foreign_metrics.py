@@ -21,8 +21,7 @@ from recsys_cli.metrics import (
     Recommended,
 )
 from recsys_cli.metrics.foreign import foreign
-from recsys_cli.metrics.metric import ByRow
-from recsys_cli.metrics.score_counts import ScoreCounts
+from recsys_cli.metrics.metric import ByRow, ScoreCounts
 
 COUNTS = ScoreCounts.of(np.array([0, 1, 1], np.float32), np.array([0.0, 1.0, 2.0]))
 HITS = Hits(np.eye(2, dtype=bool), np.ones(2, np.int64))

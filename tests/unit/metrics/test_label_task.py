@@ -11,8 +11,7 @@ import pytest
 from recsys_cli.config import TrainConfig
 from recsys_cli.features.schema import Task
 from recsys_cli.metrics import GROUPED
-from recsys_cli.metrics.label_task import BINARY, COMPARED, REGRESSION, TASKS, headlines
-from recsys_cli.metrics.named import check_reported
+from recsys_cli.metrics.named import BINARY, COMPARED, REGRESSION, TASKS, check_reported, headlines
 
 
 def test_every_label_task_has_metrics_with_a_default() -> None:
@@ -44,6 +43,6 @@ def test_headlines_are_those_of_the_task(known: list[str], expected: tuple[str, 
 
 def test_metrics_import_only_numpy() -> None:
     heavy = "{'torch', 'pyarrow', 'polars', 'pandas', 'pydantic', 'scipy'}"
-    program = f"import sys, recsys_cli.metrics.named, recsys_cli.metrics.label_task; print({heavy} & set(sys.modules))"
+    program = f"import sys, recsys_cli.metrics.named; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from recsys_cli.metrics import POINTWISE, RANKING, Hits
-from recsys_cli.metrics.score_counts import ScoreCounts
+from recsys_cli.metrics.metric import ScoreCounts
 
 sklearn = pytest.importorskip("sklearn.metrics")
 

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from recsys_cli.metrics.auc import AUC
-from recsys_cli.metrics.log_loss import LOG_LOSS
+from recsys_cli.metrics.labels import AUC, LOG_LOSS
 
 
 def test_auc_of_hand_ranked_rows() -> None:

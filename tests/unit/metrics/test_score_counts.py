@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from recsys_cli.evaluation.curves import reliability_curve, roc_curve
 from recsys_cli.metrics import POINTWISE
-from recsys_cli.metrics.score_counts import ScoreCounts
+from recsys_cli.metrics.metric import ScoreCounts
 
 
 @pytest.fixture

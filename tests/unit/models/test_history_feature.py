@@ -14,7 +14,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.columns import HISTORY_USER
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.metrics.auc import AUC
+from recsys_cli.metrics.labels import AUC
 from recsys_cli.models import build
 from recsys_cli.models.history.store import UserHistories, Window
 from recsys_cli.models.model import Model, TrainingContext

@@ -14,7 +14,7 @@ from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.data import planted as generator
 from recsys_cli.data.planted import PlantedWorld, Ratings, Size
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
-from recsys_cli.metrics.auc import AUC
+from recsys_cli.metrics.labels import AUC
 from recsys_cli.models import build, require_gradient_trained
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.step import Step

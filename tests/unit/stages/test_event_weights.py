@@ -15,7 +15,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.config import RunConfig
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.features.schema import Role
-from recsys_cli.metrics.auc import AUC
+from recsys_cli.metrics.labels import AUC
 from recsys_cli.models import build
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate

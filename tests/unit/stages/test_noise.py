@@ -11,7 +11,7 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.evaluation import Evaluation
-from recsys_cli.metrics.auc import AUC
+from recsys_cli.metrics.labels import AUC
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate

@@ -14,8 +14,7 @@ from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.page import show
 from recsys_cli.evaluation.compare.runs import in_common
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.metrics.auc import AUC
-from recsys_cli.metrics.log_loss import LOG_LOSS
+from recsys_cli.metrics.labels import AUC, LOG_LOSS
 from tests.browser import see
 
 USERS, ROWS = 300, 800

@@ -13,7 +13,7 @@ from recsys_cli.evaluation.compare.paired import (
     by_users,
     holm,
 )
-from recsys_cli.metrics.auc import AUC, row_placements
+from recsys_cli.metrics.labels import AUC, row_placements
 
 
 def alone(number: int) -> Clusters:
