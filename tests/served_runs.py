@@ -22,6 +22,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "mf": {"embedding_dim": 8},
     "ials": {"embedding_dim": 8},
     "lightgcn": {"embedding_dim": 8},
+    "two-stage": {
+        "candidates": [{"name": "ease", "k": 10}, {"name": "popularity", "k": 10}],
+        "ranker": {"name": "lightgbm", "num_trees": 10},
+    },
     COLLABORATIVE: {"collaborative": {"embedding_dim": 4, "positions": 4}},
 }
 

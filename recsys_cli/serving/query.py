@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from types import MappingProxyType
+from typing import Any, Literal
 
 Source = Literal["model", "fold-in", "popularity", "none"]
 """Origin of an answer: the trained user, a history folded in on request, the popularity fallback, or no items at all."""
@@ -26,6 +24,11 @@ class RecentInteraction:
     item: Any
     label: float | None = None
     time: float | None = None
+
+
+Recent = Mapping[Any, Sequence[RecentInteraction]]
+"""Interactions after training, oldest first, by raw user id as the rows have it."""
+NO_RECENT: Recent = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -111,27 +114,3 @@ class Answer:
     source: Source
     num_seen: int = 0
     note: str | None = None
-
-
-class Recommending(Protocol):
-    """A model with its catalog, ready for requests; not thread-safe, calls come from one thread."""
-
-    def recommend(self, queries: Sequence[Query]) -> list[Answer]:
-        """Answer queries in order.
-
-        Raises:
-            ConfigError: A query is invalid: k below 1, an unknown feature, a filter expression that does not parse.
-        """
-
-    def score(self, rows: Mapping[str, Sequence[Any]]) -> npt.NDArray[np.float32]:
-        """Score raw rows, given as columns of equal length; shape (N,).
-
-        Raises:
-            DataError: A column is missing, or a value does not fit its type.
-        """
-
-    def similar(self, item: Any, k: int) -> Answer:
-        """Return the nearest items of an item."""
-
-    def search(self, text: str, k: int) -> list[CatalogItem]:
-        """Return items by a part of their title or id, most popular first."""

@@ -17,7 +17,7 @@ from recsys_cli.interactions import Interactions
 from recsys_cli.models.mmr import pool_size
 from recsys_cli.models.top_places import top_places
 from recsys_cli.serving.catalog import Catalog
-from recsys_cli.serving.query import Answer, CatalogItem, Query, RecommendedItem
+from recsys_cli.serving.query import NO_RECENT, Answer, CatalogItem, Query, Recent, RecommendedItem
 from recsys_cli.serving.reasons import Relations
 from recsys_cli.serving.requests import Request, Resolver
 from recsys_cli.serving.rows import RowScorer
@@ -30,7 +30,7 @@ _LARGE_K = 1_000
 
 
 class Recommender:
-    """Answers queries with one model; implements `query.Recommending`.
+    """Answers queries with one model; not thread-safe, calls come from one thread.
 
     Args:
         served: The model, its catalog and the user histories.
@@ -68,14 +68,18 @@ class Recommender:
             answers.update(zip(rows, self._answer([requests[row] for row in rows]), strict=True))
         return [answers[row] for row in range(len(requests))]
 
-    def score(self, rows: Mapping[str, Sequence[Any]]) -> npt.NDArray[np.float32]:
+    def score(self, rows: Mapping[str, Sequence[Any]], recent: Recent = NO_RECENT) -> npt.NDArray[np.float32]:
         """Score raw rows, given as columns of equal length; shape (N,).
+
+        Args:
+            rows: The columns.
+            recent: Interactions after training, added to the stored histories by time.
 
         Raises:
             DataError: A column is missing, or a value does not fit its type.
             TrainingError: A score is not finite.
         """
-        return self.rows.score(rows)
+        return self.rows.score(rows, recent)
 
     def similar(self, item: Any, k: int) -> Answer:
         """Return the nearest items of an item: by item vectors, item-item weights, or else features."""

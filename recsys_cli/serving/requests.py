@@ -16,7 +16,6 @@ from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.filters import ItemFilter
 from recsys_cli.serving.histories import History
 from recsys_cli.serving.query import Query, Source
-from recsys_cli.serving.recent import extended
 from recsys_cli.serving.served import ServedModel
 
 Scores = Literal["user", "history", "rows", "popularity"]
@@ -113,10 +112,7 @@ class Resolver:
     ) -> Request:
         notes: list[str] = []
         if history is None:
-            own = self._served.histories.of_user(user if 0 <= user < self._served.users.cardinality else -1)
-            if recent is not None and len(recent):
-                ticks = self._served.schema.ticks
-                own = extended(self._served.histories, own, query.recent, recent, ticks=ticks)
+            own = self._served.history(user, query.recent, recent)
         else:
             known = _known(history, query.history, "the history", notes)
             own = self._served.histories.of_items(known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from recsys_cli.features.columns import HISTORY_USER, row_column
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.serving.encoder import RowEncoder
 from recsys_cli.serving.histories import History
+from recsys_cli.serving.query import NO_RECENT, Recent
 from recsys_cli.serving.requests import Request
 from recsys_cli.serving.scoring import MOST_USERS, CatalogScorer
 from recsys_cli.serving.served import ServedModel
@@ -52,7 +54,12 @@ class RowScorer:
         """Raw columns that `score` reads if they are given: the time of a row, for its history; without it, now."""
         return () if self._served.model.timestamp is None else tuple(self._times.inputs)
 
-    def score(self, rows: Mapping[str, Sequence[Any]]) -> npt.NDArray[np.float32]:
+    @cached_property
+    def user_input(self) -> str:
+        """Raw column of the user ids."""
+        return next(iter(self._made([self._served.user.name]).inputs))
+
+    def score(self, rows: Mapping[str, Sequence[Any]], recent: Recent = NO_RECENT) -> npt.NDArray[np.float32]:
         """Return the scores of raw rows; see `Recommender.score`."""
         lengths = {name: len(values) for name, values in rows.items()}
         if len(set(lengths.values())) != 1:
@@ -60,8 +67,9 @@ class RowScorer:
         num_rows, size = next(iter(lengths.values())), min(self._served.source.batch_size, MOST_USERS)
         scores = np.empty(num_rows, np.float32)
         for start in range(0, num_rows, size):
-            features = self.features({name: values[start : start + size] for name, values in rows.items()})
-            scores[start : start + size] = self._scored(self._folded(features)).numpy()
+            part = {name: values[start : start + size] for name, values in rows.items()}
+            features = self.features(part)
+            scores[start : start + size] = self._scored(features | self._of_users(features, part, recent)).numpy()
         if len(wrong := np.flatnonzero(~np.isfinite(scores))):
             raise DataError(
                 f"row {wrong[0] + 1}: the model has no finite score",
@@ -80,7 +88,7 @@ class RowScorer:
         user, item = served.user.name, served.item.name
         given = self._given(request.query.features)
         if request.query.brings_history:
-            given |= self._of_history(request.history)
+            given |= self._of_histories([request.history], [0])
         size, scores = served.source.batch_size, []
         for start in range(0, len(candidates), size):
             items = torch.from_numpy(candidates[start : start + size].astype(np.int32))
@@ -115,22 +123,31 @@ class RowScorer:
         missing = np.array([value is None for value in rows[next(iter(self._times.inputs))]])
         return {name: torch.from_numpy(np.where(missing | np.isnan(times.astype(float)), latest, times))}
 
-    def _of_history(self, history: History) -> dict[str, Feature]:
-        """Give a model with histories of rows one of a request, and return the feature that names it; none for other models."""
-        served = self._served
-        if served.model.timestamp is None:
+    def _of_histories(self, histories: Sequence[History], rows: Sequence[int]) -> dict[str, Feature]:
+        """Give the model the histories of a call, and return the feature that names one for each row; none without histories."""
+        served, name = self._served, HISTORY_USER
+        if served.model.folds_in:
+            self._scorer.fold(histories)
+            name = served.user.name
+        elif served.model.timestamp is not None:
+            served.model.set_earlier_rows(served.cold.hidden(served.histories.together(histories)))
+        else:
             return {}
-        served.model.set_earlier_rows(served.cold.hidden(served.histories.together([history])))
-        return {HISTORY_USER: torch.tensor([FIRST], dtype=torch.int32)}
+        return {name: FIRST + torch.tensor(rows, dtype=torch.int32)}
 
-    def _folded(self, features: dict[str, Feature]) -> dict[str, Feature]:
-        """Give a model with fold-in the stored histories of the rows' users, under ids of this call."""
+    def _of_users(
+        self, features: Mapping[str, Feature], rows: Mapping[str, Sequence[Any]], recent: Recent
+    ) -> dict[str, Feature]:
+        """Return the feature of the histories of the rows' users; none where the model knows all of them."""
         served = self._served
-        if not served.model.folds_in:
-            return features
-        users, row = np.unique(np.asarray(features[served.user.name]), return_inverse=True)
-        self._scorer.fold([served.histories.of_user(int(user)) for user in users])
-        return {**features, served.user.name: torch.from_numpy((FIRST + row).astype(np.int32))}
+        if not (served.model.folds_in or recent):
+            return {}
+        encoded, distinct = features[served.user.name], dict[tuple[int, Any], int]()
+        assert isinstance(encoded, Tensor)
+        raw = rows[self.user_input] if recent else repeat(None)
+        keys = ((user, one if one in recent else None) for user, one in zip(encoded.tolist(), raw, strict=False))
+        numbers = [distinct.setdefault(key, len(distinct)) for key in keys]
+        return self._of_histories([served.history(user, recent.get(one, ())) for user, one in distinct], numbers)
 
     def _given(self, features: Mapping[str, Any]) -> dict[str, Feature]:
         """Return the encoded columns that follow from some raw columns, for one row.

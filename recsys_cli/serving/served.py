@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -27,10 +27,12 @@ from recsys_cli.loader.interactions import count_items, read_observed
 from recsys_cli.models.embedding import TableType, quantize_tables
 from recsys_cli.models.model import Model
 from recsys_cli.serving.encoder import VocabularyIndex
-from recsys_cli.serving.histories import Histories
+from recsys_cli.serving.histories import Histories, History
 from recsys_cli.serving.ids import IdIndex
 from recsys_cli.serving.item_features import ItemFeatures
 from recsys_cli.serving.large_tables import CacheCounters
+from recsys_cli.serving.query import RecentInteraction
+from recsys_cli.serving.recent import extended
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 
@@ -150,6 +152,22 @@ class ServedModel:
     def takes_histories(self) -> bool:
         """Whether the model scores a history of a request: by fold-in, or as a feature of rows."""
         return self.model.folds_in or self.model.timestamp is not None
+
+    def history(
+        self, user: int, recent: Sequence[RecentInteraction], encoded: npt.NDArray[np.int64] | None = None
+    ) -> History:
+        """Return the stored history of a user with recent interactions.
+
+        Args:
+            user: Encoded id; empty history for ids without one.
+            recent: The recent interactions, oldest first.
+            encoded: Their encoded items; None looks them up.
+        """
+        stored = self.histories.of_user(user if 0 <= user < self.users.cardinality else -1)
+        if not recent:
+            return stored
+        items = self.items.encode([one.item for one in recent]) if encoded is None else encoded
+        return extended(self.histories, stored, recent, items, ticks=self.schema.ticks)
 
     def interactions(self) -> Interactions:
         """Return the interactions of all users."""

@@ -19,7 +19,7 @@ from recsys_cli.serving.http.problems import saturated
 from recsys_cli.serving.http.settings import Batching
 from recsys_cli.serving.http.work import CALL, ROW, Kind, Work, units_of
 from recsys_cli.serving.large_tables import CacheCounters
-from recsys_cli.serving.query import Answer, Query
+from recsys_cli.serving.query import NO_RECENT, Answer, Query, Recent
 from recsys_cli.serving.recommender import Recommender
 
 Call = Callable[[Recommender], Any]
@@ -29,13 +29,14 @@ _INVALID = (TypeError, ValueError, OverflowError, KeyError, pa.ArrowException)
 
 @dataclass
 class _Job:
-    """Queries of one request, its raw rows to score as columns, or a call; with their work and the future."""
+    """Queries of one request, its raw rows to score with the feedback of their users, or a call; with work and future."""
 
     future: asyncio.Future[Any]
     kind: Kind
     units: int
     queries: Sequence[Query] = ()
     rows: Mapping[str, Sequence[Any]] | None = None
+    recent: Recent = field(default_factory=dict)
     call: Call | None = None
     result: Any = None
     error: Exception | None = None
@@ -104,10 +105,10 @@ class ModelThread:
             jobs.append(self._job("queries", units, queries=part))
         return [answer for answers in await self._submit(jobs) for answer in answers]
 
-    async def score(self, rows: Mapping[str, Sequence[Any]]) -> list[float]:
-        """Score raw rows, given as columns of equal length, in a batch with those of other requests."""
+    async def score(self, rows: Mapping[str, Sequence[Any]], recent: Recent = NO_RECENT) -> list[float]:
+        """Score raw rows in a batch with those of other requests; see `Recommender.score`."""
         units = ROW * max(map(len, rows.values()), default=0)
-        scores: list[float] = (await self._submit([self._job("rows", units, rows=rows)]))[0]
+        scores: list[float] = (await self._submit([self._job("rows", units, rows=rows, recent=recent)]))[0]
         return scores
 
     async def call(self, call: Call) -> Any:
@@ -225,7 +226,7 @@ class ModelThread:
             if job.is_table:
                 scoring.setdefault(frozenset(job.rows or ()), []).append(job)
             elif job.rows is not None:
-                job.call = _scoring(job.rows)
+                job.call = _scoring(job.rows, job.recent)
         for alike in scoring.values():
             self._timed(self._score, alike)
         for job in jobs:
@@ -264,12 +265,13 @@ class ModelThread:
         parts = [job.rows for job in jobs if job.rows is not None]
         try:
             together = {name: [value for rows in parts for value in rows[name]] for name in parts[0]}
-            scores = iter(self._model.score(together if len(parts) > 1 else parts[0]).tolist())
+            recent = {user: one for job in jobs for user, one in job.recent.items()}
+            scores = iter(self._model.score(together if len(parts) > 1 else parts[0], recent).tolist())
             for job in jobs:
                 job.result = [next(scores) for _ in range(job.num_rows)]
         except Exception:
             for job, rows in zip(jobs, parts, strict=True):
-                job.call = _scoring(rows)
+                job.call = _scoring(rows, job.recent)
 
 
 def _recommending(queries: Sequence[Query]) -> Call:
@@ -277,8 +279,8 @@ def _recommending(queries: Sequence[Query]) -> Call:
     return _checked(lambda model: model.recommend(queries)) if has_values else lambda model: model.recommend(queries)
 
 
-def _scoring(rows: Mapping[str, Sequence[Any]]) -> Call:
-    return _checked(lambda model: model.score(rows).tolist())
+def _scoring(rows: Mapping[str, Sequence[Any]], recent: Recent) -> Call:
+    return _checked(lambda model: model.score(rows, recent).tolist())
 
 
 def _checked(call: Call) -> Call:

@@ -53,6 +53,7 @@ class Deployment:
         signature: Raw inputs and outputs of `score`.
         thread: The thread of its recommender.
         takes_histories: Whether the model scores a history of the request.
+        user_input: Raw column of the users in rows to score.
         items: Its upserted items.
     """
 
@@ -62,6 +63,7 @@ class Deployment:
     signature: Mapping[str, Any]
     thread: ModelThread
     takes_histories: bool
+    user_input: str
     items: ItemUpdates
 
     @property
@@ -211,7 +213,8 @@ class Fleet:
         thread = ModelThread(name, model, self._settings.batching, work, self._metrics, self._under_way, cache)
         signature = read_json(folder / "signature.json", hint="recsys export RUN --force", expected={"inputs": list})
         items = ItemUpdates(name, thread, ItemUpserts(model), self._metrics)
-        return Deployment(name, folder, model.served.about, signature, thread, model.served.takes_histories, items)
+        takes, user = model.served.takes_histories, model.rows.user_input
+        return Deployment(name, folder, model.served.about, signature, thread, takes, user, items)
 
 
 async def _apart(load: Callable[[], Deployment | None]) -> Deployment | None:

@@ -131,10 +131,13 @@ class Service:
         return answers
 
     async def score(self, deployment: Deployment, columns: dict[str, list[Any]]) -> list[float]:
-        """Score raw rows."""
+        """Score raw rows with the feedback of their users."""
         longest = max(map(len, columns.values()), default=0)
         self.check("rows", longest, self.settings.limits.batch)
-        return await deployment.thread.score(columns)
+        users = columns.get(deployment.user_input, ()) if deployment.takes_histories else ()
+        distinct = {user for user in users if isinstance(user, int | float | str)}
+        recent = {user: events for user in distinct if (events := self.recent(user, deployment))}
+        return await deployment.thread.score(columns, recent)
 
     def recent(self, user: Id | None, deployment: Deployment) -> tuple[RecentInteraction, ...]:
         """Return the feedback of a user for a bundle, oldest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -220,6 +220,42 @@ def test_rows_of_requests_at_once_are_scored_by_themselves(server: Running, bund
     for user, answer in enumerate(answers, 1):
         if user != 13:
             assert answer.json()["scores"] == pytest.approx([expected[user - 1]], abs=1e-5)
+
+
+HISTORICAL = ("ease", "ials", "sasrec", "din", "two-stage")
+
+
+@pytest.fixture(scope="module")
+def historical(bundle_of: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server with a model of each kind that reads histories."""
+    with running(tmp_path_factory.mktemp("historical"), *(str(bundle_of(model)) for model in HISTORICAL)) as server:
+        yield server
+
+
+@pytest.mark.parametrize("model", HISTORICAL)
+@pytest.mark.parametrize("user", [7, 9100])
+def test_scores_know_the_feedback_that_recommendations_know(historical: Running, model: str, user: int) -> None:
+    def recommended() -> dict[int, float]:
+        body = {"user": user, "k": 45, "exclude_seen": False, "bundle": model}
+        return {one["item"]: one["score"] for one in historical.post("/recommend", body)["items"]}
+
+    def score(items: Iterable[int], spelling: Any) -> list[float]:
+        rows = [{"userId": spelling, "movieId": item} for item in items]
+        found: list[float] = historical.post("/score", {"rows": [*rows, {"userId": 8, "movieId": 1}], "bundle": model})[
+            "scores"
+        ]
+        other = historical.post("/score", {"rows": [{"userId": 8, "movieId": 1}], "bundle": model})["scores"]
+        assert found[-1:] == pytest.approx(other, abs=1e-5)
+        return found[:-1]
+
+    before = score(range(1, 41), user)
+    historical.post("/feedback", {"events": [{"user": user, "item": item, "label": 5} for item in (2, 9, 14)]})
+    expected = recommended()
+    assert score(range(1, 41), user) != pytest.approx(before, abs=1e-5)
+    for spelling in (user, str(user)):
+        assert score(expected, spelling) == pytest.approx(list(expected.values()), abs=1e-5)
+    assert historical.ask("DELETE", f"/feedback?user={user}").status_code == 200
+    assert score(range(1, 41), user) == pytest.approx(before, abs=1e-5)
 
 
 def test_shares_are_stable_by_user_and_shadows_answer_nobody(server: Running) -> None:
