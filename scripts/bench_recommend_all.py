@@ -23,14 +23,14 @@ from measure import keep, machine, spread
 from recsys_cli.evaluation.held_out import by_train_rows, for_users
 from recsys_cli.evaluation.ranking import rank
 from recsys_cli.evaluation.scorers import ModelScorer
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import Categorify, LambdaOp
-from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import DimensionTables
 from recsys_cli.models import build
 from recsys_cli.models.model import TrainingContext
+from recsys_cli.ops import Categorify, LambdaOp
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.plan import FeaturePlan
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.bundle_writer import write_bundle
 from recsys_cli.serving.every_user import recommend_to_all

@@ -20,9 +20,9 @@ import pyarrow as pa
 from recsys_cli.etl.engine import Engine
 from recsys_cli.etl.transform import prepare
 from recsys_cli.features.columns import REST
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
-from recsys_cli.features.plan import FeaturePlan
+from recsys_cli.ops import Categorify, JoinExternal, LambdaOp
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.plan import FeaturePlan
 from recsys_cli.registry import ENGINES, load
 from recsys_cli.serving.encoder import RowEncoder
 

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, settings
 
 from recsys_cli import cpu
 from recsys_cli.etl.nvtabular_engine import pins
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
-from recsys_cli.features.plan import FeaturePlan
+from recsys_cli.ops import Categorify, JoinExternal, LambdaOp
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.plan import FeaturePlan
 from recsys_cli.workspace import PreparedData, Workspace, write_manifest
 from tests.strategies import known_state
 

@@ -21,10 +21,10 @@ from recsys_cli.etl.staging import Staged
 from recsys_cli.etl.transform import Transform, flattened, transform
 from recsys_cli.etl.write import typed_table
 from recsys_cli.events import Emit, ignore
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import JoinGroupby
-from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.split import SPLITS
+from recsys_cli.ops import JoinGroupby
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.plan import FeaturePlan
 from recsys_cli.registry import ENGINES, load
 from tests.row_engine import RowEngine
 from tests.strategies import Case

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recsys_cli.features.ops import (
+from recsys_cli.ops import (
     AddTags,
     Bucketize,
     Categorify,
@@ -32,7 +32,7 @@ from recsys_cli.features.ops import (
     TimeWindow,
     ValueCount,
 )
-from recsys_cli.features.ops.op import Op
+from recsys_cli.ops.op import Op
 
 EXAMPLES: dict[type[Op], Op] = {
     Categorify: Categorify(columns=("user", "item")),

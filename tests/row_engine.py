@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from recsys_cli.etl.polars_engine.engine import PolarsEngine
 from recsys_cli.features.columns import TRAIN_ROW
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import LambdaOp
-from recsys_cli.features.program import PlanStep
 from recsys_cli.features.spec import is_list
+from recsys_cli.ops import LambdaOp
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.program import PlanStep
 from recsys_cli.serving.encoder.row_encoder import compile_nodes
 from recsys_cli.serving.encoder.slicing import Node
 from recsys_cli.serving.encoder.values import Columns, Types, Values, element, from_arrow

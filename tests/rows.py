@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from recsys_cli.etl.filters import FilteredRows, Part, buckets, choose_rows, groupby
 from recsys_cli.events import Event, Message
 from recsys_cli.features.columns import ROW_NUMBER
-from recsys_cli.features.program import Program, compile_plan
+from recsys_cli.ops.program import Program, compile_plan
 
 Row = dict[str, Any]
 NAN = float("nan")

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from recsys_cli.features.columns import REST
-from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
-from recsys_cli.features.plan import FeaturePlan
+from recsys_cli.ops import Categorify, JoinExternal, LambdaOp
+from recsys_cli.ops.plan import FeaturePlan
 
 TEXTS = st.sampled_from(["", "a", "b", "B", "é", "e\u0301", "日本", "🎬", "a b", "nan", "0"])
 WHOLE = st.sampled_from([0, 1, 2, 3, -1, 2**53 + 1, 2**53, -(2**63), 2**63 - 1])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def ops() -> dict[str, type[BaseModel]]:
     """Return the ops by name."""
-    from recsys_cli.features.ops import AnyOp
+    from recsys_cli.ops import AnyOp
 
     return {op.__name__: op for op in _members(AnyOp)}
 

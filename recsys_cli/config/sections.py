@@ -14,10 +14,10 @@ from recsys_cli.config.protocol import ProtocolConfig
 from recsys_cli.config.section import MAX_COUNT, MAX_SEED, Section
 from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
-from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.split import AnySplit, RandomSplit
 from recsys_cli.metrics.foreign import SAMPLED
 from recsys_cli.metrics.named import MAX_CUT_OFF
+from recsys_cli.ops.plan import FeaturePlan
 from recsys_cli.registry import DEFAULT_MODEL, suggest
 
 _CLUSTERS = ("local", "local_cuda")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recsys_cli.features.expression import Binary, LiteralValue, Name, shown
+from recsys_cli.ops.expression import Binary, LiteralValue, Name, shown
 
 
 def starting_sections(

@@ -17,7 +17,7 @@ from recsys_cli.detect.protocol import NEW_ORDER, model_of, split_of, time_of
 from recsys_cli.detect.roles import ENOUGH, positive_text
 from recsys_cli.detect.tables import Dimension, Table
 from recsys_cli.detect.task import Task
-from recsys_cli.features.expression import Binary, Call, LiteralValue, Name, shown
+from recsys_cli.ops.expression import Binary, Call, LiteralValue, Name, shown
 
 _RARE, _FREQUENT = 5, 0.5
 _NOT_RATED, _FEW_RATINGS = -1, 3

@@ -8,7 +8,7 @@ from typing import Any
 from recsys_cli.config.yaml12 import quoted
 from recsys_cli.detect.proposal import Proposal
 from recsys_cli.detect.task import Task
-from recsys_cli.features.expression import columns, parse
+from recsys_cli.ops.expression import columns, parse
 
 _BLOCK = frozenset({"interactions", "tables"})
 

@@ -17,10 +17,10 @@ from recsys_cli.etl.hashed import Ids
 from recsys_cli.etl.join_keys import keyed
 from recsys_cli.etl.polars_engine.encoder import encoder_of
 from recsys_cli.features.columns import row_column
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import Categorify, JoinExternal
-from recsys_cli.features.program import Locate, PlanStep, State
 from recsys_cli.features.schema import FIRST
+from recsys_cli.ops import Categorify, JoinExternal
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.program import Locate, PlanStep, State
 
 NOT_COLD = -1
 """The row of a key with an id: its table row is its id."""

@@ -15,10 +15,10 @@ import pyarrow as pa
 from recsys_cli.errors import ConfigError, MissingExtraError
 from recsys_cli.etl.engines import best
 from recsys_cli.events import Emit, ignore
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import JoinExternal
-from recsys_cli.features.ops.op import Op
-from recsys_cli.features.program import PlanStep
+from recsys_cli.ops import JoinExternal
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.op import Op
+from recsys_cli.ops.program import PlanStep
 from recsys_cli.plugins import guard_class, guarded, require_subclass
 from recsys_cli.registry import ENGINES, is_own, load, lookup
 

@@ -20,13 +20,13 @@ from recsys_cli.etl.executor import Executor, Threads
 from recsys_cli.etl.staging import Staged
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.columns import REST, ROW_WEIGHT, TRAIN_ROW
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import Categorify
-from recsys_cli.features.ops.op import Op
-from recsys_cli.features.plan import FeaturePlan
-from recsys_cli.features.program import COLD, GATHERED, Gather, PlanStep, Program
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.split import SPLITS, TRAIN
+from recsys_cli.ops import Categorify
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.op import Op
+from recsys_cli.ops.plan import FeaturePlan
+from recsys_cli.ops.program import COLD, GATHERED, Gather, PlanStep, Program
 
 _SPLIT = SPLITS[TRAIN]
 _MERGE_ROWS = 1 << 18

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.ops.op import Op
-from recsys_cli.features.steps import Lookup
+from recsys_cli.ops.op import Op
+from recsys_cli.ops.steps import Lookup
 from recsys_cli.plugins import FIX_PLUGIN, belongs, guard, guarded
 
 

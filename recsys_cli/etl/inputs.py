@@ -17,9 +17,9 @@ from recsys_cli.etl.reading.columns import NOTHING
 from recsys_cli.etl.reading.plain_types import refuse_mixed_times
 from recsys_cli.etl.reading.reader import Reader, chunk_bytes
 from recsys_cli.etl.reading.times import DETECT, described
-from recsys_cli.features.program import INTERACTIONS, Program
 from recsys_cli.features.schema import TICKS
 from recsys_cli.features.split import SPLITS, TRAIN, FilesSplit
+from recsys_cli.ops.program import INTERACTIONS, Program
 
 _KEEP = " (to keep the raw numbers, set times: {{{name}: s}} next to the files of the table)"
 

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.nan import nan_to_null
-from recsys_cli.features.ops import JoinExternal
+from recsys_cli.ops import JoinExternal
 
 
 def keyed(op: JoinExternal, table: pa.Table, key_type: pa.DataType) -> pa.Table:

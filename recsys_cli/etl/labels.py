@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import EXACT
-from recsys_cli.features.expression import columns, kind, kind_of_type, parse
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import LambdaOp
 from recsys_cli.features.schema import Role, Schema
-from recsys_cli.features.steps import PlanStep
+from recsys_cli.ops import LambdaOp
+from recsys_cli.ops.expression import columns, kind, kind_of_type, parse
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.steps import PlanStep
 
 
 def with_exact_labels(steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> list[PlanStep]:

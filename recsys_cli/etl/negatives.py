@@ -20,8 +20,8 @@ from recsys_cli.etl.spill import Numbering
 from recsys_cli.etl.staging import Staged
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.hashing import below, hash_counters, mix
-from recsys_cli.features.ops import NegativeSampling
 from recsys_cli.features.split import SPLITS, TRAIN
+from recsys_cli.ops import NegativeSampling
 
 Ints = npt.NDArray[np.int64]
 _STREAM = 4

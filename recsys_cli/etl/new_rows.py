@@ -26,9 +26,9 @@ from recsys_cli.etl.transform import Written, flattened, prepare
 from recsys_cli.etl.write import ROW_GROUP_ROWS, count_missing
 from recsys_cli.events import Emit, Message, Progress
 from recsys_cli.features.columns import ROW_NUMBER
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.features.spec import is_list, is_text
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.workspace import PreparedData, replacing
 
 _MAY_LACK = frozenset({Role.LABEL, Role.WEIGHT, Role.TIMESTAMP, Role.SAMPLED})

@@ -34,11 +34,11 @@ from recsys_cli.etl.transform import Transform, flattened, transform
 from recsys_cli.etl.write import typed_table, write_table
 from recsys_cli.events import Emit, Message
 from recsys_cli.features.columns import SHARED_ID
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.hashing import can_hash
-from recsys_cli.features.program import Program
 from recsys_cli.features.schema import file_of
 from recsys_cli.features.split import SPLITS, TRAIN
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.program import Program
 
 
 @dataclass

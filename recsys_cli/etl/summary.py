@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.etl.staging import Staged
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import FIRST, NULL
 from recsys_cli.features.spec import is_list
 from recsys_cli.features.split import SPLITS
+from recsys_cli.ops.fitted_plan import FittedPlan
 
 
 def cold_shares(folder: Path, fitted: FittedPlan, staged: Staged) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from recsys_cli.data import open_source
 from recsys_cli.errors import ConfigError, RecsysError
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.reading.times import DETECT
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.program import INTERACTIONS
 from recsys_cli.features.spec import is_list
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.program import INTERACTIONS
 
 _DEFAULT_NAMES = ("title", "name")
 """Default names of a title column."""

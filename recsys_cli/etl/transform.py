@@ -22,11 +22,11 @@ from recsys_cli.etl.staging import Staged
 from recsys_cli.etl.write import count_missing, sweep, typed_table, write_table
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.columns import IMPRESSION_HASH, ROW_NUMBER, TRAIN_ROW, USER_HASH
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.hashing import hash_counters, hash_values
-from recsys_cli.features.program import FLAT, Gather, PlanStep
 from recsys_cli.features.schema import UNSEEN, Role, Schema
 from recsys_cli.features.split import SPLITS, TRAIN
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.program import FLAT, Gather, PlanStep
 
 
 @dataclass(frozen=True)

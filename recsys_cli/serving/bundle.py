@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.evaluation.cold_items import ColdItems
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models import build
@@ -18,6 +17,7 @@ from recsys_cli.models.embedding import TableType, quantize_tables
 from recsys_cli.models.embedding.tables import without_values
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import load_weights
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.arrays import read_array
 from recsys_cli.serving.bundle_checks import check_kinds, check_tables, naming, no_larger_than_weights
 from recsys_cli.serving.encoder.indexes import open_indexes

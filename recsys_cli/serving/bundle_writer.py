@@ -16,10 +16,10 @@ from safetensors.torch import save_file
 
 from recsys_cli import __version__
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import Role
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.weights import PREFIX
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.bundle import read_bundle
 from recsys_cli.serving.encoder.indexes import build_indexes, write_indexes
 from recsys_cli.serving.model_card import model_card

@@ -1,6 +1,6 @@
 """Filter expressions over item features, such as `genres contains Comedy and year > 1990`.
 
-The grammar and the semantics are those of `features.expression`, with one more function: `contains(feature, text)`, also
+The grammar and the semantics are those of `ops.expression`, with one more function: `contains(feature, text)`, also
 written `feature contains text`. A list contains an element, a text a part of it, in any case of letters. As in comparisons,
 null gives null; an empty list is null.
 """
@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.expression import (
+from recsys_cli.features.schema import FIRST
+from recsys_cli.ops.expression import (
     FUNCTIONS,
     Binary,
     Call,
@@ -31,9 +32,8 @@ from recsys_cli.features.expression import (
     kind_of_type,
     parse,
 )  # fmt: skip
-from recsys_cli.features.expression.evaluate import Operand, numbers_of
-from recsys_cli.features.expression.functions import Function
-from recsys_cli.features.schema import FIRST
+from recsys_cli.ops.expression.evaluate import Operand, numbers_of
+from recsys_cli.ops.expression.functions import Function
 from recsys_cli.registry import suggest
 from recsys_cli.serving.item_features import Values
 from recsys_cli.serving.served import ServedModel

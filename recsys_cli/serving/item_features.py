@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.features.columns import SHARED_ID
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import HashBucket, ListSlice
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import FIRST, Column, Kind, Role
+from recsys_cli.ops import HashBucket, ListSlice
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.workspace import PreparedData
 
 

@@ -15,11 +15,11 @@ import torch
 from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import SHARED_ID, row_column
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import FIRST, Kind
 from recsys_cli.features.spec import cast_ids
-from recsys_cli.features.steps import COLD, Gather
 from recsys_cli.loader import DimensionTables
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.steps import COLD, Gather
 from recsys_cli.serving.encoder.ids import encoder
 from recsys_cli.serving.encoder.table_encoder import TableEncoder
 from recsys_cli.serving.encoder.values import element, from_arrow

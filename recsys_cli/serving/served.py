@@ -18,7 +18,6 @@ from recsys_cli.evaluation.held_out import by_train_rows
 from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, model_of, placement_of
 from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.training_context import make_context
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Column, Role, Schema
 from recsys_cli.interactions import Interactions
@@ -26,6 +25,7 @@ from recsys_cli.loader import DimensionTables
 from recsys_cli.loader.interactions import count_items, read_observed
 from recsys_cli.models.embedding import TableType, quantize_tables
 from recsys_cli.models.model import Model
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.encoder import VocabularyIndex
 from recsys_cli.serving.histories import Histories, History
 from recsys_cli.serving.ids import IdIndex

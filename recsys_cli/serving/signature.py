@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import Role, Schema
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.encoder import RowEncoder
 
 

@@ -9,8 +9,8 @@ from recsys_cli.config import load
 from recsys_cli.errors import ConfigError
 from recsys_cli.etl.new_rows import Applied, NewRows, apply_plan
 from recsys_cli.events import Emit, ignore
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.program import INTERACTIONS
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.program import INTERACTIONS
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 ALLOWED_OVERRIDES = ("etl.engine=", "etl.device=", "etl.memory_mib=")

@@ -16,7 +16,7 @@ from recsys_cli.evaluation.report.history import read_history
 from recsys_cli.evaluation.report.recommended import RankingSection
 from recsys_cli.evaluation.selection import Selection, note
 from recsys_cli.events import Emit, ignore
-from recsys_cli.features.expression import parse
+from recsys_cli.ops.expression import parse
 from recsys_cli.stages import StageResult
 from recsys_cli.stages.keys import code_of_metrics
 from recsys_cli.stages.names import names_of

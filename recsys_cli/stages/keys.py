@@ -9,8 +9,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recsys_cli.features.ops.op import Op
 from recsys_cli.metrics.foreign import foreign_path
+from recsys_cli.ops.op import Op
 from recsys_cli.registry import DATASETS, MODELS, is_own, lookup
 from recsys_cli.workspace import Workspace, key_of
 

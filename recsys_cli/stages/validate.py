@@ -15,8 +15,8 @@ from recsys_cli.config import RunConfig
 from recsys_cli.data import open_source
 from recsys_cli.data.files import Files
 from recsys_cli.errors import DataError, MissingExtraError, RecsysError
-from recsys_cli.features.fitted_plan import expected_schema
-from recsys_cli.features.program import INTERACTIONS, Program
+from recsys_cli.ops.fitted_plan import expected_schema
+from recsys_cli.ops.program import INTERACTIONS, Program
 from recsys_cli.registry import AUTO
 from recsys_cli.stages.estimate import Estimate, estimate
 from recsys_cli.stages.keys import source_key

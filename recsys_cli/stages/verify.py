@@ -19,10 +19,10 @@ from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.reading.times import DETECT
 from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.events import Emit, Message
-from recsys_cli.features.program import INTERACTIONS
 from recsys_cli.loader.reading import groups_of
 from recsys_cli.loader.records import Layout, read_records
 from recsys_cli.models.embedding import TableType
+from recsys_cli.ops.program import INTERACTIONS
 from recsys_cli.stages.apply import apply
 from recsys_cli.stages.score import score_rows_by_run
 from recsys_cli.workspace import TrainedRun, Workspace
@@ -89,7 +89,7 @@ def verify_scores(
 
 def sample_rows(run: TrainedRun, workspace: Workspace) -> pa.Table | None:
     """Return a sample of the raw interactions in the columns of the plan; None without raw data."""
-    from recsys_cli.features.fitted_plan import FittedPlan
+    from recsys_cli.ops.fitted_plan import FittedPlan
 
     config, data = config_of(run), workspace.data_of(run)
     wanted = FittedPlan.read(data.folder).inputs[INTERACTIONS]

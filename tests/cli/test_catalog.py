@@ -14,7 +14,7 @@ from rich.console import Console
 
 from recsys_cli import registry
 from recsys_cli.cli import catalog, options
-from recsys_cli.features.ops import AnyOp
+from recsys_cli.ops import AnyOp
 from tests.cli.conftest import Recsys
 
 NAMES = sorted(op.__name__ for op in get_args(get_args(AnyOp)[0]))

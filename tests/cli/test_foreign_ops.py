@@ -27,8 +27,8 @@ OPS = """
 from pathlib import Path
 from typing import ClassVar
 Path("ran").touch()
-from recsys_cli.features.ops import ForeignOp
-from recsys_cli.features.ops.op import Op, calculated, numbers
+from recsys_cli.ops import ForeignOp
+from recsys_cli.ops.op import Op, calculated, numbers
 
 class Scale(ForeignOp):
     fitted: ClassVar[bool] = True
@@ -214,7 +214,7 @@ def test_an_entry_point_needs_no_trust(recsys: Recsys, tmp_path: Path) -> None:
         ("scale:Unmade", [], "features.ops.2: Unmade has no implementation for the engine polars; its package declares: none"),
         pytest.param("scale:Scale", ["etl.engine=nvtabular"], "Scale: cannot load 'their_ops.scale.absent': ModuleNotFoundError",
          marks=pytest.mark.numpy1),
-        ("scale:Plain", [], "'their_ops.scale:Plain' is not a subclass of recsys_cli.features.ops.foreign.ForeignOp"),
+        ("scale:Plain", [], "'their_ops.scale:Plain' is not a subclass of recsys_cli.ops.foreign.ForeignOp"),
         ("scale:Absent", [], "cannot load 'their_ops.scale:Absent': AttributeError"),
         ("scale:Breaks", [], "the options of their_ops.scale:Breaks cannot be checked: KeyError: 'broken'"),
         ("scale:Scale", ["features.ops.2.colums=[a]"], "features.ops.2.colums: unknown key\n"),

@@ -20,9 +20,9 @@ from hypothesis import Phase, given, settings
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import row_column
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
 from recsys_cli.features.schema import FIRST
+from recsys_cli.ops import Categorify, JoinExternal, LambdaOp
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.registry import ENGINES
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl

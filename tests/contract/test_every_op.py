@@ -14,9 +14,9 @@ from recsys_cli.etl.filters.ops import MODULES as FILTERS
 from recsys_cli.etl.implementations import load, refusal
 from recsys_cli.etl.nvtabular_engine.ops import MODULES as NVTABULAR
 from recsys_cli.etl.polars_engine.ops import MODULES as POLARS
-from recsys_cli.features.ops import AnyOp
-from recsys_cli.features.ops.op import Op
-from recsys_cli.features.steps import Gather, Locate
+from recsys_cli.ops import AnyOp
+from recsys_cli.ops.op import Op
+from recsys_cli.ops.steps import Gather, Locate
 from recsys_cli.registry import ENGINES
 from recsys_cli.serving.encoder import ops as encoder
 from tests.op_examples import EXAMPLES

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.events import Event, Message
-from recsys_cli.features.ops import (
+from recsys_cli.ops import (
     Bucketize,
     Categorify,
     Clip,

@@ -11,9 +11,9 @@ from typing import Protocol, cast
 
 import pyarrow as pa
 
+from recsys_cli import ops
 from recsys_cli.etl.implementations import ForeignModule, load
-from recsys_cli.features import ops
-from recsys_cli.features.ops.op import Op
+from recsys_cli.ops.op import Op
 
 
 class Aggregator(Protocol):

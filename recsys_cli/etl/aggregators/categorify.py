@@ -12,8 +12,8 @@ from recsys_cli.etl.counts import PACKED, add_up, in_order, unpacked, without_nu
 from recsys_cli.etl.given_vocabulary import read_vocabulary
 from recsys_cli.etl.join_keys import canonical
 from recsys_cli.features.columns import COUNTS, REST
-from recsys_cli.features.ops import Categorify
 from recsys_cli.features.schema import FIRST
+from recsys_cli.ops import Categorify
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:

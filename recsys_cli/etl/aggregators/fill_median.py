@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from recsys_cli.features.ops import FillMedian
+from recsys_cli.ops import FillMedian
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recsys_cli.errors import DataError
 from recsys_cli.etl.aggregators.grouping import in_order, key_names, plain, stacked
-from recsys_cli.features.ops import JoinGroupby
+from recsys_cli.ops import JoinGroupby
 
 _INT32 = 2**31 - 1
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recsys_cli.features.ops import Normalize
+from recsys_cli.ops import Normalize
 
 BASE = float(1 << 30)
 """Base of the digits."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.features.ops import NormalizeMinMax, ReduceDtypeSize
+from recsys_cli.ops import NormalizeMinMax, ReduceDtypeSize
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:

@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl.aggregators.grouping import in_order, key_names, plain, stacked
-from recsys_cli.features.ops import TargetEncoding
-from recsys_cli.features.ops.target_encoding import FOLDS, MEANS
+from recsys_cli.ops import TargetEncoding
+from recsys_cli.ops.target_encoding import FOLDS, MEANS
 
 FOLD = "fold"
 Floats = npt.NDArray[np.float64]

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.features.ops import ValueCount
-from recsys_cli.features.ops.value_count import LONGEST, SHORTEST
+from recsys_cli.ops import ValueCount
+from recsys_cli.ops.value_count import LONGEST, SHORTEST
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:

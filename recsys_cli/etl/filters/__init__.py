@@ -26,10 +26,10 @@ from recsys_cli.etl.polars_engine.computing import computing
 from recsys_cli.etl.spill import Rows
 from recsys_cli.events import Emit, Message
 from recsys_cli.features.columns import ROW_NUMBER
-from recsys_cli.features.ops import LambdaOp
-from recsys_cli.features.ops.op import Op
-from recsys_cli.features.program import Program
 from recsys_cli.features.spec import Spec
+from recsys_cli.ops import LambdaOp
+from recsys_cli.ops.op import Op
+from recsys_cli.ops.program import Program
 
 Part = Literal["train", "held-out", "new"]
 """The kind of interactions: train (or all before the split), held-out ones of a files split, or new ones of a fitted plan."""

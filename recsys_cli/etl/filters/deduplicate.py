@@ -11,7 +11,7 @@ from recsys_cli.etl.filters.buckets import partition
 from recsys_cli.etl.filters.flow import Flow, Masked, OpContext
 from recsys_cli.etl.filters.order import Positions, group
 from recsys_cli.features.columns import POSITION
-from recsys_cli.features.ops import Deduplicate
+from recsys_cli.ops import Deduplicate
 
 
 def choose(op: Deduplicate, rows: Flow, context: OpContext) -> Flow:

@@ -15,7 +15,7 @@ from recsys_cli.etl.filters.flow import Flow, OpContext
 from recsys_cli.etl.filters.order import group
 from recsys_cli.events import Message
 from recsys_cli.features.columns import GROUP, POSITION
-from recsys_cli.features.ops import DifferenceLag
+from recsys_cli.ops import DifferenceLag
 
 _EXACT = 2.0**62
 _UNITS = {"ms": 1e3, "us": 1e6, "ns": 1e9}

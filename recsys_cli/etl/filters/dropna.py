@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from recsys_cli.etl.filters.flow import Flow, Mask, OpContext, filter_rows
 from recsys_cli.features.columns import ROW_NUMBER
-from recsys_cli.features.ops import Dropna
+from recsys_cli.ops import Dropna
 
 
 def choose(op: Dropna, rows: Flow, context: OpContext) -> Flow:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from recsys_cli.etl.filters.flow import Flow, Mask, OpContext, filter_rows
 from recsys_cli.etl.polars_engine import lambda_op
 from recsys_cli.features.columns import KEEP, ROW_NUMBER
-from recsys_cli.features.ops import Filter, LambdaOp
+from recsys_cli.ops import Filter, LambdaOp
 
 
 def choose(op: Filter, rows: Flow, context: OpContext) -> Flow:

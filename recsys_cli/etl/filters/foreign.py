@@ -12,7 +12,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.etl.filters.flow import Derived, Flow, OpContext
 from recsys_cli.etl.implementations import ForeignModule
 from recsys_cli.features.columns import ROW_NUMBER
-from recsys_cli.features.ops.op import Op
+from recsys_cli.ops.op import Op
 
 
 def choose(module: ForeignModule, op: Op, rows: Flow, context: OpContext) -> ForeignRows:

@@ -16,9 +16,9 @@ from recsys_cli.etl.filters.buckets import Runs, partition, write_run
 from recsys_cli.etl.filters.flow import Flow, Mask, OpContext
 from recsys_cli.etl.filters.order import group
 from recsys_cli.features.columns import GROUP, POSITION, ROW_NUMBER, SIZE
-from recsys_cli.features.ops import Groupby
-from recsys_cli.features.ops.groupby import Aggregation
 from recsys_cli.features.spec import Spec
+from recsys_cli.ops import Groupby
+from recsys_cli.ops.groupby import Aggregation
 
 OUT_ROWS = 500_000
 """Approximate number of input rows per batch of groups."""

@@ -13,7 +13,7 @@ from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.filters.flow import Flow, Mask, Masked, OpContext
 from recsys_cli.etl.join_keys import canonical
 from recsys_cli.events import Message
-from recsys_cli.features.ops import KCore
+from recsys_cli.ops import KCore
 
 Numbers = npt.NDArray[np.int32]
 _ROWS_PER_COUNT = 1 << 22

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recsys_cli.features import ops
+from recsys_cli import ops
 
 MODULES: dict[type, str] = {
     ops.Deduplicate: "recsys_cli.etl.filters.deduplicate",

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from recsys_cli.etl.filters.flow import Flow, Mask, OpContext, filter_rows
-from recsys_cli.features.ops import TimeWindow
+from recsys_cli.ops import TimeWindow
 
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
 from recsys_cli.etl.nvtabular_engine.numeric import groups, numbers, run_op
 from recsys_cli.etl.nvtabular_engine.plain import set_column
-from recsys_cli.features.ops import Bucketize
 from recsys_cli.features.schema import FIRST, NULL
+from recsys_cli.ops import Bucketize
 
 
 def apply(op: Bucketize, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files

@@ -18,8 +18,8 @@ from recsys_cli.errors import DataError
 from recsys_cli.etl.hashed import bucket_ids
 from recsys_cli.etl.nvtabular_engine.frames import fit, nvtabular, quiet, run, to_frame
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain, raw
-from recsys_cli.features.ops import Categorify
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
+from recsys_cli.ops import Categorify
 
 VALUE = "value"
 """Column name in frames for counting, because NVTabular derives file names and scratch columns from column names."""

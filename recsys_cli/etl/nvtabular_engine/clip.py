@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
 from recsys_cli.etl.nvtabular_engine.numeric import calculated, change
-from recsys_cli.features.ops import Clip
+from recsys_cli.ops import Clip
 
 
 def apply(op: Clip, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files

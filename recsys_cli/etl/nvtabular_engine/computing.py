@@ -14,8 +14,8 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.etl.implementations import ForeignModule, load
 from recsys_cli.etl.nvtabular_engine.ops import MODULES
 from recsys_cli.features.columns import POSITION
-from recsys_cli.features.ops.op import Op
-from recsys_cli.features.steps import Lookup
+from recsys_cli.ops.op import Op
+from recsys_cli.ops.steps import Lookup
 
 
 class Computing(Protocol):

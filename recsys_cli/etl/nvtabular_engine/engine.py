@@ -21,10 +21,10 @@ from recsys_cli.etl.nvtabular_engine.frames import single_threaded
 from recsys_cli.etl.nvtabular_engine.ops import MODULES
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.columns import ROW_WEIGHT
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import JoinExternal
-from recsys_cli.features.ops.op import Op
-from recsys_cli.features.program import PlanStep
+from recsys_cli.ops import JoinExternal
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.op import Op
+from recsys_cli.ops.program import PlanStep
 
 
 class NVTabularEngine:

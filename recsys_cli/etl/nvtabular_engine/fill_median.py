@@ -11,7 +11,7 @@ import pyarrow as pa
 from recsys_cli.etl.nvtabular_engine.filling import filled
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, to_arrow, to_frame
 from recsys_cli.etl.nvtabular_engine.numeric import VALUE, finite_values
-from recsys_cli.features.ops import FillMedian
+from recsys_cli.ops import FillMedian
 
 
 def learn(op: FillMedian, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - no files

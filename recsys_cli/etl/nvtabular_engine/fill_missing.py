@@ -10,7 +10,7 @@ import pyarrow as pa
 from recsys_cli.etl.nvtabular_engine.filling import filled
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
 from recsys_cli.etl.nvtabular_engine.numeric import calculated
-from recsys_cli.features.ops import FillMissing
+from recsys_cli.ops import FillMissing
 
 
 def apply(op: FillMissing, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files

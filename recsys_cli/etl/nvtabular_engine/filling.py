@@ -10,7 +10,7 @@ import pyarrow as pa
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, schema, to_arrow, to_frame
 from recsys_cli.etl.nvtabular_engine.numeric import Numbers, groups, numbers
 from recsys_cli.etl.nvtabular_engine.plain import set_column
-from recsys_cli.features.ops.filling import FILLED
+from recsys_cli.ops.filling import FILLED
 
 
 def filled(

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from recsys_cli.etl.nvtabular_engine.grouping import replaced
 from recsys_cli.etl.nvtabular_engine.join_external import TableLookup
 from recsys_cli.features.columns import POSITION
-from recsys_cli.features.program import Gather
 from recsys_cli.features.spec import is_list
+from recsys_cli.ops.program import Gather
 
 
 def apply(op: Gather, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - no files

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from recsys_cli.etl.nan import nan_to_null
 from recsys_cli.etl.nvtabular_engine.frames import fit, nvtabular, quiet, run, schema, to_frame
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain, raw
-from recsys_cli.features.ops.grouping import Group, members
+from recsys_cli.ops.grouping import Group, members
 
 
 @dataclass(frozen=True)

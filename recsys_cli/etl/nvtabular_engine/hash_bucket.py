@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from recsys_cli.etl.hashed import bucket_ids
 from recsys_cli.etl.nvtabular_engine.plain import elements, set_column
-from recsys_cli.features.ops import HashBucket
+from recsys_cli.ops import HashBucket
 
 
 def apply(op: HashBucket, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from recsys_cli.etl.hashed import crossed_ids
 from recsys_cli.etl.nvtabular_engine.plain import elements, set_column
-from recsys_cli.features.ops import HashedCross
+from recsys_cli.ops import HashedCross
 
 
 def apply(op: HashedCross, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files

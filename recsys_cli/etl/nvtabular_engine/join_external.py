@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from recsys_cli.etl.join_keys import keyed
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, to_frame
-from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.schema import FIRST
 from recsys_cli.features.spec import is_list
+from recsys_cli.ops import JoinExternal
 
 KEY = "key"
 

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet
 from recsys_cli.etl.nvtabular_engine.grouping import Keys, grouped, join_by_key, replaced
 from recsys_cli.etl.nvtabular_engine.plain import Plain, elements, plain
-from recsys_cli.features.ops import JoinGroupby
-from recsys_cli.features.ops.grouping import name_of
+from recsys_cli.ops import JoinGroupby
+from recsys_cli.ops.grouping import name_of
 
 Floats = npt.NDArray[np.float64]
 

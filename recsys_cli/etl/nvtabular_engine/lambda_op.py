@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, to_arrow, to_frame
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain, set_column
-from recsys_cli.features.expression import (
+from recsys_cli.ops import LambdaOp
+from recsys_cli.ops.expression import (
     FIRST_SECOND,
     LAST_SECOND,
     Binary,
@@ -29,8 +30,7 @@ from recsys_cli.features.expression import (
     kind_of_type,
     parse,
 )
-from recsys_cli.features.expression import kind as kind_of
-from recsys_cli.features.ops import LambdaOp
+from recsys_cli.ops.expression import kind as kind_of
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, schema, to_arrow, to_frame
 from recsys_cli.etl.nvtabular_engine.plain import elements
-from recsys_cli.features.ops import ListSlice
+from recsys_cli.ops import ListSlice
 
 POSITIONS = "positions"
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
 from recsys_cli.etl.nvtabular_engine.numeric import change
-from recsys_cli.features.ops import LogOp
+from recsys_cli.ops import LogOp
 
 
 def apply(op: LogOp, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files

@@ -11,7 +11,7 @@ import pyarrow as pa
 from recsys_cli.etl.aggregators.normalize import moments
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
 from recsys_cli.etl.nvtabular_engine.numeric import change, finite_values
-from recsys_cli.features.ops import Normalize
+from recsys_cli.ops import Normalize
 
 _MOMENTS = pa.schema({
     "count": pa.int64(), "mean": pa.float64(), "squares": pa.float64(), "low": pa.float64(), "high": pa.float64(),

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
 from recsys_cli.etl.nvtabular_engine.numeric import VALUE, change, finite_values, fitted
-from recsys_cli.features.ops import NormalizeMinMax
+from recsys_cli.ops import NormalizeMinMax
 
 
 def learn(op: NormalizeMinMax, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - no files

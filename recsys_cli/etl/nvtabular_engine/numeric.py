@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from recsys_cli.etl.nan import nan_to_null
 from recsys_cli.etl.nvtabular_engine.frames import fit, quiet, run
 from recsys_cli.etl.nvtabular_engine.plain import element_type, elements, set_column
-from recsys_cli.features.ops.numeric import calculated_type
+from recsys_cli.ops.numeric import calculated_type
 
 VALUE = "value"
 """Column name in frames for fitting."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from recsys_cli.features import ops
-from recsys_cli.features.steps import Gather, Locate
+from recsys_cli import ops
+from recsys_cli.ops.steps import Gather, Locate
 
 MODULES: dict[type, str] = {
     ops.Bucketize: "recsys_cli.etl.nvtabular_engine.bucketize",

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
 from recsys_cli.etl.nvtabular_engine.numeric import VALUE, calculated, change, finite_values, fitted, numbers
 from recsys_cli.etl.nvtabular_engine.plain import set_column
-from recsys_cli.features.ops import ReduceDtypeSize
-from recsys_cli.features.ops.reduce_dtype_size import reduced
+from recsys_cli.ops import ReduceDtypeSize
+from recsys_cli.ops.reduce_dtype_size import reduced
 
 _LARGEST = 2**63 - 1
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from recsys_cli.features.ops import Rename
+from recsys_cli.ops import Rename
 
 
 def apply(op: Rename, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files

@@ -17,9 +17,9 @@ from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet
 from recsys_cli.etl.nvtabular_engine.grouping import Keys, grouped, join_by_key, replaced
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain
 from recsys_cli.features.columns import TRAIN_ROW
-from recsys_cli.features.ops import TargetEncoding
-from recsys_cli.features.ops.grouping import Group, members, name_of
-from recsys_cli.features.ops.target_encoding import FOLDS, MEANS
+from recsys_cli.ops import TargetEncoding
+from recsys_cli.ops.grouping import Group, members, name_of
+from recsys_cli.ops.target_encoding import FOLDS, MEANS
 
 
 def learn(op: TargetEncoding, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:

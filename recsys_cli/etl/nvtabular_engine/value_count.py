@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from recsys_cli.etl.nvtabular_engine.frames import fit, nvtabular, quiet
 from recsys_cli.etl.nvtabular_engine.plain import elements
-from recsys_cli.features.ops import ValueCount
-from recsys_cli.features.ops.value_count import LONGEST, SHORTEST
+from recsys_cli.ops import ValueCount
+from recsys_cli.ops.value_count import LONGEST, SHORTEST
 
 LISTS = "lists"
 

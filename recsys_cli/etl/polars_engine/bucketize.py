@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl.polars_engine.numeric import change
-from recsys_cli.features.ops import Bucketize
 from recsys_cli.features.schema import FIRST, NULL
+from recsys_cli.ops import Bucketize
 
 _FEW = 32
 """Number of boundaries up to which comparisons are faster than a search (measured)."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from recsys_cli.etl.counts import count, unpacked
 from recsys_cli.etl.hashed import Ids
 from recsys_cli.etl.polars_engine.encoder import encoder_of
-from recsys_cli.features.ops import Categorify
+from recsys_cli.ops import Categorify
 
 
 def learn(op: Categorify, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl.polars_engine.numeric import calculated, change
-from recsys_cli.features.ops import Clip
+from recsys_cli.ops import Clip
 
 
 def apply(op: Clip, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op

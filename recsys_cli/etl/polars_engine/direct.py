@@ -18,11 +18,11 @@ from recsys_cli.etl.polars_engine import count_check
 from recsys_cli.etl.polars_engine.categorify import encode
 from recsys_cli.etl.polars_engine.encoder import encoder_of
 from recsys_cli.features.columns import ROW_WEIGHT, TRAIN_ROW
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import Categorify
-from recsys_cli.features.ops.op import Op
-from recsys_cli.features.program import COLD, Gather, Locate, PlanStep
 from recsys_cli.features.spec import is_list, is_text
+from recsys_cli.ops import Categorify
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.op import Op
+from recsys_cli.ops.program import COLD, Gather, Locate, PlanStep
 
 
 @dataclass

@@ -23,10 +23,10 @@ from recsys_cli.etl.polars_engine.gpu import Gpu
 from recsys_cli.etl.polars_engine.ops import MODULES
 from recsys_cli.events import Emit, ignore
 from recsys_cli.features.columns import ROW_WEIGHT
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import Categorify, JoinExternal
-from recsys_cli.features.ops.op import Op
-from recsys_cli.features.program import PlanStep
+from recsys_cli.ops import Categorify, JoinExternal
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.op import Op
+from recsys_cli.ops.program import PlanStep
 
 
 class PolarsEngine:

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl.polars_engine.numeric import VALUE, WEIGHT, filled, finite_values
-from recsys_cli.features.ops import FillMedian
+from recsys_cli.ops import FillMedian
 
 
 def learn(op: FillMedian, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl.polars_engine.numeric import calculated, filled
-from recsys_cli.features.ops import FillMissing
+from recsys_cli.ops import FillMissing
 
 
 def apply(op: FillMissing, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 import pyarrow as pa
 
-from recsys_cli.features.program import Gather
+from recsys_cli.ops.program import Gather
 
 
 def apply(op: Gather, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:

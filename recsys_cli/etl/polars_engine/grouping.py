@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.features.columns import PREFIX
-from recsys_cli.features.ops.grouping import Group, members
+from recsys_cli.ops.grouping import Group, members
 
 
 def keys_of(group: Group, frame: pl.LazyFrame) -> list[pl.Expr]:

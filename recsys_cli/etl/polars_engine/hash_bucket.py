@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recsys_cli.etl.hashed import bucket_ids
 from recsys_cli.etl.polars_engine.categorify import encode_column
-from recsys_cli.features.ops import HashBucket
+from recsys_cli.ops import HashBucket
 
 
 def apply(op: HashBucket, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op

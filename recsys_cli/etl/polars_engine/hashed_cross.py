@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl.hashed import crossed_ids
-from recsys_cli.features.ops import HashedCross
+from recsys_cli.ops import HashedCross
 
 
 def apply(op: HashedCross, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op

@@ -6,8 +6,8 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl.join_keys import keyed
-from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.schema import FIRST
+from recsys_cli.ops import JoinExternal
 
 
 def by_id(op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:

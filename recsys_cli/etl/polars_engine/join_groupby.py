@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from recsys_cli.etl.aggregators.join_groupby import corrected
 from recsys_cli.etl.polars_engine.grouping import join_by_key, keys_of
-from recsys_cli.features.ops import JoinGroupby
-from recsys_cli.features.ops.grouping import name_of
+from recsys_cli.ops import JoinGroupby
+from recsys_cli.ops.grouping import name_of
 
 _WEIGHT = "weight"
 

@@ -14,8 +14,8 @@ from recsys_cli.etl.polars_engine.encoder import encoder_of
 from recsys_cli.etl.polars_engine.gpu import Unit
 from recsys_cli.etl.polars_engine.grouping import canonical
 from recsys_cli.features.columns import CODE, VALUE
-from recsys_cli.features.ops import Categorify
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
+from recsys_cli.ops import Categorify
 
 
 def learn(op: Categorify, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:

@@ -10,7 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.features.expression import (
+from recsys_cli.ops import LambdaOp
+from recsys_cli.ops.expression import (
     FIRST_SECOND,
     LAST_SECOND,
     Binary,
@@ -26,7 +27,6 @@ from recsys_cli.features.expression import (
     kind_of_type,
     parse,
 )
-from recsys_cli.features.ops import LambdaOp
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,

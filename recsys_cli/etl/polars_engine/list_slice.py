@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 import pyarrow as pa
 
-from recsys_cli.features.ops import ListSlice
+from recsys_cli.ops import ListSlice
 
 
 def apply(op: ListSlice, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl import cold_keys
-from recsys_cli.features.program import Locate
+from recsys_cli.ops.program import Locate
 
 
 def apply(op: Locate, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:

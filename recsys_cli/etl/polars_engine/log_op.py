@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl.polars_engine.numeric import change
-from recsys_cli.features.ops import LogOp
+from recsys_cli.ops import LogOp
 
 
 def apply(op: LogOp, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op

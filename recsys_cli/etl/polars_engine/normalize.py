@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from recsys_cli.etl.aggregators.normalize import BASE
 from recsys_cli.etl.polars_engine.numeric import VALUE, WEIGHT, change, finite_values
-from recsys_cli.features.ops import Normalize
+from recsys_cli.ops import Normalize
 
 _DEVIATION, _MEAN = "deviation", "mean"
 

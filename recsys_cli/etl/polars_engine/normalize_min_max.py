@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl.polars_engine.numeric import VALUE, change, finite_values
-from recsys_cli.features.ops import NormalizeMinMax
+from recsys_cli.ops import NormalizeMinMax
 
 
 def learn(op: NormalizeMinMax, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:

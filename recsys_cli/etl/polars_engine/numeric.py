@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
-from recsys_cli.features.ops.filling import FILLED
-from recsys_cli.features.ops.numeric import calculated_type
+from recsys_cli.ops.filling import FILLED
+from recsys_cli.ops.numeric import calculated_type
 
 TYPES: dict[pa.DataType, pl.DataType] = {
     pa.int8(): pl.Int8(), pa.int16(): pl.Int16(), pa.int32(): pl.Int32(), pa.int64(): pl.Int64(), pa.uint64(): pl.UInt64(),

@@ -9,8 +9,8 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl.polars_engine.numeric import TYPES, VALUE, calculated, change, finite_values
-from recsys_cli.features.ops import ReduceDtypeSize
-from recsys_cli.features.ops.reduce_dtype_size import reduced
+from recsys_cli.ops import ReduceDtypeSize
+from recsys_cli.ops.reduce_dtype_size import reduced
 
 _LARGEST = 2**63 - 1
 

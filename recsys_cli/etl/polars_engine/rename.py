@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 import pyarrow as pa
 
-from recsys_cli.features.ops import Rename
+from recsys_cli.ops import Rename
 
 
 def apply(op: Rename, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op

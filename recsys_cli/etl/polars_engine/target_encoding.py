@@ -10,9 +10,9 @@ import pyarrow as pa
 from recsys_cli.etl.aggregators.target_encoding import FOLD
 from recsys_cli.etl.polars_engine.grouping import join_by_key, keys_of
 from recsys_cli.features.columns import TRAIN_ROW
-from recsys_cli.features.ops import TargetEncoding
-from recsys_cli.features.ops.grouping import name_of
-from recsys_cli.features.ops.target_encoding import FOLDS, MEANS
+from recsys_cli.ops import TargetEncoding
+from recsys_cli.ops.grouping import name_of
+from recsys_cli.ops.target_encoding import FOLDS, MEANS
 
 
 def learn(op: TargetEncoding, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:  # noqa: ARG001 - rows of train have weight 1

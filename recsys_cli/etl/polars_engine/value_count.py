@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from recsys_cli.features.ops import ValueCount
-from recsys_cli.features.ops.value_count import LONGEST, SHORTEST
+from recsys_cli.ops import ValueCount
+from recsys_cli.ops.value_count import LONGEST, SHORTEST
 
 
 def learn(op: ValueCount, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:

@@ -10,7 +10,7 @@ from recsys_cli.etl.report.facts import Facts, Finding
 from recsys_cli.etl.report.findings import conclude
 from recsys_cli.etl.report.gather import EtlCounts, gather_facts
 from recsys_cli.etl.report.page import show
-from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.ops.fitted_plan import FittedPlan
 
 __all__ = ["EtlCounts", "Facts", "write_failure", "write_report"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from recsys_cli.etl.filters import RowCount
 from recsys_cli.etl.report.facts import OpRows, SplitFacts
-from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.ops.fitted_plan import FittedPlan
 
 RowCounts = Mapping[str, Sequence[RowCount]]
 """Row counts of the filters before the split, by source: "all", or the splits of a files split."""

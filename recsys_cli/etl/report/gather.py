@@ -27,9 +27,9 @@ from recsys_cli.etl.report.future import rows_with_a_future
 from recsys_cli.etl.report.sample import Sample, repetitions
 from recsys_cli.etl.report.tables import in_tables
 from recsys_cli.etl.report.targets import common_targets
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import FIRST, Column, Role
 from recsys_cli.features.split import SPLITS, TRAIN
+from recsys_cli.ops.fitted_plan import FittedPlan
 
 _TRAIN = SPLITS[TRAIN]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from recsys_cli.features.ops import Bucketize
 from recsys_cli.features.schema import FIRST, NULL
+from recsys_cli.ops import Bucketize
 from recsys_cli.serving.encoder.values import Apply, Types, Values, caster, mapped, retype
 
 

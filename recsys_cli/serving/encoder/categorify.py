@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from recsys_cli.features.ops import Categorify
+from recsys_cli.ops import Categorify
 from recsys_cli.serving.encoder.ids import encoder
 from recsys_cli.serving.encoder.values import Apply, Types, mapped, retype
 from recsys_cli.serving.encoder.vocabulary import VocabularyIndex

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from recsys_cli.features.ops import Clip
-from recsys_cli.features.ops.numeric import calculated_type
+from recsys_cli.ops import Clip
+from recsys_cli.ops.numeric import calculated_type
 from recsys_cli.serving.encoder.values import Apply, Types, Values, caster, element, mapped, numpy_type, retype
 
 

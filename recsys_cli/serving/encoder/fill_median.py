@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from recsys_cli.features.ops import FillMedian
+from recsys_cli.ops import FillMedian
 from recsys_cli.serving.encoder.filling import filled
 from recsys_cli.serving.encoder.values import Apply, Types
 

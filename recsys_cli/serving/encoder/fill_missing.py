@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from recsys_cli.features.ops import FillMissing
-from recsys_cli.features.ops.numeric import calculated_type
+from recsys_cli.ops import FillMissing
+from recsys_cli.ops.numeric import calculated_type
 from recsys_cli.serving.encoder.filling import filled
 from recsys_cli.serving.encoder.values import Apply, Types, element
 

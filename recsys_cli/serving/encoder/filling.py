@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from recsys_cli.features.ops.filling import FILLED, FillingOp
 from recsys_cli.features.spec import is_list
+from recsys_cli.ops.filling import FILLED, FillingOp
 from recsys_cli.serving.encoder.ids import null_mask
 from recsys_cli.serving.encoder.values import Apply, Columns, Types, Values, caster, numpy_type, retype
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from recsys_cli.features.steps import Gather
+from recsys_cli.ops.steps import Gather
 from recsys_cli.serving.encoder.values import Apply, Array, Columns, Types, Values, from_arrow
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from recsys_cli.features.hashing import hash_counters
-from recsys_cli.features.ops import HashedCross
 from recsys_cli.features.schema import FIRST, NULL
+from recsys_cli.ops import HashedCross
 from recsys_cli.serving.encoder.ids import buckets, hashes_of, null_mask
 from recsys_cli.serving.encoder.values import Apply, Columns, Types, Values
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from recsys_cli.features.columns import row_column
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import file_of
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.encoder.vocabulary import VocabularyIndex
 
 

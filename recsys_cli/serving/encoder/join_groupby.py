@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from recsys_cli.features.ops import JoinGroupby
-from recsys_cli.features.ops.grouping import Group, members, name_of
+from recsys_cli.ops import JoinGroupby
+from recsys_cli.ops.grouping import Group, members, name_of
 from recsys_cli.serving.encoder.groups import GroupIndex, gathered, lookup
 from recsys_cli.serving.encoder.values import Apply, Array, Types
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from recsys_cli.features.ops import ListSlice
+from recsys_cli.ops import ListSlice
 from recsys_cli.serving.encoder.values import Apply, Array, Types, Values, element, mapped, retype
 
 

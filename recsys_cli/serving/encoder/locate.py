@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from recsys_cli.features.steps import Locate
+from recsys_cli.ops.steps import Locate
 from recsys_cli.serving.encoder.ids import comparable
 from recsys_cli.serving.encoder.values import Apply, Columns, Types, Values
 from recsys_cli.serving.encoder.vocabulary import ABSENT, VocabularyIndex

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from recsys_cli.features.ops import LogOp
+from recsys_cli.ops import LogOp
 from recsys_cli.serving.encoder.values import Apply, Types, Values, caster, mapped, retype
 
 _to_floats = caster(pa.float64())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
-from recsys_cli.features.ops import Normalize
+from recsys_cli.ops import Normalize
 from recsys_cli.serving.encoder.values import Apply, Types, Values, caster, mapped, retype
 
 

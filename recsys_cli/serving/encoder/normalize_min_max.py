@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from recsys_cli.features.ops import NormalizeMinMax
+from recsys_cli.ops import NormalizeMinMax
 from recsys_cli.serving.encoder.values import Apply, Types, Values, caster, mapped, retype
 
 

@@ -13,10 +13,10 @@ from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
+from recsys_cli import ops
 from recsys_cli.errors import ConfigError
-from recsys_cli.features import ops
-from recsys_cli.features.ops.op import Op
-from recsys_cli.features.steps import Gather, Locate, Lookup
+from recsys_cli.ops.op import Op
+from recsys_cli.ops.steps import Gather, Locate, Lookup
 from recsys_cli.plugins import FIX_PLUGIN, belongs, guard, guarded
 from recsys_cli.serving.encoder.values import Apply, Types
 

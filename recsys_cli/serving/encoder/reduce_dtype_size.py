@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from recsys_cli.features.ops import ReduceDtypeSize
-from recsys_cli.features.ops.numeric import calculated_type
-from recsys_cli.features.ops.reduce_dtype_size import reduced
+from recsys_cli.ops import ReduceDtypeSize
+from recsys_cli.ops.numeric import calculated_type
+from recsys_cli.ops.reduce_dtype_size import reduced
 from recsys_cli.serving.encoder.values import Apply, Types, Values, caster, element, mapped, numpy_type, retype
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from recsys_cli.features.ops import Rename
+from recsys_cli.ops import Rename
 from recsys_cli.serving.encoder.values import Apply, Columns, Types
 
 

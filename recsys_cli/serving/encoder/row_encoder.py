@@ -12,11 +12,11 @@ import torch
 from recsys_cli.batch import Feature, Ragged
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import row_column
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import Categorify
-from recsys_cli.features.program import FLAT
 from recsys_cli.features.schema import Column, Kind, Role, Schema
-from recsys_cli.features.steps import Locate
+from recsys_cli.ops import Categorify
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.program import FLAT
+from recsys_cli.ops.steps import Locate
 from recsys_cli.serving.encoder.ops import load
 from recsys_cli.serving.encoder.raw import reader
 from recsys_cli.serving.encoder.slicing import Node, slice_plan

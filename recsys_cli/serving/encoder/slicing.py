@@ -9,13 +9,13 @@ from typing import Any, cast
 import pyarrow as pa
 
 from recsys_cli.features.columns import row_column
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops.filling import FILLED
-from recsys_cli.features.ops.foreign import ForeignOp
-from recsys_cli.features.ops.grouping import Group, GroupOp
-from recsys_cli.features.ops.op import Op
-from recsys_cli.features.program import FLAT, INTERACTIONS, Gather, Locate
 from recsys_cli.features.spec import Spec
+from recsys_cli.ops.filling import FILLED
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.foreign import ForeignOp
+from recsys_cli.ops.grouping import Group, GroupOp
+from recsys_cli.ops.op import Op
+from recsys_cli.ops.program import FLAT, INTERACTIONS, Gather, Locate
 from recsys_cli.serving.encoder.ops import ROLE
 
 

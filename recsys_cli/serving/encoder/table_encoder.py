@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.encoder.raw import reader
 from recsys_cli.serving.encoder.row_encoder import Lists, compile_nodes, finisher
 from recsys_cli.serving.encoder.slicing import Node

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.batch import Feature
-from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.bundle_writer import copy_data, versions
 from recsys_cli.serving.encoder import RowEncoder
 from recsys_cli.serving.export.feeding import Array, feed

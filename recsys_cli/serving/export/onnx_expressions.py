@@ -1,4 +1,4 @@
-"""LambdaOp as ONNX nodes: numbers with their null masks, as `features.expression.evaluate` calculates them."""
+"""LambdaOp as ONNX nodes: numbers with their null masks, as `ops.expression.evaluate` calculates them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from recsys_cli.features.expression import (
+from recsys_cli.ops import LambdaOp
+from recsys_cli.ops.expression import (
     FIRST_SECOND,
     LAST_SECOND,
     Binary,
@@ -18,7 +19,6 @@ from recsys_cli.features.expression import (
     columns,
     parse,
 )
-from recsys_cli.features.ops import LambdaOp
 from recsys_cli.serving.export.graph import Columns, Graph, Outside, State
 
 _NODES = {

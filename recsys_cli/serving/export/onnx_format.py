@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.export.check import BATCH_SIZES, eager_outputs, largest_difference
 from recsys_cli.serving.export.feeding import feed
 from recsys_cli.serving.export.inputs import Input, signature

@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.features import ops
-from recsys_cli.features.ops.filling import FILLED
-from recsys_cli.features.ops.grouping import Group, members, name_of
-from recsys_cli.features.ops.numeric import calculated_type
-from recsys_cli.features.ops.reduce_dtype_size import reduced
+from recsys_cli import ops
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
-from recsys_cli.features.steps import Locate
+from recsys_cli.ops.filling import FILLED
+from recsys_cli.ops.grouping import Group, members, name_of
+from recsys_cli.ops.numeric import calculated_type
+from recsys_cli.ops.reduce_dtype_size import reduced
+from recsys_cli.ops.steps import Locate
 from recsys_cli.serving.encoder import join_groupby, target_encoding
 from recsys_cli.serving.encoder.vocabulary import ABSENT
 from recsys_cli.serving.export.graph import ML, OWN, Columns, Graph, Kind, Outside, State, Value

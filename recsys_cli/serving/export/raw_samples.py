@@ -12,9 +12,9 @@ import torch
 
 from recsys_cli.batch import Batch, Feature
 from recsys_cli.features.columns import row_column
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops.grouping import GroupOp
 from recsys_cli.features.spec import is_list
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.grouping import GroupOp
 from recsys_cli.serving.encoder import RowEncoder
 from recsys_cli.serving.encoder.values import element
 from recsys_cli.serving.served import ServedModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from recsys_cli.features.columns import row_column
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import Schema
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.encoder.slicing import slice_plan
 from recsys_cli.serving.export.graph import Columns, Graph, Outside, Value
 from recsys_cli.serving.export.inputs import ENCODED, Input

@@ -12,9 +12,9 @@ import torch
 
 from recsys_cli.batch import Ragged
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import PADDING, UNSEEN, Column, Kind, Schema
 from recsys_cli.loader import DimensionTables
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.bundle_writer import copy_data
 from recsys_cli.serving.export.inputs import Input, signature
 from recsys_cli.serving.export.program import inputs_of

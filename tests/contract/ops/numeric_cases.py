@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from recsys_cli.features.ops import Categorify, JoinExternal
-from recsys_cli.features.ops.op import Op
+from recsys_cli.ops import Categorify, JoinExternal
+from recsys_cli.ops.op import Op
 from tests.engines import Answer, plan
 from tests.strategies import Case
 

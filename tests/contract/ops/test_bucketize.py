@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from recsys_cli.features.ops import Bucketize
+from recsys_cli.ops import Bucketize
 from tests.contract.ops.numeric_cases import in_order, numbers_case
 from tests.engines import LAYOUTS, NAN, Answer, answer, every_participant
 

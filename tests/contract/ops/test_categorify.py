@@ -19,10 +19,10 @@ from pydantic import ValidationError
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import COUNTS, REST
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.hashing import below, hash_values
-from recsys_cli.features.ops import Categorify, JoinExternal
 from recsys_cli.features.schema import FIRST
+from recsys_cli.ops import Categorify, JoinExternal
+from recsys_cli.ops.fitted_plan import FittedPlan
 from tests.engines import NAN, PARTICIPANTS, Answer, answer, every_participant, interactions, needs_all, plan
 from tests.strategies import Case, cases
 

@@ -13,8 +13,8 @@ import pytest
 from pydantic import ValidationError
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.ops import Categorify, Clip, LogOp
-from recsys_cli.features.ops.op import Op
+from recsys_cli.ops import Categorify, Clip, LogOp
+from recsys_cli.ops.op import Op
 from tests.contract.ops.numeric_cases import assert_same, in_order, numbers_case
 from tests.engines import LAYOUTS, NAN, Answer, answer, every_participant
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from recsys_cli.features.ops import Categorify, FillMedian, FillMissing
-from recsys_cli.features.ops.op import Op
+from recsys_cli.ops import Categorify, FillMedian, FillMissing
+from recsys_cli.ops.op import Op
 from tests.contract.ops.numeric_cases import assert_same, in_order, numbers_case
 from tests.engines import LAYOUTS, NAN, Answer, answer, every_participant
 

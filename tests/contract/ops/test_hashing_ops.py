@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.ops import Categorify, HashBucket, HashedCross, JoinExternal
+from recsys_cli.ops import Categorify, HashBucket, HashedCross, JoinExternal
 from tests.engines import NAN, PARTICIPANTS, answer, every_participant, interactions, needs_all, plan
 from tests.strategies import Case, cases
 

@@ -21,7 +21,7 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.aggregators.join_groupby import finalize, merge
 from recsys_cli.etl.polars_engine.join_groupby import learn
 from recsys_cli.features.columns import row_column
-from recsys_cli.features.ops import Categorify, JoinExternal, JoinGroupby
+from recsys_cli.ops import Categorify, JoinExternal, JoinGroupby
 from tests.engines import (
     LAYOUTS,
     NAN,
@@ -180,8 +180,8 @@ def test_parts_may_be_merged_in_any_groups_of_neighbours() -> None:
 _DIGEST = """
 import hashlib, numpy as np, pyarrow as pa
 from recsys_cli.etl.polars_engine.engine import PolarsEngine
-from recsys_cli.features.ops import JoinGroupby
-from recsys_cli.features.steps import PlanStep
+from recsys_cli.ops import JoinGroupby
+from recsys_cli.ops.steps import PlanStep
 rng = np.random.default_rng(0)
 rows = pa.table({"user": rng.integers(0, 3000, 300_000), "x": rng.normal(size=300_000) * 10.0 ** rng.integers(-9, 9, 300_000)})
 op = JoinGroupby(columns=("user",), cont_cols=("x",), stats=("var",))

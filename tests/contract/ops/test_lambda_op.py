@@ -15,8 +15,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import Categorify, LambdaOp
+from recsys_cli.ops import Categorify, LambdaOp
+from recsys_cli.ops.fitted_plan import FittedPlan
 from tests.engines import NAN, PARTICIPANTS, engine_of, every_participant, needs_all, plan
 from tests.strategies import known_state
 

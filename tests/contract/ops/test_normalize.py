@@ -16,8 +16,8 @@ import pytest
 from recsys_cli.etl import aggregators
 from recsys_cli.etl.aggregators.normalize import moments
 from recsys_cli.etl.polars_engine import normalize as polars_normalize
-from recsys_cli.features.ops import Normalize, NormalizeMinMax
-from recsys_cli.features.ops.op import Op
+from recsys_cli.ops import Normalize, NormalizeMinMax
+from recsys_cli.ops.op import Op
 from tests.contract.ops.numeric_cases import assert_same, in_order, numbers_case
 from tests.engines import LAYOUTS, NAN, Answer, answer, every_participant
 

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import (
+from recsys_cli.ops import (
     Bucketize,
     Categorify,
     Clip,
@@ -26,7 +25,8 @@ from recsys_cli.features.ops import (
     NormalizeMinMax,
     ReduceDtypeSize,
 )
-from recsys_cli.features.ops.op import Op
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.op import Op
 from recsys_cli.registry import ENGINES
 from tests.contract.ops.numeric_cases import assert_same, in_order, numbers_case
 from tests.engines import LAYOUTS, NAN, PARTICIPANTS, Answer, answer, engine_of, every_participant, needs_all

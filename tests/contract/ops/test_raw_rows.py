@@ -17,8 +17,8 @@ from recsys_cli.etl.fit import Tables, fit
 from recsys_cli.etl.polars_engine.engine import PolarsEngine
 from recsys_cli.etl.transform import flattened, prepare
 from recsys_cli.events import ignore
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import (
+from recsys_cli.features.schema import Schema
+from recsys_cli.ops import (
     Bucketize,
     Categorify,
     FillMissing,
@@ -30,7 +30,7 @@ from recsys_cli.features.ops import (
     Rename,
     TargetEncoding,
 )
-from recsys_cli.features.schema import Schema
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.encoder import Lists, RowEncoder
 from tests.contract.ops.numeric_cases import assert_same, numbers_case
 from tests.contract.ops.test_numeric_chains import chains

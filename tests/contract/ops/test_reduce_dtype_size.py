@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from recsys_cli.features.ops import Clip, FillMissing, Normalize, ReduceDtypeSize
+from recsys_cli.ops import Clip, FillMissing, Normalize, ReduceDtypeSize
 from tests.contract.ops.numeric_cases import assert_same, in_order, numbers_case
 from tests.engines import LAYOUTS, NAN, Answer, answer, every_participant
 

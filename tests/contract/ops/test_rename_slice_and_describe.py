@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import (
+from recsys_cli.features.schema import Column
+from recsys_cli.ops import (
     AddTags,
     Categorify,
     DropLowCardinality,
@@ -23,7 +23,7 @@ from recsys_cli.features.ops import (
     Rename,
     ValueCount,
 )
-from recsys_cli.features.schema import Column
+from recsys_cli.ops.fitted_plan import FittedPlan
 from tests.engines import (
     LAYOUTS,
     NAN,

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from recsys_cli.features.ops import DifferenceLag, Dropna, Filter, Groupby
-from recsys_cli.features.ops.groupby import Aggregation
+from recsys_cli.ops import DifferenceLag, Dropna, Filter, Groupby
+from recsys_cli.ops.groupby import Aggregation
 from tests.engines import needs_all
 from tests.rows import NAN, close, send
 

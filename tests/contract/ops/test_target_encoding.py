@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.etl.fit import row_numbers
-from recsys_cli.features.ops import Categorify, JoinExternal, JoinGroupby, LambdaOp, TargetEncoding
+from recsys_cli.ops import Categorify, JoinExternal, JoinGroupby, LambdaOp, TargetEncoding
 from tests.engines import (
     LAYOUTS,
     NAN,

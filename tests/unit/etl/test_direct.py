@@ -13,9 +13,9 @@ from recsys_cli.etl.counts import unpacked
 from recsys_cli.etl.fit import row_numbers
 from recsys_cli.etl.polars_engine.direct import Direct
 from recsys_cli.features.columns import ROW_WEIGHT
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import Categorify, LambdaOp, Rename
-from recsys_cli.features.program import PlanStep
+from recsys_cli.ops import Categorify, LambdaOp, Rename
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.program import PlanStep
 
 ROWS = pa.table({"a": ["x", "y", None, "x"], "tags": [["p"], None, [], ["q", None, "p"]], "n": [1, 2, 3, 4]})
 ENCODE = Categorify(columns=("a",))

@@ -20,7 +20,7 @@ from recsys_cli.etl.polars_engine.engine import PolarsEngine
 from recsys_cli.etl.polars_engine.gpu import Gpu, Unit
 from recsys_cli.etl.polars_engine.releases import satisfies
 from recsys_cli.events import Event, Message
-from recsys_cli.features.plan import FeaturePlan
+from recsys_cli.ops.plan import FeaturePlan
 from tests.engines import answer
 from tests.strategies import Case, cases
 

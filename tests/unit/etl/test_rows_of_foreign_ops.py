@@ -15,10 +15,10 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.etl.nvtabular_engine.computing import computing as on_nvtabular
 from recsys_cli.etl.polars_engine.computing import computing as on_polars
 from recsys_cli.etl.polars_engine.engine import PolarsEngine
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import ForeignOp
-from recsys_cli.features.plan import FeaturePlan
-from recsys_cli.features.program import PlanStep
+from recsys_cli.ops import ForeignOp
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.plan import FeaturePlan
+from recsys_cli.ops.program import PlanStep
 
 ROWS = pa.table({"price": [3.0, 1.0, 2.0], "user": ["a", "b", "a"]})
 

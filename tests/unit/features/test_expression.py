@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.expression import (
+from recsys_cli.ops.expression import (
     FUNCTIONS,
     Binary,
     Call,

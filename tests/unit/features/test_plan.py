@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import (
+from recsys_cli.features.schema import Role, Schema
+from recsys_cli.ops import (
     AnyOp,
     Categorify,
     JoinExternal,
@@ -18,8 +18,8 @@ from recsys_cli.features.ops import (
     Normalize,
     TargetEncoding,
 )
-from recsys_cli.features.plan import FeaturePlan
-from recsys_cli.features.schema import Role, Schema
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.plan import FeaturePlan
 from tests.strategies import known_state
 
 TABLES = {

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.schema import Role
+from recsys_cli.ops.plan import FeaturePlan
 
 TABLES = {
     "interactions": pa.schema([

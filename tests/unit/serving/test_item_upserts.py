@@ -16,8 +16,8 @@ import torch
 import recsys_cli as recsys
 from recsys_cli.batch import Batch
 from recsys_cli.errors import DataError
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import Role
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.encoder.table_encoder import TableEncoder
 from recsys_cli.serving.item_upserts import ItemUpserts, ItemValues

@@ -21,7 +21,7 @@ from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.compare.leaderboard import failures_in_words, in_words
 from recsys_cli.evaluation.compare.leaderboard_page import show
 from recsys_cli.events import Event, Message, Progress
-from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.stages.bench import bench_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
 from tests.browser import see

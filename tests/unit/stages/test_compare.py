@@ -10,7 +10,7 @@ import pytest
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import ConfigError, MissingArtifactError
 from recsys_cli.evaluation import Evaluation
-from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.stages.compare import compare
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train_on

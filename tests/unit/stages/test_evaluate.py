@@ -14,8 +14,8 @@ from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.evaluation import Ceiling, Evaluation
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.events import Event, Message
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.metrics.labels import AUC
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.stages.evaluate import evaluate, selected_on
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli.batch import Feature
-from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import Role
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.bundle_writer import write_bundle
 from recsys_cli.serving.encoder import RowEncoder

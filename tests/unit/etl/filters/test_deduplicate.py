@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recsys_cli.features.columns import ROW_NUMBER
-from recsys_cli.features.ops import Deduplicate
+from recsys_cli.ops import Deduplicate
 from tests.rows import NAN, ORDERED, in_order, plain_rows, send, tables
 
 TABLE = pa.table({

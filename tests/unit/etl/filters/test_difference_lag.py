@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Message
 from recsys_cli.features.columns import ROW_NUMBER
-from recsys_cli.features.ops import DifferenceLag, Filter
 from recsys_cli.features.spec import Spec
+from recsys_cli.ops import DifferenceLag, Filter
 from tests.rows import NAN, close, in_order, plain_rows, send, tables
 
 TABLE = pa.table({

@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.columns import ROW_NUMBER
-from recsys_cli.features.ops import Deduplicate, Filter, Groupby, LambdaOp
-from recsys_cli.features.ops.groupby import Aggregation
 from recsys_cli.features.spec import Spec
+from recsys_cli.ops import Deduplicate, Filter, Groupby, LambdaOp
+from recsys_cli.ops.groupby import Aggregation
 from tests.rows import NAN, close, in_order, plain_rows, send, tables
 
 TABLE = pa.table({

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Message
 from recsys_cli.features.columns import ROW_NUMBER
-from recsys_cli.features.ops import KCore
-from recsys_cli.features.plan import FeaturePlan
+from recsys_cli.ops import KCore
+from recsys_cli.ops.plan import FeaturePlan
 from tests.rows import plain_rows, send, tables
 
 # A chain: without the item at one end, the adjacent user is rare, then the next item, and so on to the middle.

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from recsys_cli.errors import DataError
 from recsys_cli.events import Message
-from recsys_cli.features.ops import (
+from recsys_cli.ops import (
     AddTags,
     Clip,
     Deduplicate,

@@ -23,10 +23,10 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.inputs import Inputs
 from recsys_cli.etl.transform import flattened
 from recsys_cli.features.columns import ROW_NUMBER, row_column
-from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import AddTags, DifferenceLag, Filter, Groupby, JoinExternal, LambdaOp, NegativeSampling
-from recsys_cli.features.ops.foreign import ForeignOp
 from recsys_cli.loader.tables import DimensionTables
+from recsys_cli.ops import AddTags, DifferenceLag, Filter, Groupby, JoinExternal, LambdaOp, NegativeSampling
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.foreign import ForeignOp
 from recsys_cli.serving.encoder import Lists, RowEncoder, VocabularyIndex
 from recsys_cli.serving.encoder.ops import load as load_module
 from recsys_cli.serving.encoder.ops import refusal

@@ -14,7 +14,7 @@ import pytest
 from onnx import helper
 
 import recsys_cli as recsys
-from recsys_cli.features.ops import LambdaOp
+from recsys_cli.ops import LambdaOp
 from recsys_cli.serving.encoder.lambda_op import compiled
 from recsys_cli.serving.encoder.values import Values
 from recsys_cli.serving.export.artifact import load_onnx

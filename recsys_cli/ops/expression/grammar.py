@@ -1,0 +1,159 @@
+"""Parser of expressions: Python's own, restricted to a few node types; nothing is evaluated."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.ops.expression.functions import FUNCTIONS, Function
+from recsys_cli.ops.expression.tree import Binary, Call, Expression, LiteralValue, Name, Operator, Unary
+from recsys_cli.registry import suggest
+
+_LONGEST, _DEEPEST, _LARGEST = 4_000, 100, 5_000
+_ARITHMETIC: dict[type[ast.operator], Operator] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_COMPARISON: dict[type[ast.cmpop], Operator] = {
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+}  # fmt: skip
+_TOKEN = re.compile(r"""\s+|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\w+|.""", re.DOTALL)
+_BOLD_IF = "\U0001d422\U0001d41f"
+"""`if` as a name for Python's parser, which normalizes letter variants in names, but not in keywords."""
+_BETWEEN = frozenset({"and", "or", "not", "if", "else"})
+"""Keywords before an operand."""
+
+
+def parse(text: str, functions: Mapping[str, Function] = FUNCTIONS) -> Expression:
+    """Parse an expression.
+
+    Args:
+        text: The expression.
+        functions: Allowed functions by name.
+
+    Raises:
+        ConfigError: Invalid syntax, or a construct outside the grammar; the message shows the part in question.
+    """
+    text = text.strip()
+    if len(text) > _LONGEST:
+        raise ConfigError(f"the expression is too long: {len(text):,} characters; the maximum is {_LONGEST:,}")
+    try:
+        tree = ast.parse("".join(_callable_if(text)), mode="eval")
+    except SyntaxError as error:
+        raise ConfigError(f"cannot read the expression {text!r}: {error.msg} at column {error.offset}") from error
+    except (ValueError, MemoryError, RecursionError) as error:
+        raise ConfigError(f"cannot read the expression {text!r}: {error or 'it is nested too deeply'}") from error
+    expression = _Reader(text, functions).expression(tree.body, 1)
+    if _size(expression) > _LARGEST:
+        raise ConfigError(f"the expression {text!r} nests too many function calls; split it into several ops")
+    return expression
+
+
+def _size(expression: Expression) -> int:
+    """Count the nodes that an engine may generate; arguments of functions may be copied."""
+    match expression:
+        case Unary(_, operand):
+            return 1 + _size(operand)
+        case Binary(_, left, right):
+            return 1 + _size(left) + _size(right)
+        case Call("if", (condition, then, otherwise)):
+            return 1 + 2 * _size(condition) + _size(then) + _size(otherwise)
+        case Call(_, arguments):
+            return 1 + 3 * sum(map(_size, arguments))
+    return 1
+
+
+def _callable_if(text: str) -> Iterator[str]:
+    """Yield the tokens of a text, with calls of `if` as a name; the `if` of `a if (b) else c` is no call."""
+    before = ""
+    pieces = [piece for piece in _TOKEN.findall(text) if piece]
+    for position, piece in enumerate(pieces):
+        after = next((other for other in pieces[position + 1 :] if not other.isspace()), "")
+        follows_operand = re.fullmatch(r"""\w+|["'].*["']|[)\]}]""", before, re.DOTALL) and before not in _BETWEEN
+        yield _BOLD_IF if piece == "if" and after == "(" and not follows_operand else piece
+        before = before if piece.isspace() else piece
+
+
+class _Reader:
+    """Converts Python's syntax tree, and locates unsupported nodes in errors."""
+
+    def __init__(self, text: str, functions: Mapping[str, Function]) -> None:
+        self._text, self._functions = text, functions
+
+    def expression(self, node: ast.expr, depth: int) -> Expression:
+        if depth > _DEEPEST:
+            raise ConfigError(f"the expression {self._text!r} is nested deeper than {_DEEPEST} levels")
+        below = depth + 1
+        match node:
+            case ast.Name(id=name):
+                return Name(name)
+            case ast.Constant(value=bool() | int() | float() | str() as value) if not _too_large(value):
+                return LiteralValue(value)
+            case ast.UnaryOp(op=ast.USub() | ast.Not() as sign, operand=operand):
+                return Unary("not" if isinstance(sign, ast.Not) else "-", self.expression(operand, below))
+            case ast.BinOp(left=left, op=arithmetic, right=right) if type(arithmetic) in _ARITHMETIC:
+                return Binary(_ARITHMETIC[type(arithmetic)], *self._all([left, right], below))
+            case ast.Compare(left=left, ops=[compared], comparators=[right]) if type(compared) in _COMPARISON:
+                return Binary(_COMPARISON[type(compared)], *self._all([left, right], below))
+            case ast.BoolOp(op=logic, values=values):
+                return _chain("and" if isinstance(logic, ast.And) else "or", self._all(values, below))
+        return self._chosen_or_called(node, below)
+
+    def _chosen_or_called(self, node: ast.expr, depth: int) -> Expression:
+        match node:
+            case ast.IfExp(test=test, body=body, orelse=otherwise):
+                return Call("if", tuple(self._all([test, body, otherwise], depth)))
+            case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]):
+                return self._call(function, arguments, depth)
+        raise self._refused(node)
+
+    def _all(self, nodes: Sequence[ast.expr], depth: int) -> list[Expression]:
+        if len(nodes) > _DEEPEST:  # a chain of `and` is as deep as long
+            raise ConfigError(f"the expression {self._text!r} is nested deeper than {_DEEPEST} levels")
+        return [self.expression(node, depth) for node in nodes]
+
+    def _call(self, function: str, arguments: list[ast.expr], depth: int) -> Expression:
+        if function == "column":
+            match arguments:
+                case [ast.Constant(value=str() as name)]:
+                    return Name(name)
+            raise ConfigError(
+                f"the expression {self._text!r} has column(...) without a column name; write column('my name')"
+            )
+        if function not in self._functions:
+            near = suggest(function, [*self._functions, "column"])
+            raise ConfigError(
+                f"the expression {self._text!r} calls {function}, which is not allowed{near}",
+                hint=f"the functions are {', '.join(self._functions)} and column",
+            )
+        arity = len(self._functions[function].takes)
+        if len(arguments) != arity:
+            takes = "one argument" if arity == 1 else f"{arity} arguments"
+            raise ConfigError(
+                f"the expression {self._text!r} gives {function} {len(arguments)} arguments; it takes {takes}"
+            )
+        return Call(function, tuple(self._all(arguments, depth)))
+
+    def _refused(self, node: ast.expr) -> ConfigError:
+        piece = ast.get_source_segment("".join(_callable_if(self._text)), node) or ""
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            raise ConfigError(
+                f"the expression {self._text!r} has {piece!r}, which is out of range",
+                hint="whole numbers are below 2**63, others below 1.8e308",
+            )
+        return ConfigError(
+            f"the expression {self._text!r} has {piece.replace(_BOLD_IF, 'if')!r}, which is not allowed",
+            hint="allowed are columns, numbers, text, + - * /, single comparisons, and, or, not, "
+            f"column('any name'), and {', '.join(self._functions)}",
+        )
+
+
+def _too_large(value: float | str) -> bool:
+    return isinstance(value, int | float) and (value >= 2**63 if type(value) is int else math.isinf(value))
+
+
+def _chain(operator: Operator, operands: list[Expression]) -> Expression:
+    first, *rest = operands
+    for operand in rest:
+        first = Binary(operator, first, operand)
+    return first

@@ -1,0 +1,76 @@
+"""A column from an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import pyarrow as pa
+
+from recsys_cli.features.spec import Spec
+from recsys_cli.ops import expression as expressions
+from recsys_cli.ops.fields import ExpressionText
+from recsys_cli.ops.op import Op, scalars
+
+
+class LambdaOp(Op):
+    """Compute a column from an expression over columns of the interactions, such as `rating > 3`.
+
+    Grammar: columns, numbers, text, `+ - * /`, single comparisons, `and`, `or`, `not`, `a if condition else b`, and the
+    functions below. Write `column('my column')` for a name that is no identifier. An expression is parsed, never run as
+    Python.
+
+    Numbers: integers are int64 (null beyond it), others float64, independent of the type in the file. Booleans are 1 and
+    0; for `and`, `or`, `not` and `if` every number except 0 is true. Times and dates are whole seconds since 1970 UTC,
+    rounded down. Text compares only with text, by UTF-8 bytes. Division is true division; by zero it gives inf, and 0 / 0
+    is null.
+
+    Functions of numbers: `log(x)` is the natural logarithm, -inf for 0 and null below; `round(x)` rounds halves to even;
+    `min(a, b)`, `max(a, b)`; `clip(x, low, high)` is min(max(x, low), high).
+    Functions of time: `year(t)`, `month(t)` and `day(t)` from 1, `weekday(t)` with Monday 0, `hour(t)`, `minute(t)`. All are
+    in UTC, for a time, a date or seconds since 1970; null outside the years 1 to 9999. The column of features.timestamp is a
+    time if it holds text, or numbers in ms, µs or ns.
+    Functions of text: `length(text)` counts code points; `lower(text)` lowers each code point by the simple mapping of
+    Unicode: É becomes é, İ becomes i, a final Σ becomes σ.
+    Conditionals: `if(condition, a, b)` with both numbers or both text; an integer if both are.
+
+    Nulls: NaN is null. A null operand or argument gives null, with three exceptions. A decisive operand of `and` or `or`
+    outweighs a null; `if` ignores nulls in the other branch; `is_null(x)` is never null. A null result is 0 in an integer
+    column and NaN in a float column.
+    Fitted: nothing.
+    Output: a column `output` of type `dtype`; float to integer truncates toward zero, and a number out of range is null.
+    """
+
+    op: Literal["LambdaOp"] = "LambdaOp"
+    expression: ExpressionText
+    """Expression as text, parsed by a small grammar, never run as Python."""
+    output: str
+    """Name of the output; may be that of an input."""
+    dtype: Literal["int8", "int16", "int32", "int64", "float32", "float64"] = "float32"
+    """Type of the output."""
+
+    @property
+    def title(self) -> str:
+        """Name in messages."""
+        return f"{self.name} {self.expression!r}"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns of the expression."""
+        return tuple(sorted(expressions.columns(expressions.parse(self.expression))))
+
+    @property
+    def expressions(self) -> Mapping[str, str]:
+        """The expression, by output."""
+        return {self.output: self.expression}
+
+    @property
+    def casts(self) -> Mapping[str, str]:
+        """The expression of an integer output, by output."""
+        return {} if self.dtype.startswith("float") else self.expressions
+
+    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
+        """Return the spec of the output; a `ConfigError` for mixed text and numbers and for a text result."""
+        kinds = {name: expressions.kind_of_type(spec.type, name) for name, spec in scalars(inputs).items()}
+        expressions.check(expressions.parse(self.expression), kinds)
+        return {self.output: Spec(pa.type_for_alias(self.dtype), dtype=self.dtype)}

@@ -1,0 +1,126 @@
+"""Interactions of a period."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+import pyarrow as pa
+from pydantic import BeforeValidator, field_validator, model_validator
+
+from recsys_cli.features.spec import Spec
+from recsys_cli.ops.op import RowFilter, numbers, scalars
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+
+
+def _as_text(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+Moment = Annotated[int | float | str | None, BeforeValidator(_as_text)]
+
+
+class TimeWindow(RowFilter):
+    """Keep the interactions of a period: from `after`, before `before`, and within the `last` duration.
+
+    A bound is a number of seconds since 1970-01-01 UTC or an ISO date such as `2019-03-01` or `2019-03-01T12:00:00+02:00`,
+    UTC if it has no zone. A numeric column holds seconds, ms, µs or ns since 1970, by its first rows or `times` of the
+    table; other numbers have a unit of their own, shared by the bounds. Text is parsed as times; dates and timestamps
+    compare in their own unit. `after` is inclusive, `before` exclusive. `last` counts back from the newest row of the rest
+    of the window, and excludes a row older by exactly that duration. With split.method=files each split has its own
+    newest row. Rows are dropped before the split.
+    Nulls: rows with a null or NaN time are dropped.
+    Fitted: nothing.
+    Output: fewer rows; no column changes.
+    """
+
+    op: Literal["TimeWindow"] = "TimeWindow"
+    column: str
+    """Time column."""
+    after: Moment = None
+    """Start, inclusive."""
+    before: Moment = None
+    """End, exclusive."""
+    last: str | None = None
+    """Duration before the newest row, such as `90d`: a number and one of s, m, h, d, w."""
+
+    @field_validator("after", "before")
+    @classmethod
+    def _is_time(cls, value: int | float | str | None) -> int | float | str | None:
+        if isinstance(value, str):
+            _seconds(value)
+        return value
+
+    @field_validator("last")
+    @classmethod
+    def _is_duration(cls, value: str | None) -> str | None:
+        if value is not None and not _DURATION.fullmatch(value):
+            raise ValueError(f"{value!r} is no duration; write a number and one of s, m, h, d, w, such as 90d")
+        return value
+
+    @model_validator(mode="after")
+    def _is_window(self) -> TimeWindow:
+        if self.after is None and self.before is None and self.last is None:
+            raise ValueError("set after, before or last")
+        if self.first is not None and self.end is not None and self.first >= self.end:
+            raise ValueError(f"the window is empty: after {self.after} is not earlier than before {self.before}")
+        return self
+
+    @property
+    def title(self) -> str:
+        """Name in messages."""
+        bounds = {"after": self.after, "before": self.before, "last": self.last}
+        return f"{self.name} {', '.join(f'{name} {value}' for name, value in bounds.items() if value is not None)}"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The time column."""
+        return (self.column,)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The time column."""
+        return (self.column,)
+
+    @property
+    def first(self) -> Fraction | None:
+        """`after` in seconds."""
+        return None if self.after is None else _seconds(self.after)
+
+    @property
+    def end(self) -> Fraction | None:
+        """`before` in seconds."""
+        return None if self.before is None else _seconds(self.before)
+
+    @property
+    def length(self) -> Fraction | None:
+        """`last` in seconds."""
+        match = _DURATION.fullmatch(self.last or "")
+        return Fraction(match[1]) * _SECONDS[match[2]] if match else None
+
+    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
+        """Refuse other columns than times and numbers; no column changes."""
+        kind = scalars(inputs)[self.column].type
+        if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+            numbers(inputs)
+        return {}
+
+
+def _seconds(value: int | float | str) -> Fraction:
+    if not isinstance(value, str):
+        return Fraction(value)
+    try:
+        moment = datetime.datetime.fromisoformat(value)
+    except ValueError as error:
+        raise ValueError(
+            f"{value!r} is no time; write a number of seconds or an ISO date such as 2019-03-01"
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return Fraction(since // datetime.timedelta(microseconds=1), 1_000_000)
