@@ -58,7 +58,7 @@ docs: $(READY) ## Build the site of docs/ in build/docs; open build/docs/index.h
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 test: $(READY_DEV) ## Run all tests that need no GPU; on Python 3.11 those of NVTabular and Triton too
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not numpy1'
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 25 -m 'not numpy1'
 	@if $(IS_311); then $(MAKE) --no-print-directory test-numpy1; fi
 
 test-core: $(READY_DEV) ## Run the tests that take less than a few seconds each

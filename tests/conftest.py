@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,8 @@ from tests.strategies import known_state
 # Tests use small tensors, and share the cores with each other: torch's threads would only wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 cpu.configure_threads()
+# Under nohup the tests would inherit an ignored SIGHUP, which training leaves ignored.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # A busy machine is no failure.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")

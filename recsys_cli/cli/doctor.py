@@ -17,8 +17,6 @@ from recsys_cli.models.torchrec_releases import require_torchrec, torchrec_versi
 from recsys_cli.packages import installed
 
 _PACKAGES = ("torch", "polars", "pyarrow", "numpy", "pydantic", "typer")
-# The last release of Merlin needs exactly these releases; see the constraints file.
-_PINS = {"nvtabular": "23.8.0", "merlin-core": "23.8.0", "pandas": "1.5.", "numpy": "1.", "dask": "2023.7.1"}
 
 _GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/dxg")
 """Files of an installed GPU driver: Linux and WSL."""
@@ -148,12 +146,11 @@ def _sharding() -> dict[str, Any]:
 
 
 def _nvtabular() -> dict[str, Any]:
-    if installed("nvtabular") is None:
+    from recsys_cli.etl.nvtabular_engine import pins
+
+    if pins.installed("nvtabular") is None:
         return {"state": "not installed", "wrong_pins": {}}
-    wrong = {
-        name: f"{version or 'missing'}, needs {pin}{'*' if pin.endswith('.') else ''}"
-        for name, pin in _PINS.items()
-        if not (version := installed(name)) or not version.startswith(pin)
-    }
+    found = pins.incompatible(pins.PINS)
+    wrong = {name: f"{release or 'missing'}, needs {pins.PINS[name]}.*" for name, release in found.items()}
     state = "incompatible with the installed packages" if wrong else "with compatible packages"
-    return {"state": f"{installed('nvtabular')}, {state}", "wrong_pins": wrong}
+    return {"state": f"{pins.installed('nvtabular')}, {state}", "wrong_pins": wrong}

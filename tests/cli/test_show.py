@@ -175,11 +175,12 @@ def test_doctor_reports_clusters(recsys: Recsys, monkeypatch: pytest.MonkeyPatch
 
 
 def test_doctor_reports_a_wrong_pin(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recsys_cli.cli import doctor
+    from recsys_cli.etl.nvtabular_engine import pins
 
-    real = doctor.installed
-    monkeypatch.setattr(doctor, "installed", lambda name: "2.4.0" if name == "numpy" else real(name) or "0")
-    assert recsys("doctor", "--json").json["nvtabular"]["wrong_pins"]["numpy"] == "2.4.0, needs 1.*"
+    here = {**pins.PINS, "numpy": "2.4.0", "distributed": None}
+    monkeypatch.setattr(pins, "installed", here.get)
+    wrong = recsys("doctor", "--json").json["nvtabular"]["wrong_pins"]
+    assert wrong == {"numpy": "2.4.0, needs 1.*", "distributed": "missing, needs 2023.7.*"}
 
 
 def test_status_shows_rmse_only_for_numeric_labels() -> None:

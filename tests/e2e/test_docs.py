@@ -1,8 +1,8 @@
 """The pages are true: their blocks run, and their commands, options, make targets, files and links exist.
 
-A block without `no-run` behind its language runs, in order, in one folder per page with a `ratings.csv`. `recsys serve` runs in the
-background, on a free port, until the next one or the end of the page. Blocks with `no-run` are in NOT_RUN with the reason; their
-commands are still checked against the command line.
+A block without `no-run` behind its language runs, in order, in one folder per page with a `ratings.csv` and a `configs/demo.yaml`
+of one epoch. `recsys serve` runs in the background, on a free port, until the next one or the end of the page. Blocks with `no-run`
+are in NOT_RUN with the reason; their commands are still checked against the command line.
 """
 
 from __future__ import annotations
@@ -132,6 +132,14 @@ def write_ratings(path: Path) -> None:
     path.write_text("\n".join(["userId,movieId,rating,timestamp", *lines]) + "\n")
 
 
+def write_demo(path: Path) -> None:
+    """The demo's config with one epoch, since the blocks prove commands and no quality."""
+    short, found = re.subn(r"^  epochs: 10 ", "  epochs: 1 ", (ROOT / path.name / "demo.yaml").read_text(), flags=re.M)
+    assert found == 1
+    path.mkdir()
+    (path / "demo.yaml").write_text(short)
+
+
 def commands(page: Path, program: str) -> list[list[str]]:
     """All lines of bash blocks and all inline code that start with a program, as words."""
     lines = [line for block in blocks(page) if block.language == "bash" for line in block.text.splitlines()]
@@ -156,6 +164,7 @@ def test_blocks_run(page: Path, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
     write_ratings(tmp_path / "ratings.csv")
+    write_demo(tmp_path / "configs")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     (tmp_path / "serve").write_text(LAUNCHER.replace("8000", port))

@@ -32,15 +32,19 @@ def problem(device: str = "cpu") -> MissingExtraError | None:
 
 
 def _problem(pins: Mapping[str, str], what: str, hint: str | None) -> MissingExtraError | None:
-    have = {package: installed(package) for package in pins}
     wrong = [
         f"{package} {pins[package]} is needed and " + (f"{found} is installed" if found else "is not installed")
-        for package, found in have.items()
-        if found is None or not f"{found}.".startswith(f"{pins[package]}.")
+        for package, found in incompatible(pins).items()
     ]
     if not wrong:
         return None
     return MissingExtraError(f"{what} is incompatible with the installed packages: " + "; ".join(wrong), hint=hint)
+
+
+def incompatible(pins: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the installed release, None for a missing one, of each package that does not match its pin."""
+    have = {package: installed(package) for package in pins}
+    return {package: found for package, found in have.items() if not f"{found}.".startswith(f"{pins[package]}.")}
 
 
 def needed(device: str) -> dict[str, str]:
