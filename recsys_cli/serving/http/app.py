@@ -56,6 +56,7 @@ def _lifespan(service: Service) -> Any:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, lambda: service.background(service.fleet.reload()))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         await service.start()
         yield
         await service.close()

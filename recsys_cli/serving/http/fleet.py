@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +20,8 @@ import pyarrow as pa
 
 from recsys_cli.errors import RecsysError
 from recsys_cli.features.schema import Role
-from recsys_cli.serving.bundle import load_bundle
-from recsys_cli.serving.bundle_checks import check_kinds, naming
+from recsys_cli.serving.bundle import checked_manifest, load_bundle
+from recsys_cli.serving.bundle_checks import naming
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.feedback.event import Id
 from recsys_cli.serving.feedback.state import FeedbackState
@@ -91,7 +92,9 @@ class Fleet:
         self, settings: Settings, metrics: Metrics, under_way: Callable[[], int], state: FeedbackState
     ) -> None:
         self._settings, self._metrics, self._under_way, self._state = settings, metrics, under_way, state
-        self._deployments = {name: self._load(name, folder) for name, folder in settings.bundles.items()}
+        self._deployments = {name: self._load(name, self._last(name)) for name in settings.bundles}
+        for one in self.all:
+            self._remember(one)
         self._reloading: asyncio.Task[Any] | None = None
 
     @property
@@ -185,6 +188,7 @@ class Fleet:
                 self._metrics.reloads.labels(name, "failed").inc()
                 continue
             old, self._deployments[name] = self._deployments[name], fresh
+            self._remember(fresh)
             self._metrics.reloads.labels(name, "loaded").inc()
             _LOG.warning("bundle %s is now %s", name, fresh.version)
             await asyncio.shield(old.thread.close(grace=_GRACE))
@@ -195,10 +199,21 @@ class Fleet:
         """End the threads after what waits."""
         await asyncio.gather(*(one.thread.close() for one in self.all))
 
+    def _last(self, name: str) -> Path:
+        """Return the folder of a bundle that a worker has loaded last, or the given one before the first load."""
+        last = self._settings.loaded and self._settings.loaded / f"bundle-{name}"
+        return last if last and last.exists() else self._settings.bundles[name]
+
+    def _remember(self, one: Deployment) -> None:
+        """Link to a loaded folder: a restarted worker begins with it, whatever the given folder has become."""
+        if self._settings.loaded is not None:
+            fresh = self._settings.loaded / f"fresh-{os.getpid()}"
+            fresh.symlink_to(one.folder)
+            fresh.replace(self._settings.loaded / f"bundle-{one.name}")
+
     def _changed(self, name: str, folder: Path) -> Deployment | None:
-        """Load a bundle with another manifest than the present one; return None without a change."""
-        check_kinds(Bundle(folder))
-        if _manifest(folder) == self._deployments[name].about:
+        """Load a bundle with another manifest than the present one; return None for one without change or damage."""
+        if checked_manifest(Bundle(folder), verify=False) == self._deployments[name].about:
             return None
         _LOG.warning("bundle %s is loaded from %s", name, folder.resolve())
         return self._load(name, folder)
@@ -270,7 +285,3 @@ def share_point(user: object) -> float:
     """Return a number from 0 to 1, stable by user id as text."""
     digest = hashlib.blake2b(str(user).encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
-
-
-def _manifest(folder: Path) -> Mapping[str, Any]:
-    return read_json(folder / "manifest.json", hint="recsys export RUN --force", expected={"key": str})

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Semaphore
 from pathlib import Path
@@ -154,6 +155,7 @@ class _Workers:
         _remove_old_metrics()
         with tempfile.TemporaryDirectory(prefix=_METRICS) as folder, exclusive(Path(folder)):
             os.environ[FOLDER] = folder
+            self._settings = replace(self._settings, loaded=Path(folder))
             for worker in range(self._settings.workers):
                 self._start(worker)
             waiting = self._settings.workers
@@ -170,8 +172,12 @@ class _Workers:
         process = self._context.Process(
             target=_work, args=(self._settings, worker, self._bound, self._ready, os.getpid()), name=f"worker-{worker}"
         )
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # inherited: it waits until the worker can reload
         process.start()
         self._processes[worker] = process
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+        if self._stopping:
+            process.terminate()
 
     def _restart(self) -> None:
         for worker, process in list(self._processes.items()):
@@ -193,7 +199,8 @@ class _Workers:
         del frame
         for process in self._processes.values():
             if process.pid is not None:
-                os.kill(process.pid, number)
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, number)
 
 
 def _remove_old_metrics() -> None:

@@ -67,6 +67,7 @@ class Settings:
         cors: Origins of other sites whose pages may ask.
         limits: Bounds of requests.
         batching: Micro-batches.
+        loaded: Folder of links to the bundles loaded last, for restarted workers; None for one worker.
     """
 
     bundles: Mapping[str, Path]
@@ -82,6 +83,7 @@ class Settings:
     cors: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     batching: Batching = field(default_factory=Batching)
+    loaded: Path | None = None
 
     @property
     def is_local(self) -> bool:

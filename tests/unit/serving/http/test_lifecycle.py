@@ -178,6 +178,46 @@ def test_a_swap_to_a_pipe_or_device_is_refused_and_the_next_one_goes_on(
         assert server.process.wait(30) == 0
 
 
+def _swap(server: Running, link: Path, folder: Path) -> None:
+    other = link.with_name("next")
+    other.symlink_to(folder)
+    other.replace(link)
+    server.process.send_signal(signal.SIGHUP)
+
+
+def test_killed_workers_start_again_from_the_bundle_loaded_last(tmp_path: Path, bundle_of: BundleOf) -> None:
+    """The manifests of the damaged bundles are those of the loaded one."""
+    link = tmp_path / "current"
+    link.symlink_to(bundle_of("mf"))
+
+    def errors() -> str:
+        return (tmp_path / "stderr.txt").read_text()
+
+    def workers() -> set[int]:
+        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+        return {int(child) for child in children if _is_worker(int(child))}
+
+    def kill() -> None:
+        killed = workers()
+        for worker in killed:
+            os.kill(worker, signal.SIGKILL)
+        until(lambda: len(workers() - killed) == 2)
+
+    with running(tmp_path, f"main={link}", "--workers", "2") as server:
+        for name in ("weights.safetensors", "model.json"):
+            damaged = shutil.copytree(bundle_of("mf"), tmp_path / name)
+            os.truncate(damaged / name, (damaged / name).stat().st_size // 2)
+            _swap(server, link, damaged)
+            until(lambda name=name: errors().count(f"{name} is damaged: it has ") == 2)  # type: ignore[misc]
+        kill()
+        assert server.get("/bundles")["bundles"][0]["model"] == "mf"
+        kill()
+        _swap(server, link, bundle_of("ease"))  # before the workers can reload
+        until(lambda: {server.get("/bundles")["bundles"][0]["model"] for _ in range(20)} == {"ease"}, seconds=120)
+    assert errors().count("worker ") == errors().count("ended with -9; it is started again") == 4
+    assert "Traceback" not in errors()
+
+
 def _stays_after_damage(server: Running, link: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     link.unlink()
