@@ -10,6 +10,9 @@ import pyarrow.parquet as pq
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the columns of a file, default: all."""
-    with pq.ParquetFile(path) as file:
-        return file.read(columns=columns)
+    """Return the columns of a file, default: all; errors about its content name it."""
+    try:
+        with pq.ParquetFile(path) as file:
+            return file.read(columns=columns)
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(f"{path}: {error}") from error

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from recsys_cli.config import Placement
+from recsys_cli.config.document import Document
 from recsys_cli.config.load import model_config
+from recsys_cli.config.problems import describe
 from recsys_cli.errors import ConfigError
 from recsys_cli.plugins import guard_class, guarded, require_subclass
 from recsys_cli.registry import MODELS, lookup
@@ -39,7 +41,8 @@ def build(
     try:
         config = model_config(name, options)
     except ValidationError as error:
-        raise ConfigError(f"model {name}: {error}") from error
+        problems = "; ".join(describe(error, None, Document(options)))
+        raise ConfigError(f"model {name}: {problems}") from error
     kind = kind_of(name)
     parameters = inspect.signature(kind).parameters
     optional = {"sparse": sparse, "placement": placement}

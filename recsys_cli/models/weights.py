@@ -32,9 +32,15 @@ def load_weights(model: Model, path: Path, *, mapped: bool = False) -> None:
     """
     tensors = read_weights(path)
     try:
-        model.load_state_dict(tensors, assign=mapped)
-    except RuntimeError as error:
-        raise DataError(f"{path}: not the weights of this model: {error}", hint="recsys train --force") from error
+        missing, unknown = model.load_state_dict(tensors, strict=False, assign=mapped)
+        wrong = [*(f"{name} is missing" for name in missing), *(f"{name} is unknown" for name in unknown)]
+    except RuntimeError as error:  # shapes
+        own = {name: tensor.shape for name, tensor in model.state_dict().items()}
+        other = (name for name, tensor in tensors.items() if own.get(name, tensor.shape) != tensor.shape)
+        wrong = [f"{name} is of shape {tuple(tensors[name].shape)}, not {tuple(own[name])}" for name in other]
+        wrong = wrong or [str(error)]
+    if wrong:
+        raise DataError(f"{path}: not the weights of this model: {wrong[0]}", hint="recsys train --force")
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

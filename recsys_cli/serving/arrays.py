@@ -27,8 +27,8 @@ def read_array(
     # The header of a mapped file is read first, so that a wrong shape allocates nothing.
     try:
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except EOFError:
-        raise ValueError(f"{path}: the file is empty") from None  # the command line takes EOFError for Ctrl-D
+    except (EOFError, ValueError):  # the command line takes EOFError for Ctrl-D
+        raise ValueError(f"{path}: no NumPy array") from None
     if array.ndim != 1 or array.dtype.name not in dtypes or not array.dtype.isnative:
         raise ValueError(f"{path}: {array.dtype} of shape {array.shape} is no list of {' or '.join(dtypes)}")
     if length is not None and len(array) != length:

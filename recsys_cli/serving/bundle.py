@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 
+from recsys_cli.config import Placement
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.features.parquet import read_parquet
@@ -65,7 +66,9 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
     manifest = checked_manifest(bundle, verify=verify)
     with naming(bundle.model, bundle):
         described = read_json(
-            bundle.model, hint=bundle.remake, expected={"name": str, "options": dict, "batch_size": int}
+            bundle.model,
+            hint=bundle.remake,
+            expected={"name": str, "options": dict, "placement": str, "batch_size": int, "tables": str},
         )
         source = ModelSource(
             described["name"],
@@ -74,13 +77,18 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
             described["batch_size"],
             described["tables"],
         )
-        if source.batch_size < 1 or source.tables not in get_args(TableType):
-            raise ValueError(f"the batch size is {source.batch_size}, and the tables are {source.tables}")
+        for name, known in (("placement", get_args(Placement)), ("tables", get_args(TableType))):
+            if described[name] not in known:
+                raise ValueError(f"{name} is {described[name]}, not one of {', '.join(known)}")
+        if source.batch_size < 1:
+            raise ValueError(f"batch_size is {source.batch_size}, not at least 1")
     data = bundle.data
-    with naming(data.folder, bundle):
+    with naming(data.folder / "schema.json", bundle):
         schema, cold = data.schema, ColdItems.of(data)
+    with naming(data.folder / "plan.json", bundle):
         FittedPlan.read(data.folder).program  # noqa: B018 - compiled for a check
-    indexes = open_indexes(bundle.index)
+    with naming(bundle.index, bundle):
+        indexes = open_indexes(bundle.index)
     check_tables(bundle, indexes)
     ids = {}
     for role in (Role.USER, Role.ITEM):
@@ -89,7 +97,7 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
     with naming(bundle.model, bundle), no_larger_than_weights(bundle):
         model = _without_weights(source, schema)
     with naming(bundle.weights, bundle):
-        _load_mapped(model, bundle.weights)
+        _load_mapped(model, bundle.weights, verify=verify)
     with naming(bundle.titles, bundle):
         titles = _titles(bundle.titles, len(ids[Role.ITEM].values))
     with naming(bundle.items, bundle):
@@ -164,10 +172,12 @@ def _without_weights(source: ModelSource, schema: Schema) -> Model:
     return model.eval()
 
 
-def _load_mapped(model: Model, path: Path) -> None:
-    """Memory-map the weights of a model."""
+def _load_mapped(model: Model, path: Path, *, verify: bool) -> None:
+    """Memory-map the weights of a model; those of files that are verified have to be finite."""
     types = {name: tensor.dtype for name, tensor in model.state_dict().items()}
     load_weights(model, path, mapped=True)
     for name, tensor in model.state_dict().items():
         if tensor.dtype != types[name]:
             raise ValueError(f"{name} has {tensor.dtype} in place of {types[name]}")
+        if (verify or path.stat().st_size <= _MAPPED) and not tensor.isfinite().all():
+            raise ValueError(f"{name} has values that are not finite")

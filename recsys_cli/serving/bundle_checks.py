@@ -11,6 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import ValidationError
+from pydantic_core import from_json
 from safetensors import safe_open
 from torch import Tensor
 from torch.nn import Module
@@ -19,13 +21,17 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
-from recsys_cli.errors import ConfigError, DataError, RecsysError, TrainingError
+from recsys_cli.config.document import Document
+from recsys_cli.config.problems import describe
+from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, RecsysError, TrainingError
 from recsys_cli.features.columns import SHARED_ID, row_column
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import FIRST, Column
 from recsys_cli.serving.encoder import VocabularyIndex
-from recsys_cli.workspace import Bundle
+from recsys_cli.workspace import MAX_JSON, Bundle
 
+_MOST_SHOWN = 400
+"""Maximum characters of a reason."""
 _SLACK = 4
 """Parameters of a model in construction by those of its weights: some are registered twice, or quantized later."""
 
@@ -40,14 +46,34 @@ def naming(path: Path, bundle: Bundle) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, RecsysError) and not isinstance(error, ConfigError | TrainingError):
+        kind = MissingArtifactError if isinstance(error, MissingArtifactError) else DataError
+        if isinstance(error, RecsysError) and not isinstance(error, kind | ConfigError | TrainingError):
             raise
-        reason = f"{type(error).__name__} {error}" if isinstance(error, LookupError) else str(error)
-        raise DataError(f"{path}: not a bundle of this version: {reason}", hint=bundle.remake) from error
+        reason = _reason(error, path)
+        raise kind(reason if str(bundle.folder) in reason else f"{path}: {reason}", hint=bundle.remake) from error
+
+
+def _reason(error: Exception, path: Path) -> str:
+    """Return what is wrong with a file, in one line without the words of a library's own report."""
+    cause = error.__cause__ if isinstance(error, DataError) else error
+    if isinstance(cause, ValidationError):
+        first = cause.errors(include_url=False)[0]
+        return (
+            first["msg"]
+            if first["type"] == "json_invalid"
+            else describe(cause, None, Document(from_json(path.read_bytes())))[0]
+        )
+    if isinstance(error, RuntimeError):
+        return "its parts do not fit each other"
+    if isinstance(error, KeyError) and not isinstance(error, RecsysError):
+        return f"{error} is missing"
+    return " ".join(str(error).split())[:_MOST_SHOWN] or type(error).__name__
 
 
 def check_kinds(bundle: Bundle) -> None:
-    """Check that a bundle has plain files only: a pipe, a device or a link elsewhere could be read without an end.
+    """Check that a bundle has plain files only, and no endless JSON: nothing of it is read before.
+
+    A pipe, a device or a link elsewhere could be read without an end.
 
     Raises:
         DataError: An entry is something else.
@@ -55,8 +81,11 @@ def check_kinds(bundle: Bundle) -> None:
     for folder, folders, files in os.walk(bundle.folder):
         for name in (*folders, *files):
             path = Path(folder, name)
-            if not stat.S_ISREG(kind := path.lstat().st_mode) and not stat.S_ISDIR(kind):
+            found = path.lstat()
+            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
                 raise DataError(f"{path} is no plain file", hint="copy the bundle with the files that its links name")
+            if path.suffix == ".json" and found.st_size > MAX_JSON:
+                raise DataError(f"{path}: {found.st_size:,} bytes are too many for a bundle", hint=bundle.remake)
 
 
 @contextmanager

@@ -12,6 +12,9 @@ from recsys_cli.errors import DataError, MissingArtifactError, RecsysError
 from recsys_cli.workspace.checksums import checksum_of_json
 from recsys_cli.workspace.writing import CHECKSUM
 
+MAX_JSON = 1 << 27
+"""Maximum bytes of a JSON file: a manifest of a million files has fewer."""
+
 
 def read_json(path: Path, *, hint: str, expected: Mapping[str, type] | None = None) -> dict[str, Any]:
     """Read a JSON object of `writing.write_json`, with required keys and types; the checksum is optional.
@@ -21,6 +24,8 @@ def read_json(path: Path, *, hint: str, expected: Mapping[str, type] | None = No
         DataError: The file is damaged.
     """
     with whole(path, hint=hint):
+        if (size := path.stat().st_size) > MAX_JSON:
+            raise ValueError(f"{size:,} bytes are above the limit of {MAX_JSON:,}")
         value = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(value, dict):
             raise ValueError("it is not a JSON object")

@@ -63,8 +63,8 @@ class CollaborativeColumns(nn.Module):
         )
         self.register_buffer("center", torch.zeros(len(self.names)))
         self.register_buffer("inverse_scale", torch.ones(len(self.names)))
-        self.register_buffer("lowest", torch.full((len(self.names),), -torch.inf))
-        self.register_buffer("highest", torch.full((len(self.names),), torch.inf))
+        self.register_buffer("lowest", torch.full((len(self.names),), torch.finfo().min))
+        self.register_buffer("highest", torch.full((len(self.names),), torch.finfo().max))
 
     @torch.no_grad()
     def fit(self, context: TrainingContext) -> None:

@@ -15,12 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file, save_file
+from typer.testing import CliRunner
 
 import recsys_cli as recsys
+from recsys_cli.cli import app
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.features.columns import SHARED_ID
 from recsys_cli.serving.bundle import load_bundle
-from recsys_cli.workspace import write_manifest
+from recsys_cli.workspace import read_json, write_manifest
 from tests.served_runs import MakeRun
 
 Array = np.ndarray[Any, Any]
@@ -67,7 +69,9 @@ def _refused(folder: Path, name: str) -> None:
     with pytest.raises(DataError) as raised:
         load_bundle(folder)
     assert name in raised.value.message
-    assert raised.value.hint
+    assert raised.value.hint == "recsys export RUN --force"
+    words = ("\n", "pydantic", "state_dict", "torch.Size", "type=", "pickle", "KeyError")
+    assert not [word for word in words if word in raised.value.message], raised.value.message
 
 
 @pytest.mark.parametrize(
@@ -119,7 +123,15 @@ def test_raw_ids(how: str, folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"name": "typo"}, {"options": {"embedding_dim": "x"}}, {"placement": 3}, {"tables": "fp1"}, {"batch_size": 0}],
+    [
+        {"name": "typo"},
+        {"options": {"embedding_dim": "x"}},
+        {"options": {"more": 1}},
+        {"placement": "x"},
+        {"placement": 3},
+        {"tables": "fp1"},
+        {"batch_size": 0},
+    ],
 )
 def test_the_description_of_the_model(change: dict[str, Any], folder: Path) -> None:
     path = folder / "model.json"
@@ -176,6 +188,56 @@ def test_a_model_far_larger_than_its_weights_is_not_built(
 def test_an_empty_file(name: str, folder: Path) -> None:
     (folder / name).write_bytes(b"")
     _refused(folder, name)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite(value: float, folder: Path) -> None:
+    path = folder / "weights.safetensors"
+    weights = load_file(path)
+    weights[max(weights)].flat[-1] = value
+    save_file(weights, path)
+    _refused(folder, "weights.safetensors: ")
+    result = CliRunner().invoke(app, ["recommend", str(folder), "--user", "1", "-w", str(folder)])
+    assert result.exit_code == DataError.exit_code, result.output
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda weights: {name: weights[name] for name in list(weights)[1:]},
+        lambda weights: weights | {"model.more": np.zeros(3)},
+        lambda weights: {name: np.repeat(values, 2, axis=0) for name, values in weights.items()},
+    ],
+    ids=["missing", "unknown", "shape"],
+)
+def test_weights_of_another_model(change: Callable[[dict[str, Array]], dict[str, Array]], folder: Path) -> None:
+    path = folder / "weights.safetensors"
+    save_file(change(load_file(path)), path)
+    _refused(folder, "weights.safetensors: not the weights of this model: ")
+
+
+@pytest.mark.parametrize("name", ["schema", "plan"])
+@pytest.mark.parametrize("content", [b"{}", b"{{", b"[]", b"[" * 100_000, b"\xff"], ids=str)
+def test_a_description_of_the_data(name: str, content: bytes, folder: Path) -> None:
+    (folder / "data" / f"{name}.json").write_bytes(content)
+    _refused(folder, "/data")
+
+
+@pytest.mark.parametrize("name", ["vocab/genres.parquet", "state/1/genres%01rest.parquet"])
+def test_a_table_without_content_is_named(name: str, folder: Path) -> None:
+    (folder / "data" / name).write_bytes(b"nothing")
+    _refused(folder, name)
+
+
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "model.json", "signature.json", "data/schema.json", "data/plan.json"]
+)
+def test_json_of_gigabytes_is_not_read(name: str, folder: Path) -> None:
+    os.truncate(folder / name, 1 << 36)
+    with pytest.raises(DataError, match=f"{name}: 68,719,476,736 bytes are too many"):
+        load_bundle(folder)
+    with pytest.raises(DataError, match="68,719,476,736 bytes"):
+        read_json(folder / name, hint="")
 
 
 def test_weights_of_another_type(folder: Path) -> None:
