@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -45,10 +46,21 @@ def create_app(service: Service) -> ASGIApp:
     app.add_exception_handler(HTTPException, _plain)
     read = (bodies.RecommendBody, bodies.BatchBody, bodies.ScoreBody, bodies.FeedbackBody, bodies.ItemBody)
     describe(app, *read, bodies.ItemsBody, has_token=service.settings.token is not None)
-    guarded = Guard(app, service)
     if not (origins := service.settings.cors):
-        return guarded
-    return CORSMiddleware(guarded, origins, ("GET", "POST", "PUT", "DELETE"), ("Authorization", "Content-Type"))
+        return Guard(app, service)
+    shared = _Cors(app, origins, ("GET", "POST", "PUT", "DELETE"), ("Authorization", "Content-Type"))
+    return Guard(shared, service)
+
+
+class _Cors(CORSMiddleware):
+    """CORS whose refusals are JSON, too."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Return the answer to a preflight request."""
+        response = super().preflight_response(request_headers)
+        if response.status_code == 200:
+            return response
+        return RequestError(400, bytes(response.body).decode(), "recsys serve --help describes --cors").response()
 
 
 def _lifespan(service: Service) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recsys_cli.serving.http.page import STATIC
@@ -23,6 +24,8 @@ _SHOWN = 100
 """Maximum characters of a host in a message."""
 _CLOSE = {"Connection": "close"}
 """Headers of a refusal: the rest of its request is not read."""
+MAX_HEAD = 1 << 16
+"""Maximum bytes of the first line and the headers of a request."""
 PUBLIC = frozenset({
     "/", "/docs", "/openapi.json", "/v2/health/live", "/v2/health/ready", *(f"/{one.name}" for one in STATIC.iterdir()),
 })  # fmt: skip
@@ -69,18 +72,28 @@ class Guard:
             if problem.status == 500:
                 _LOG.exception("unexpected error")
             if not status:
-                await problem.response()(scope, receive, sending)
+                refusal: ASGIApp = problem.response()
+                if scope["method"] != "OPTIONS":  # pages of allowed sites read refusals, too
+                    refusal = CORSMiddleware(refusal, self._settings.cors)
+                await refusal(scope, receive, sending)
         finally:
             self._load.under_way -= 1
             self._measure(scope, status, time.perf_counter() - started)
 
     def _check(self, scope: Scope) -> None:
-        """Check the token, and that no page of another site asks.
+        """Check the form of the head, the token, and that no page of another site asks.
 
         Raises:
             RequestError: The request is refused.
         """
-        headers = {name: value for name, value in scope["headers"] if name in {b"host", b"origin", b"authorization"}}
+        headers = dict(scope["headers"])
+        if headers.keys() >= {b"content-length", b"transfer-encoding"}:
+            hint = "send one of them: a proxy may read the other one"
+            raise RequestError(400, "the request has Content-Length and Transfer-Encoding", hint, _CLOSE)
+        # The parser checks the size of unfinished heads only: one packet may have more.
+        size = len(scope["path"]) + len(scope["query_string"]) + sum(len(n) + len(v) for n, v in scope["headers"])
+        if size > MAX_HEAD:
+            raise RequestError(431, f"the headers are above {MAX_HEAD:,} bytes", "send less of them", _CLOSE)
         host = headers.get(b"host", b"").decode("latin-1")
         if origin := headers.get(b"origin"):
             _check_origin(origin.decode("latin-1"), host, self._settings.cors)
@@ -90,7 +103,10 @@ class Guard:
                 message = f"the host {_name(host)[:_SHOWN]} is not this machine"
                 raise RequestError(403, message, "use http://127.0.0.1:PORT", _CLOSE)
             return
-        if scope["path"] in PUBLIC:
+        is_preflight = scope["method"] == "OPTIONS" and b"access-control-request-method" in headers and origin
+        if scope["path"] in PUBLIC or (
+            is_preflight and self._settings.cors
+        ):  # answered before the app, without a token
             return
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
         if kind.lower() != b"bearer" or not hmac.compare_digest(given.strip(), token.encode()):

@@ -36,6 +36,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         (415, "Compressed body"),
         (422, "Invalid value"),
         (429, "Saturated; Retry-After has the seconds to wait"),
+        (431, "Headers above the limit"),
         (503, "Not ready, or failed"),
         (504, "Time is over"),
     )

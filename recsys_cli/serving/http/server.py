@@ -27,6 +27,7 @@ from recsys_cli.errors import ConfigError, DiskFullError, LockedError
 from recsys_cli.serving.feedback.compact import rewrite
 from recsys_cli.serving.feedback.files import exclusive, worker_file
 from recsys_cli.serving.http.app import create_app
+from recsys_cli.serving.http.guard import MAX_HEAD
 from recsys_cli.serving.http.metrics import FOLDER
 from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.http.settings import Settings
@@ -36,8 +37,6 @@ _SWITCH = 0.0001
 """Seconds of a Python thread before others run: the model thread waits so long after each of some 70 calls into torch."""
 _KEEP_ALIVE = 75
 """Seconds of an idle connection: longer than those of common proxies, so that a proxy never sends into a closed one."""
-_HEAD = 1 << 16
-"""Maximum bytes of the first line and the headers of a request."""
 _METRICS = "recsys-metrics-"
 Started = Callable[[str], None]
 
@@ -117,7 +116,7 @@ def _run(settings: Settings, worker: int, bound: socket.socket, ready: Callable[
     config = uvicorn.Config(
         create_app(service),
         http="h11",  # the other implementation takes the body of a request with `Upgrade` for the next request
-        h11_max_incomplete_event_size=_HEAD,
+        h11_max_incomplete_event_size=MAX_HEAD,
         ws="none",
         log_config=None,
         log_level="error",

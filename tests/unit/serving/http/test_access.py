@@ -70,6 +70,13 @@ def test_pages_of_an_allowed_site_may_ask(shared: Running) -> None:
     for method in ("POST", "PUT", "DELETE"):
         allowed = _preflight(shared, SHOP, method)
         assert (allowed.status_code, allowed.headers["Access-Control-Allow-Origin"]) == (200, SHOP)
+    refused = _preflight(shared, SHOP, "PATCH")
+    assert (refused.status_code, refused.json()["error"]) == (400, "Disallowed CORS method")
+    assert shared.ask("OPTIONS", "/recommend", headers={"Origin": SHOP}).status_code == 401
+    asked = {"Origin": SHOP, "Access-Control-Request-Method": "POST"}
+    lengths = {"Content-Length": "0", "Transfer-Encoding": "chunked"}
+    refused = shared.ask("OPTIONS", "/recommend", headers={**asked, **lengths})
+    assert (refused.status_code, refused.headers["Connection"]) == (400, "close")
     token = {"Authorization": f"Bearer {TOKEN}"}
     for headers, status in ((token, 200), ({}, 401)):
         response = shared.ask("POST", "/recommend", {"user": 1}, headers={"Origin": SHOP, **headers})
@@ -82,7 +89,8 @@ def test_pages_of_an_allowed_site_may_ask(shared: Running) -> None:
 )  # fmt: skip
 def test_pages_of_other_sites_may_not(origin: str, shared: Running, server: Running) -> None:
     for one in (shared, server):
-        assert _preflight(one, origin).status_code in {400, 403}
+        assert _preflight(one, origin).status_code == 403
+        assert _preflight(one, origin).json()["error"] == "a page of another site may not ask"
         headers = {"Origin": origin, "Authorization": f"Bearer {TOKEN}"}
         response = one.ask("POST", "/recommend", {"user": 1}, headers=headers)
         assert response.status_code == 403

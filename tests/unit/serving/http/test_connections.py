@@ -94,6 +94,28 @@ def test_the_body_of_a_request_with_upgrade_is_no_request(protocol: bytes, hasty
     assert received.count(b"HTTP/1.1 ") == 1
 
 
+@pytest.mark.parametrize("method", [b"POST", b"OPTIONS"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_body_of_two_lengths_is_refused(method: bytes, order: int, hasty: Running) -> None:
+    """A proxy that goes by the other length sees another next request."""
+    names = b"\r\n".join([b"Content-Length: 4", b"Transfer-Encoding: chunked"][::order])
+    with _connected(hasty) as connection:
+        connection.sendall(method + b" /recommend HTTP/1.1\r\nHost: localhost\r\n" + names + b"\r\n\r\n")
+        connection.sendall(b"0\r\n\r\n" + _REQUEST)
+        received = _received(connection)
+    assert received.startswith(b"HTTP/1.1 400 ")
+    assert b'{"error":"the request has Content-Length and Transfer-Encoding"' in received
+    assert received.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize("head", [b"GET /v2/health/live HTTP/1.1\r\nX: %s", b"GET /v2/health/live?%s HTTP/1.1\r\nX: x"])
+def test_headers_above_their_limit_in_one_packet_are_refused(head: bytes, hasty: Running) -> None:
+    for size in (60_000, 70_000):
+        with _connected(hasty) as connection:
+            connection.sendall(head % (b"a" * size) + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert _received(connection).startswith(b"HTTP/1.1 431 ") == (size > 1 << 16)
+
+
 def test_trailers_are_no_headers(hasty: Running) -> None:
     with _connected(hasty) as connection:
         connection.sendall(
