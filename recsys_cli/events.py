@@ -26,7 +26,7 @@ class Progress:
         done: Units done so far (absolute, not an increment).
         total: Total number of units; None if unknown. `done == total` ends the bar.
         fields: Short values next to the bar, such as the loss.
-        left: Estimated remaining seconds; None to extrapolate from the speed.
+        left: Estimated remaining seconds; None to extrapolate from the speed, infinity if nothing tells.
     """
 
     task: str

@@ -91,6 +91,7 @@ DEFAULT_MODEL = "mlp"
 """Model of a config without `model.name`."""
 AUTO = "auto"
 """`model.name` for the best of several models on valid, see `stages.auto`."""
+AUTO_ADVICE = "a first choice: the best of several models on your data"
 
 RANK, PREDICT = "rank the catalog", "predict labels of given rows"
 """Tasks: top-N recommendation from the catalog, and prediction of the label of a given (user, item) pair."""

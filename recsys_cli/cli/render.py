@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -198,8 +199,8 @@ def _amount(event: Progress) -> str:
 
 def _facts(event: Progress, amount: str, speed: float, left: float | None) -> str:
     parts = [amount]
-    if speed and f"{event.unit}/s" not in event.fields:  # the stage reports its own speed
+    if speed and left != math.inf and f"{event.unit}/s" not in event.fields:  # the stage reports its own speed
         parts.append(rate(speed, event.unit))
-    if left is not None:
+    if left is not None and left < math.inf:
         parts.append(f"{duration(left)} left")
     return " · ".join([*parts, *(f"{name} {value}" for name, value in event.fields.items())])

@@ -136,7 +136,7 @@ def _draw_status(to: Console, result: Mapping[str, Any]) -> None:
         for d in result["data"]
     ]
     table(to, "prepared", ("key", "train", "valid", "test", "size"), cells)
-    table(to, "runs", *_runs(result["runs"]), text=2)
+    table(to, "runs", *_runs(result["runs"]), text=3 if any(run["options"] for run in result["runs"]) else 2)
     studies = [
         (s["name"], ", ".join(s["keys"]), f"{s['metric'] or ''} {_figure(s, 'best') or '–'}",
          f"{sum(s['trials'].get(state, 0) for state in ('finished', 'pruned', 'failed'))} of {s['trials'].get('wanted', 0)}")
@@ -160,16 +160,24 @@ def _runs(runs: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tupl
 
     of_classes, of_numbers = BINARY.default, REGRESSION.default
     errors = [{} if of_classes.name in run["metrics"] else run["metrics"] for run in runs]
-    has_errors = any(of_numbers.name in one for one in errors)
+    has_errors, has_options = any(of_numbers.name in one for one in errors), any(run["options"] for run in runs)
     cells = [
         (
-            run["name"], run["state"], _figure(run["metrics"], of_classes.name),
+            run["name"], *([_written(run["options"])] if has_options else []), run["state"],
+            _figure(run["metrics"], of_classes.name),
             *([_figure(one, of_numbers.name)] if has_errors else []),
             _figure(run["metrics"], "ndcg@10"), size(run["bytes"]),
         )
         for run, one in zip(runs, errors, strict=True)
     ]  # fmt: skip
-    return ("run", "state", of_classes.title, *([of_numbers.title] if has_errors else []), "NDCG@10", "size"), cells
+    heads = ("run", *(["options"] if has_options else []), "state")
+    return (*heads, of_classes.title, *([of_numbers.title] if has_errors else []), "NDCG@10", "size"), cells
+
+
+def _written(options: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name}={value:,g}" if isinstance(value, float) else f"{name}={value}" for name, value in options.items()
+    )
 
 
 def _figure(metrics: Mapping[str, float | None], name: str) -> str:

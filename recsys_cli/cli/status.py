@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -61,12 +62,25 @@ def _run(run: TrainedRun, workspace: Workspace) -> dict[str, Any]:
     state = "evaluated" if metrics else "trained" if run.exists else "training" if trainer else "unfinished"
     return {
         "name": run.folder.name,
+        "options": _options(run),
         "state": "damaged" if problem else state,
         "process": asdict(trainer) if trainer else None,
         "metrics": metrics,
         "problem": problem,
         **_size(run),
     }
+
+
+def _options(run: TrainedRun) -> dict[str, Any]:
+    """Return the model options of a run other than the defaults; none of an unreadable config."""
+    from recsys_cli.config import ModelConfig, load
+    from recsys_cli.config.load import spelled_out
+
+    with suppress(RecsysError):
+        model = load(run.config).model
+        defaults = spelled_out(ModelConfig(name=model.name)).options
+        return {name: value for name, value in model.options.items() if value != defaults[name]}
+    return {}
 
 
 def _measured(run: TrainedRun) -> tuple[dict[str, Any], str | None]:

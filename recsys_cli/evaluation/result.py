@@ -24,13 +24,16 @@ MODEL = "model"
 Result = TypeVar("Result")
 
 
-def renamed(systems: Mapping[str, Result], own: str) -> dict[str, Result]:
-    """Return results by system with the model's own name; a baseline of the same name gets a suffix."""
-    names = {name: own if name == MODEL else name for name in systems}
-    return {
-        (f"{shown} (baseline)" if shown == own.removesuffix(f" {MARK}") and name != MODEL else shown): systems[name]
-        for name, shown in names.items()
-    }
+def renamed(systems: Mapping[str, Result], own: str, *, is_repeated: bool = False) -> dict[str, Result]:
+    """Return results by system with the model's own name; the baseline of the same name gets a suffix; repeated, it is left out."""
+    same = own.removesuffix(f" {MARK}")
+    names = {name: own if name == MODEL else f"{same} (baseline)" if name == same else name for name in systems}
+    return {shown: systems[name] for name, shown in names.items() if name != same or not is_repeated}
+
+
+def repeats_baseline(ranking: Mapping[str, object], own: str) -> bool:
+    """Whether a model has the figures of the baseline of its name."""
+    return MODEL in ranking and ranking.get(own.removesuffix(f" {MARK}")) == ranking[MODEL]
 
 
 class ByName(dict[str, Result]):

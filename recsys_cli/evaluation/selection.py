@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-Selection = Literal["epoch", "trial"]
-"""Choice made on the reported rows: the best epoch of a run, or the best trial of a study."""
+Selection = Literal["epoch", "trial", "model"]
+"""Choice made on the reported rows: the best epoch of a run, the best trial of a study, or the best candidate of `auto`."""
 
 MARK = "†"
 """Mark behind the name of a model with optimistic metrics."""

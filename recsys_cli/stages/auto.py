@@ -1,13 +1,15 @@
 """`model: {name: auto}`: quick candidates as ordinary runs, and the best of them by its valid metric.
 
-The choice needs no artifact: it follows from the finished runs of the candidates, which later commands find by their keys.
+The choice follows from the finished runs of the candidates, which later commands find by their keys. The work of each candidate
+has a bound in rows, users and items, never in seconds: the same config makes the same choice on any machine.
 """
 
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -16,19 +18,20 @@ from recsys_cli.config import BenchModel, RunConfig, with_model
 from recsys_cli.errors import ConfigError, MissingArtifactError, RecsysError, TrainingError
 from recsys_cli.events import Emit, Event, Message, Progress
 from recsys_cli.features.schema import Column, Role
+from recsys_cli.models.ease.config import affordable_items
 from recsys_cli.registry import AUTO
 from recsys_cli.stages import Candidate, StageResult
 from recsys_cli.stages.run_selection import run_key, unfinished_run
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, not_finished
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, not_finished, write_json
 
 METRIC = "ndcg@10"
 """Metric of the choice, on the users of valid that all candidates rank."""
-WITHOUT_VALID = "ease"
-"""Model without a valid split."""
+_OF_EQUALS = "ease"
+"""Candidate chosen among equal values, or without any."""
 _HALF_LIVES = (8, 64)
 """Parts of the time of train that are half-lives of popularity."""
-_SASREC_ROWS = 2_000_000
-"""Train rows above which sasrec is left out: about 20 minutes of a core, by 21 µs for a row and epoch on MovieLens latest-small."""
+_ROWS, _FEWEST_EPOCHS, _PATIENCE = 3_000_000, 3, 3
+"""Most rows of sasrec in all epochs, its fewest epochs, and its patience: 32 s of a core for MovieLens latest-small."""
 Train = Callable[..., StageResult[TrainedRun]]
 
 
@@ -52,17 +55,25 @@ def candidates_of(config: RunConfig, data: PreparedData) -> Candidates:
             hint="set model.name to the model of the run",
         )
     models, left_out = _models(data)
+    closed_form: dict[str, Any] = {"monitor": METRIC, "devices": 1}
     if not data.rows("valid"):
-        left_out.append(
-            f"the data has no valid split to choose a model on, so {WITHOUT_VALID} is taken: set split.valid"
-        )
-        models = {WITHOUT_VALID: models[WITHOUT_VALID]}
-    seed, closed_form = config.train.seed, {"monitor": METRIC, "devices": 1}
-    made = {
-        name: BenchModel.model_validate({**model, "train": {"monitor": METRIC} if name == "sasrec" else closed_form})
-        for name, model in models.items()
+        closed_form["early_stopping"] = 1  # measured on rows held out of train, as epochs are
+    configs = {}
+    for label, model in models.items():
+        options = {"monitor": METRIC} if label == "sasrec" else closed_form
+        own = with_model(config, BenchModel.model_validate({**model, "train": options}), seed=config.train.seed)
+        configs[label] = _bounded(own, data) if label == "sasrec" else own
+    return Candidates(configs, tuple(left_out))
+
+
+def _bounded(config: RunConfig, data: PreparedData) -> RunConfig:
+    """Return the config of sasrec with fewer epochs and less patience."""
+    train, epochs = config.train, _ROWS // data.rows("train")
+    bounds = {
+        "epochs": min(train.epochs, epochs),
+        "early_stopping": train.early_stopping and min(train.early_stopping, _PATIENCE),
     }
-    return Candidates({name: with_model(config, model, seed=seed) for name, model in made.items()}, tuple(left_out))
+    return config.model_copy(update={"train": train.model_copy(update=bounds)})
 
 
 def train_candidates(
@@ -78,9 +89,10 @@ def train_candidates(
     failure: RecsysError | None = None
     messages: dict[str, list[Event]] = {label: [] for label in found.configs}
     for text in found.left_out:
-        emit(Message(text, "warning"))
-    emit(Progress("candidates", 0, len(found.configs), unit="models"))
-    for number, (label, own) in enumerate(found.configs.items(), start=1):
+        emit(Message(text))
+    for number, (label, own) in enumerate(found.configs.items()):
+        # The last candidates take most of the time: no remaining time follows from the first ones.
+        emit(Progress("candidates", number, len(found.configs), unit="models", fields={"now": label}, left=math.inf))
         key = run_key(own, data)
         resume = not force and unfinished_run(workspace, key) is not None
         try:
@@ -93,15 +105,16 @@ def train_candidates(
             if (left := unfinished_run(workspace, key)) is not None:  # else it would count as interrupted
                 workspace.remove(left)
         gc.collect()
-        emit(Progress("candidates", number, len(found.configs), unit="models"))
+    emit(Progress("candidates", len(found.configs), len(found.configs), unit="models"))
     if failure is not None and not results:
         raise failure
     ranked = _ranked({label: made.artifact for label, made in results.items()})
     for event in messages[ranked[0].label]:
         emit(event)
-    return StageResult(
-        results[ranked[0].label].artifact, all(made.up_to_date for made in results.values()), candidates=ranked
-    )
+    chosen, up_to_date = results[ranked[0].label].artifact, all(made.up_to_date for made in results.values())
+    if not (up_to_date and chosen.choice.is_file()):
+        write_json(chosen.choice, {"candidates": [asdict(one) for one in ranked]})
+    return StageResult(chosen, up_to_date, candidates=ranked)
 
 
 def chosen_run(config: RunConfig, data: PreparedData, workspace: Workspace) -> TrainedRun:
@@ -115,11 +128,10 @@ def chosen_run(config: RunConfig, data: PreparedData, workspace: Workspace) -> T
 
 def chosen_config(config: RunConfig, data: PreparedData, workspace: Workspace) -> RunConfig:
     """Return the config with the model of the best candidate in the place of `auto`; see `chosen_run`."""
-    label, _ = _chosen(config, data, workspace)
-    return candidates_of(config, data).configs[label].model_copy(update={"tune": config.tune})
+    return _chosen(config, data, workspace)[0].model_copy(update={"tune": config.tune})
 
 
-def _chosen(config: RunConfig, data: PreparedData, workspace: Workspace) -> tuple[str, TrainedRun]:
+def _chosen(config: RunConfig, data: PreparedData, workspace: Workspace) -> tuple[RunConfig, TrainedRun]:
     configs = candidates_of(config, data).configs if config.model.name == AUTO else {config.model.name: config}
     keys = {label: run_key(own, data) for label, own in configs.items()}
     finished = [run for run in workspace.runs() if run.exists]
@@ -134,7 +146,7 @@ def _chosen(config: RunConfig, data: PreparedData, workspace: Workspace) -> tupl
             hint="recsys train; recsys status shows all runs",
         )
     best = _ranked(runs)[0].label if len(runs) > 1 else next(iter(runs))
-    return best, runs[best]
+    return configs[best], runs[best]
 
 
 def _keeping(messages: list[Event], emit: Emit) -> Emit:
@@ -143,18 +155,31 @@ def _keeping(messages: list[Event], emit: Emit) -> Emit:
 
 
 def _models(data: PreparedData) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return the model sections of the candidates by label, from cheap to expensive, and the reasons for bounds."""
     models: dict[str, dict[str, Any]] = {}
+    left_out = []
     times = data.schema.select(lambda column: column.role is Role.TIMESTAMP and column.table is None)
     for parts, half_life in _half_lives(data, times[0]) if times else ():
         models[f"popularity, half-life 1/{parts} of train"] = {"name": "popularity", "half_life": half_life}
     models |= {name: {"name": name} for name in ("popularity", "item-knn", "ease")}
-    if not times:
-        return models, []
-    if data.rows("train") > _SASREC_ROWS:
-        return models, [
-            f"sasrec is no candidate for more than {_SASREC_ROWS:,} train rows: recsys train model.name=sasrec trains it"
-        ]
-    return {**models, "sasrec": {"name": "sasrec"}}, []
+    users, items = (len(data.schema.only(role).own_ids) for role in (Role.USER, Role.ITEM))
+    if (most := affordable_items(users)) < items:
+        models["ease"]["max_items"] = most
+        left_out.append(
+            f"ease is tried on the {most:,} most popular of {items:,} items: recsys train model.name=ease takes all that fit"
+        )
+    if times and _ROWS // data.rows("train") >= _FEWEST_EPOCHS:
+        models["sasrec"] = {"name": "sasrec"}
+        left_out.append(
+            f"sasrec is tried until {_PATIENCE} epochs without improvement: recsys train model.name=sasrec is more patient"
+        )
+    elif times:
+        left_out.append(
+            f"sasrec is no candidate for more than {_ROWS // _FEWEST_EPOCHS:,} train rows: recsys train model.name=sasrec trains it"
+        )
+    if not data.rows("valid"):
+        left_out.append("the data has no valid split: the candidates are compared on rows held out of train")
+    return models, left_out
 
 
 def _half_lives(data: PreparedData, time: Column) -> Iterator[tuple[int, float]]:
@@ -176,8 +201,6 @@ def _ranked(runs: dict[str, TrainedRun]) -> tuple[Candidate, ...]:
     found = []
     for label, run in runs.items():
         manifest = run.manifest
-        value = (manifest["valid"] or {}).get(METRIC)
+        value = (manifest["valid"] or manifest.get("held_out", {}).get("valid", {})).get(METRIC)
         found.append(Candidate(label, run.folder.name, METRIC, value, manifest["seconds"]["train"]))
-    return tuple(
-        sorted(found, key=lambda one: (-one.value if one.value is not None else 0.0, one.label != WITHOUT_VALID))
-    )
+    return tuple(sorted(found, key=lambda one: (-one.value if one.value is not None else 0.0, one.label != _OF_EQUALS)))

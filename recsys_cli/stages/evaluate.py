@@ -64,6 +64,9 @@ def evaluate(
         if selected:
             notes = (note(selected, split, has_test=data.rows("test") > 0), *measurements.notes)
             measurements = measurements.model_copy(update={"notes": notes})
+        elif run.choice.is_file():
+            notes = (*measurements.notes, f"Valid chose this model among several; these figures are of {split}.")
+            measurements = measurements.model_copy(update={"notes": notes})
         evaluation = Evaluation(
             key=key,
             run=run.folder.name,
@@ -86,12 +89,14 @@ def evaluation_key(run_key: str, config: EvaluateConfig) -> str:
 
 
 def selected_on(split: str, run: TrainedRun, workspace: Workspace) -> tuple[Selection, ...]:
-    """Return the selections of a run on a split: valid selects the epoch, and the trial of a study."""
+    """Return the selections of a run on a split: valid selects the epoch, the trial of a study, and the candidate of `auto`."""
     if split != "valid":
         return ()
     selections: list[Selection] = ["epoch"] if run.manifest["valid"] and len(run.manifest["history"]) > 1 else []
     if any(run.folder.name == trial["run"] for study in workspace.studies() for trial in _trials(study)):
         selections.append("trial")
+    if run.choice.is_file():
+        selections.append("model")
     return tuple(selections)
 
 

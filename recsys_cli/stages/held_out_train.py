@@ -1,4 +1,4 @@
-"""Number of epochs for data without a valid split: early stopping on rows held out of train, once for each run."""
+"""Data without a valid split: the number of epochs, and the figures of a candidate of `auto`, on rows held out of train."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.metrics.named import CutOff, find_metric
-from recsys_cli.stages.trainer import new_model, trainer_of
+from recsys_cli.stages.trainer import closed_form_trainer_of, new_model, trainer_of
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.workspace import PreparedData, TrainedRun, read_json, write_json
 
@@ -48,16 +48,20 @@ def find_epochs(
     sizes = ranks.from_first(_divide(data, search.folder, config.train) if ranks.is_first else None)
     if not sizes[1]:
         return None
-    emit(Message(
-        f"the data has no valid split: {sizes[1]:,} of {sum(sizes):,} rows are held out of train to choose the number of epochs, "
-        "then all of train is fitted (train.early_stopping=null trains all epochs at once)"
-    ))  # fmt: skip
     started = time.perf_counter()
     part = _Divided(data.folder, search.folder, *sizes)
     options = config.train.model_copy(update={"trackers": ()})
     model = new_model(part, config.model, options)
-    trainer = trainer_of(model, config.model.name, part, options, ranks=ranks, emit=emit)
-    result = trainer.fit(search, key=key, settings={}, resume=resume)
+    purpose = "measure the model" if model.rows == "all" else "choose the number of epochs"
+    emit(Message(
+        f"the data has no valid split: {sizes[1]:,} of {sum(sizes):,} rows are held out of train to {purpose}, "
+        "then all of train is fitted (train.early_stopping=null fits it at once)"
+    ))  # fmt: skip
+    if model.rows == "all":
+        result = closed_form_trainer_of(model, config.model.name, part, options, ranks=ranks, emit=emit).fit(search)
+    else:
+        trainer = trainer_of(model, config.model.name, part, options, ranks=ranks, emit=emit)
+        result = trainer.fit(search, key=key, settings={}, resume=resume)
     best = ranks.from_first(result.best and {"epochs": result.best.epoch, "valid": result.best.valid})
     best |= {"rows": sizes[1], "tried": len(result.history), "seconds": round(time.perf_counter() - started, 3)}
     emit(Message(

@@ -20,6 +20,8 @@ from recsys_cli.loader.footprint import footprint, tables_footprint
 from recsys_cli.models import build, kind_of
 from recsys_cli.models.embedding import key_of
 from recsys_cli.models.model import Model
+from recsys_cli.registry import AUTO
+from recsys_cli.stages.auto import candidates_of
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.trainer import new_model, trainer_of
 from recsys_cli.training import hardware
@@ -49,14 +51,22 @@ _THRESHOLDS = (2, 3, 5, 10, 15, 20, 30, 50, 100, 200, 500, 1_000)
 
 
 def plan(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
-    """Estimate time and memory of training a config; see `plan_on`.
+    """Estimate time and memory of training a config; see `plan_on`. For `auto` those of its `candidates`, None of closed forms.
 
     Raises:
         MissingArtifactError: The data is not prepared.
         ConfigError: The model does not fit the data, or the device does not exist.
         DataError: A file does not match schema.json.
     """
-    return plan_on(prepared_data(config, workspace), config)
+    data = prepared_data(config, workspace)
+    if config.model.name != AUTO:
+        return plan_on(data, config)
+    candidates = candidates_of(config, data).configs
+    plans = {
+        label: None if kind_of(own.model.name).rows == "all" else plan_on(data, own)
+        for label, own in candidates.items()
+    }
+    return {"model": AUTO, "candidates": plans}
 
 
 def plan_on(data: PreparedData, config: RunConfig, *, free: Mapping[Kind, int] | None = None) -> dict[str, Any]:

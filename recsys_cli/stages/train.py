@@ -99,12 +99,14 @@ def _with_epochs(
 ) -> tuple[TrainConfig, dict[str, Any] | None]:
     """Return the train section with the number of epochs found on rows held out of train, if need be, and the figures."""
     options, rows, has_valid = config.train, kind_of(config.model.name).rows, data.rows("valid") > 0
-    if has_valid or rows == "all":
+    if has_valid or (rows == "all" and options.early_stopping is None):
         return options, None
     if options.searches_epochs(has_valid=has_valid) and not (rows == "users" and options.monitor == "loss"):
         found = find_epochs(run, data, config, key=key, ranks=ranks, resume=resume, emit=emit)
         if found is not None:
             return options.model_copy(update={"epochs": found["epochs"], "early_stopping": None}), found
+    if rows == "all":
+        return options, None
     unused = {"early stopping": options.early_stopping, "the plateau schedule": options.schedule.name == "plateau"}
     useless = "".join(f"{name} has no effect, " for name, is_set in unused.items() if is_set)
     text = f"the data has no valid split: {useless}{'and ' if useless else ''}the best checkpoint is the last"

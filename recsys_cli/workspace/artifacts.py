@@ -218,6 +218,8 @@ class TrainedRun(Artifact):
     config = _File("config.yaml")
     metrics = _File("metrics.jsonl")
     """Events and metrics of the training, one JSON object per line."""
+    choice = _File("candidates.json")
+    """Candidates of `auto`, in the run of the best."""
 
     @property
     def remake(self) -> str:

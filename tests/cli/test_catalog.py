@@ -106,7 +106,9 @@ def test_no_value_is_written_as_yaml_does(recsys: Recsys) -> None:
 def test_models_are_listed_by_purpose_best_first(recsys: Recsys) -> None:
     """Models follow their measured metrics, if any; every model has a line."""
     models = recsys("ls", "models", "--json").json["models"]
-    assert {model["name"] for model in models} == set(registry.MODELS)
+    assert {model["name"] for model in models} == {registry.AUTO, *registry.MODELS}
+    assert models[0]["name"] == registry.AUTO
+    assert "ease" in recsys("ls", "models", registry.AUTO).out
     results = Path(__file__).resolve().parents[2] / "scripts" / "results"
     topk = json.loads((results / "quality_topk.json").read_text())["loo"]
     ranking = json.loads((results / "quality_ranking.json").read_text())["models"]

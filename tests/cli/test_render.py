@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 
 import pytest
@@ -153,6 +154,16 @@ def test_remaining_time_of_the_stage_has_precedence() -> None:
     clock.now += 12
     draw(Progress("bench", 1, 2, unit="runs", left=300.0))
     assert written == ["bench: 50.0 % of 2 runs · 5 runs/min · 5 min left"]
+
+
+def test_no_remaining_time_where_the_last_part_is_the_longest() -> None:
+    written: list[str] = []
+    clock = Clock()
+    draw = LogRenderer(written.append, clock)
+    draw(Progress("candidates", 0, 2, unit="models", left=math.inf))
+    clock.now += 12
+    draw(Progress("candidates", 1, 2, unit="models", fields={"now": "sasrec"}, left=math.inf))
+    assert written == ["candidates: 50.0 % of 2 models · now sasrec"]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

@@ -129,7 +129,7 @@ def test_evaluate_marks_the_best_by_the_direction_of_the_metric(
     metric: str, values: tuple[float, ...], best: set[float]
 ) -> None:
     systems = {name: {metric: estimate(value)} for name, value in zip(("model", "one", "other"), values, strict=False)}
-    text = drawn(lambda to, found: evaluate._draw_systems(to, "title", found, [metric], own="mlp"), systems, 120)
+    text = drawn(lambda to, found: evaluate._draw_systems(to, "title", found, [metric]), systems, 120)
     marked = {float(word.strip("*")) for word in text.split() if word.startswith("*")}
     assert marked == best
 
@@ -139,9 +139,7 @@ def test_evaluate_shows_whole_figures_at_any_width(width: int) -> None:
     systems = {
         name: {"auc": estimate(0.7943), "log_loss": estimate(None)} for name in ("model", "item mean", "constant")
     }
-    text = drawn(
-        lambda to, found: evaluate._draw_systems(to, "title", found, ["auc", "log_loss"], own="mlp"), systems, width
-    )
+    text = drawn(lambda to, found: evaluate._draw_systems(to, "title", found, ["auc", "log_loss"]), systems, width)
     assert text.count("*0.7943") == 3
     assert text.count("[0.7843,") == 3
     assert text.count("0.8043]") == 3

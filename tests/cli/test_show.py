@@ -184,12 +184,27 @@ def test_doctor_reports_a_wrong_pin(recsys: Recsys, monkeypatch: pytest.MonkeyPa
 
 
 def test_status_shows_rmse_only_for_numeric_labels() -> None:
-    likes = {"name": "likes", "state": "evaluated", "metrics": {"auc": 0.75, "rmse": 0.43}, "bytes": 1}
-    stars = {"name": "stars", "state": "evaluated", "metrics": {"rmse": 0.84, "ndcg@10": 0.1}, "bytes": 1}
+    likes = {"name": "likes", "options": {}, "state": "evaluated", "metrics": {"auc": 0.75, "rmse": 0.43}, "bytes": 1}
+    stars = {
+        "name": "stars",
+        "options": {},
+        "state": "evaluated",
+        "metrics": {"rmse": 0.84, "ndcg@10": 0.1},
+        "bytes": 1,
+    }
     heads, cells = _runs([likes, stars])
     assert heads == ("run", "state", "AUC", "RMSE", "NDCG@10", "size")
     assert [row[2:5] for row in cells] == [("0.7500", "", ""), ("", "0.8400", "0.1000")]
     assert _runs([likes])[0] == ("run", "state", "AUC", "NDCG@10", "size")
+
+
+def test_status_tells_runs_of_one_model_apart_by_their_options(recsys: Recsys, ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    for half_life in ("null", "86400"):
+        assert recsys("-q", "run", "ratings.yaml", "model.name=popularity", f"model.half_life={half_life}").code == 0
+    runs = recsys("status", "--json").json["runs"]
+    assert sorted(len(run["options"]) for run in runs) == [0, 1]
+    assert recsys("status").out.count("half_life=86,400") == 1
 
 
 @pytest.mark.slow

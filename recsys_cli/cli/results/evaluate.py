@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from recsys_cli.cli.quantities import duration, figure
@@ -30,7 +31,7 @@ def result(run: TrainedRun, *, up_to_date: bool) -> dict[str, Any]:
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
     """Draw the main metrics of model and baselines."""
-    from recsys_cli.evaluation.result import Counts
+    from recsys_cli.evaluation.result import Counts, renamed, repeats_baseline
     from recsys_cli.evaluation.selection import marked
     from recsys_cli.metrics.foreign import SAMPLED
     from recsys_cli.metrics.named import headlines
@@ -41,15 +42,17 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     rows += tuple(name for name in of_model if name.startswith("impression_"))
     own = marked(result["model"], result["selected"])
     title = f"{own} of {result['run']} on {result['split']} of {result['dataset']}: {counts.rows:,} rows"
-    _draw_systems(to, title, result["pointwise"], (*rows, *config.get("metrics", ())), own=own)
+    name = partial(renamed, own=own, is_repeated=repeats_baseline(result["ranking"], own))
+    _draw_systems(to, title, name(result["pointwise"]), (*rows, *config.get("metrics", ())))
     label = "" if config["candidates"] == "all" else SAMPLED
     first = [
         f"{label}{name}@{min(config['k'])}" for name in ("ndcg", "psndcg", "hr", "coverage", *config.get("metrics", ()))
     ]
-    both = {name: {**figures, **result["beyond"].get(name, {})} for name, figures in result["ranking"].items()}
-    _draw_systems(to, f"ranking {ranked_in_words(counts, config)}", both, first, own=own)
+    both = {system: {**figures, **result["beyond"].get(system, {})} for system, figures in result["ranking"].items()}
+    _draw_systems(to, f"ranking {ranked_in_words(counts, config)}", name(both), first)
     _draw_stages(to, result.get("stages", ()), first[0])
-    _draw_cohorts(to, result["cohorts"], first[0], own=own)
+    cohorts = [{**cohort, "ranking": name(cohort["ranking"])} for cohort in result["cohorts"]]
+    _draw_cohorts(to, cohorts, first[0], own=own)
     best = f"{_MARK} best of its line, and all with an interval overlapping the best one's"
     line(to, f"{best}; in brackets: 95 % interval; the report has all metrics", style="dim")
     if result["verdict"]:
@@ -61,12 +64,11 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     line(to, f"evaluation {state}; report: {result['report']}")
 
 
-def _draw_systems(to: Console, title: str, systems: Mapping[str, Any], metrics: Sequence[str], *, own: str) -> None:
-    """Draw metrics of all systems, with cells of up to three lines; nothing if the model has none."""
-    from recsys_cli.evaluation.result import renamed
+def _draw_systems(to: Console, title: str, systems: Mapping[str, Any], metrics: Sequence[str]) -> None:
+    """Draw metrics of all systems, the model first, with cells of up to three lines; nothing if the model has none."""
     from recsys_cli.metrics.named import best_of, better_of
 
-    metrics = [metric for metric in metrics if metric in systems.get(MODEL, {})]
+    metrics = [metric for metric in metrics if metric in next(iter(systems.values()), {})]
     if not metrics:
         return
     for lines in (1, 2, 3):
@@ -75,7 +77,7 @@ def _draw_systems(to: Console, title: str, systems: Mapping[str, Any], metrics: 
             estimates = [estimates.get(metric) for estimates in systems.values()]
             best = best_of([_ends(estimate) for estimate in estimates], better_of(metric))
             cells.append((_heading(metric), *map(_cell, estimates, best, [lines] * len(best))))
-        heads = ("", *renamed(systems, own))
+        heads = ("", *systems)
         if _width(heads, cells) <= to.width:
             break
     table(to, title, heads, cells)
@@ -129,8 +131,6 @@ def _draw_stages(to: Console, stages: Sequence[Mapping[str, Any]], metric: str) 
 
 def _draw_cohorts(to: Console, cohorts: Sequence[Mapping[str, Any]], metric: str, *, own: str) -> None:
     """Draw the first pointwise metric and one ranking metric of each cohort."""
-    from recsys_cli.evaluation.result import renamed
-
     first = next((name for cohort in cohorts for name in cohort["pointwise"][MODEL]), "")
     systems = next((list(cohort["ranking"]) for cohort in cohorts if cohort["ranking"]), [])
     cells = []
@@ -139,8 +139,7 @@ def _draw_cohorts(to: Console, cohorts: Sequence[Mapping[str, Any]], metric: str
         figures = [_figure(cohort["ranking"].get(name, {}).get(metric)) for name in systems]
         ranked = (users, *figures) if systems else ()
         cells.append((cohort["name"], f"{cohort['rows']:,}", _figure(cohort["pointwise"][MODEL].get(first)), *ranked))
-    names = [*renamed(dict.fromkeys(systems), own)]
-    heads = ("", "rows", _title(first), *(("users", *names) if systems else ()))
+    heads = ("", "rows", _title(first), *(("users", *systems) if systems else ()))
     table(to, f"by cohort: {_title(first)} of {own}{f', {_title(metric)} of all' if systems else ''}", heads, cells)
 
 

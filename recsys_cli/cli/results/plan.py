@@ -17,7 +17,13 @@ _DEVICES = {"host": "host", "device": "GPU"}
 
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
-    """Draw the memory estimate, the free memory and the expected time."""
+    """Draw the memory estimate, the free memory and the expected time; of each candidate of `auto`."""
+    if candidates := result.get("candidates"):
+        for label, plan in candidates.items():
+            line(to, label if plan else f"{label}: fitted at once, without training steps", style="bold")
+            if plan:
+                draw(to, plan)
+        return
     cells = [
         (
             each["name"],

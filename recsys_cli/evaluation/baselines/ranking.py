@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,22 +11,15 @@ import torch
 from recsys_cli.evaluation.baselines.cache import FittedCache
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models import build
-from recsys_cli.models.ease.config import Config
-from recsys_cli.models.ease.model import most_items
+from recsys_cli.models.ease.config import affordable_items
 from recsys_cli.models.model import Model, TrainingContext
-
-WORK = 5e11
-"""Maximum multiplications of a baseline: about ten seconds on two cores, under one second on a GPU."""
 
 WORTH_KEEPING = 0.2
 """Minimum fitting time in seconds for the cache: popularity is counted faster than read."""
 
 
 def _within_limits(schema: Schema) -> dict[str, Any]:
-    """Limit the items of EASE, users times items squared, to `WORK`, and its memory to its budget."""
-    num_users = max(1, len(schema.only(Role.USER).own_ids))
-    budget = Config().memory_mib << 20
-    return {"max_items": min(max(1, math.isqrt(int(WORK / num_users))), most_items(num_users, budget))}
+    return {"max_items": affordable_items(len(schema.only(Role.USER).own_ids))}
 
 
 RANKING: dict[str, Callable[[Schema], dict[str, Any]]] = {"popularity": lambda _: {}, "ease": _within_limits}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -13,7 +15,7 @@ from recsys_cli.evaluation.report import plots
 from recsys_cli.evaluation.report.history import TrainingHistory
 from recsys_cli.evaluation.report.recommended import METRICS, RankingSection
 from recsys_cli.evaluation.report.tables import metric_rows, number, ranking_rows, stage_rows
-from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation, renamed
+from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation, renamed, repeats_baseline
 from recsys_cli.evaluation.selection import marked
 from recsys_cli.metrics import POINTWISE
 from recsys_cli.metrics.named import BINARY, REGRESSION, best_of, better_of, title_of
@@ -32,9 +34,10 @@ def render(
     """Return the report as one self-contained HTML document."""
     headlines = _headlines(evaluation)
     own = marked(evaluation.model, evaluation.selected)
-    evaluation = _called(evaluation, own)
+    name = partial(renamed, own=own, is_repeated=repeats_baseline(evaluation.ranking, own))
+    evaluation = _called(evaluation, name)
     ranking, beyond = ranking_rows(evaluation.ranking, evaluation.beyond)
-    rankings = rankings and rankings.called(own)
+    rankings = rankings and rankings.called(name)
     return render_page(
         "report.html.j2",
         package=__package__,
@@ -60,15 +63,15 @@ def render(
     )
 
 
-def _called(evaluation: Evaluation, own: str) -> Evaluation:
+def _called(evaluation: Evaluation, name: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Evaluation:
     """Return the evaluation with the model's own name."""
     cohorts = tuple(
-        cohort.model_copy(update={part: renamed(getattr(cohort, part), own) for part in ("pointwise", "ranking")})
+        cohort.model_copy(update={part: name(getattr(cohort, part)) for part in ("pointwise", "ranking")})
         for cohort in evaluation.cohorts
     )
     parts = ("pointwise", "ranking", "beyond", "roc", "precision_recall")
     return evaluation.model_copy(
-        update={"cohorts": cohorts} | {part: renamed(getattr(evaluation, part), own) for part in parts}
+        update={"cohorts": cohorts} | {part: name(getattr(evaluation, part)) for part in parts}
     )
 
 

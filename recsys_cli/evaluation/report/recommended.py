@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report.users import ExampleUser, sample_users
-from recsys_cli.evaluation.result import Curve, Estimate, renamed
+from recsys_cli.evaluation.result import Curve, Estimate
 from recsys_cli.evaluation.user_history import SplitInteractions
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import Hits
@@ -57,10 +58,10 @@ class RankingSection:
             sample_users(rankings, splits, names, config, ids=ids),
         )
 
-    def called(self, own: str) -> RankingSection:
+    def called(self, name: Callable[[Mapping[str, Any]], dict[str, Any]]) -> RankingSection:
         """Return the section with the model's own name."""
-        estimates = {metric: renamed(by_system, own) for metric, by_system in self.at_k.estimates.items()}
-        return replace(self, at_k=replace(self.at_k, estimates=estimates), popularity=renamed(self.popularity, own))
+        estimates = {metric: name(by_system) for metric, by_system in self.at_k.estimates.items()}
+        return replace(self, at_k=replace(self.at_k, estimates=estimates), popularity=name(self.popularity))
 
 
 @dataclass(frozen=True)

@@ -167,6 +167,8 @@ def test_page_is_named_after_model_data_and_split_and_its_columns_after_the_syst
 
     ease = evaluation.model_copy(update={"model": "popularity", "selected": ("epoch",)})
     assert "<th></th><th>popularity †</th><th>popularity (baseline)</th>" in _page(ease, tmp_path)
+    same = ease.model_copy(update={"ranking": {**ease.ranking, "popularity": ease.ranking["model"]}})
+    assert "popularity (baseline)" not in _page(same, tmp_path)
 
 
 @pytest.mark.parametrize(

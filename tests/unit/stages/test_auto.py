@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 
+from recsys_cli.cli.results.plan import draw
 from recsys_cli.cli.runs import find_run
 from recsys_cli.config import RunConfig, TuneConfig
 from recsys_cli.config.load import load
@@ -18,6 +21,8 @@ from recsys_cli.models.ease import model
 from recsys_cli.registry import AUTO, MODELS, lookup
 from recsys_cli.stages.auto import candidates_of
 from recsys_cli.stages.etl import etl
+from recsys_cli.stages.evaluate import evaluate, selected_on
+from recsys_cli.stages.plan import plan
 from recsys_cli.stages.train import train
 from recsys_cli.stages.tune import tune
 from recsys_cli.workspace import Workspace
@@ -67,6 +72,12 @@ def test_the_best_on_valid_is_the_run_of_the_config(tmp_path: Path, workspace: W
     assert made.artifact.manifest["model"] in {"ease", "item-knn"}
     assert min(values["ease"], values["item-knn"]) > 1.5 * values["popularity"]  # type: ignore[operator, type-var]
     assert find_run(config, workspace).folder == made.artifact.folder
+    assert selected_on("valid", made.artifact, workspace) == ("model",)
+    assert not selected_on("valid", workspace.run("popularity"), workspace)
+    evaluate(made.artifact, workspace)
+    assert (
+        "Valid chose this model among several; these figures are of test." in made.artifact.read_evaluation()["notes"]
+    )
 
     again = train(config, workspace)
     assert again.up_to_date
@@ -82,13 +93,19 @@ def test_popularity_is_kept_where_nothing_is_better(tmp_path: Path, workspace: W
     assert made.artifact.folder.name == best.run
 
 
-def test_without_valid_rows_ease_is_taken_and_it_is_said(tmp_path: Path, workspace: Workspace) -> None:
+def test_without_valid_rows_the_choice_is_by_rows_held_out_of_train(tmp_path: Path, workspace: Workspace) -> None:
     config = config_of(tmp_path, halves, "{method: random, valid: 0.0, test: 0.2, seed: 1}")
-    etl(config, workspace)
+    data = etl(config, workspace).artifact
     events: list[Event] = []
     made = train(config, workspace, emit=events.append)
-    assert made.artifact.manifest["model"] == "ease"
-    assert any("no valid split" in event.text for event in events if isinstance(event, Message))
+    values = {one.label: one.value for one in made.candidates}
+    assert min(values["ease"], values["item-knn"]) > 1.5 * values["popularity"]  # type: ignore[operator, type-var]
+    for one in made.candidates:
+        run = workspace.run_named(one.run).manifest
+        assert run["held_out"]["valid"]["ndcg@10"] == one.value
+        assert run["history"][0]["rows"] == data.rows("train")  # the model itself knows all of train
+    assert sum("held out of train" in event.text for event in events if isinstance(event, Message)) == 2
+    assert find_run(config, workspace).folder == made.artifact.folder
 
 
 def test_a_failed_candidate_stops_no_other(
@@ -155,6 +172,29 @@ def test_times_add_half_lives_and_sasrec(tmp_path: Path, workspace: Workspace) -
     assert found.configs["sasrec"].train.monitor == "ndcg@10"
 
 
+def test_work_of_candidates_has_a_bound(tmp_path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of(tmp_path, halves)
+    rows = pl.read_csv(tmp_path / "rows.csv").with_columns(time=pl.int_range(pl.len()) * 100)
+    rows.write_csv(tmp_path / "rows.csv")
+    timed = config.model_copy(update={"features": config.features.model_copy(update={"timestamp": "time"})})
+    data = etl(timed, workspace).artifact
+    found = candidates_of(timed, data)
+    assert found.configs["ease"].model.options["max_items"] is None
+    assert (found.configs["sasrec"].train.epochs, found.configs["sasrec"].train.early_stopping) == (100, 3)
+
+    monkeypatch.setattr("recsys_cli.models.ease.config.WORK", 80 * 25**2)
+    monkeypatch.setattr("recsys_cli.stages.auto._ROWS", 7 * data.rows("train") + 1)
+    found = candidates_of(timed, data)
+    assert found.configs["ease"].model.options["max_items"] == 25
+    assert any("25 most popular of 40 items" in text for text in found.left_out)
+    assert found.configs["sasrec"].train.epochs == 7
+
+    monkeypatch.setattr("recsys_cli.stages.auto._ROWS", 3 * data.rows("train") - 1)
+    found = candidates_of(timed, data)
+    assert "sasrec" not in found.configs
+    assert any("sasrec is no candidate for more than" in text for text in found.left_out)
+
+
 def test_auto_is_refused_where_one_model_is_needed(tmp_path: Path, workspace: Workspace) -> None:
     config = config_of(tmp_path, halves)
     with pytest.raises(MissingArtifactError):
@@ -165,3 +205,18 @@ def test_auto_is_refused_where_one_model_is_needed(tmp_path: Path, workspace: Wo
     warm = config.model_copy(update={"train": config.train.model_copy(update={"continue_from": "x"})})
     with pytest.raises(ConfigError, match=r"train\.continue_from is of one"):
         candidates_of(warm, data)
+
+
+def test_a_plan_has_those_of_the_candidates(tmp_path: Path, workspace: Workspace) -> None:
+    config = config_of(tmp_path, halves)
+    rows = pl.read_csv(tmp_path / "rows.csv").with_columns(time=pl.int_range(pl.len()) * 100)
+    rows.write_csv(tmp_path / "rows.csv")
+    timed = config.model_copy(update={"features": config.features.model_copy(update={"timestamp": "time"})})
+    etl(timed, workspace)
+    found = plan(timed, workspace)
+    assert found["candidates"]["ease"] is None
+    assert found["candidates"]["sasrec"]["pace"]["epochs"] == (4, 100)
+    screen = io.StringIO()
+    draw(Console(file=screen, width=120), found)
+    assert "ease: fitted at once" in screen.getvalue()
+    assert "for 4 to 100 epochs" in screen.getvalue()
