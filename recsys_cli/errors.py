@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Iterable
 
+_LISTED = 30
 _UNUSABLE = {
     errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.EBUSY,
 }  # fmt: skip
+
+
+def listed(names: Iterable[str], *, shown: Callable[[str], str] = str) -> str:
+    """Return names for a message: the first ones, and the number of the others."""
+    names = list(names)
+    more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
+    return ", ".join(map(shown, names[:_LISTED])) + more
 
 
 class RecsysError(Exception):

@@ -18,6 +18,8 @@ from recsys_cli.errors import ConfigError, DataError, RecsysError
 
 _MOST_BAD = 0.1
 """Share of unreadable rows that a config may skip."""
+_OTHERS = 50
+"""Columns without a role that are shown."""
 _OF_CONFIG = r"features|times:|config"
 """Pattern of hints on the keys of a config, which there is not yet."""
 _OTHER_COLUMNS = "change the table, or name other columns with --user, --item, --rating, --label or --timestamp"
@@ -164,10 +166,13 @@ def _result(found: Understanding, path: Path) -> dict[str, Any]:
 
 
 def _draw(to: Console, result: Mapping[str, Any]) -> None:
+    others = [one["column"] for one in result["understood"] if not one["role"]]
+    left_out = frozenset(others[_OTHERS:])
     rows = [
         (one["column"], one["role"], one["type"], ", ".join(one["samples"]), one["reason"])
         for one in result["understood"]
-    ]
+        if one["column"] not in left_out
+    ] + ([(f"and {len(left_out):,} more", "", "", "", "")] if left_out else [])
     about = "" if result["rows_are_exact"] else "about "
     table(to, f"{about}{result['rows']:,} rows", ("column", "role", "type", "samples", "reason"), rows, text=5)
     joined = ", ".join(f"{name} ({how})" for name, how in result["joined"].items())

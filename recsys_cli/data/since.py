@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.errors import ConfigError, DataError, listed
 from recsys_cli.registry import suggest
 
 SinceValue = int | float | str
@@ -51,7 +51,7 @@ def check_columns(table: str, since: Mapping[str, SinceValue], columns: Sequence
     for name in since:
         if name not in columns:
             raise ConfigError(
-                f"since: no column {name!r} in table {table!r}{suggest(name, columns)}; there are {', '.join(columns)}",
+                f"since: no column {name!r} in table {table!r}{suggest(name, columns)}; there are {listed(columns)}",
                 hint="set the key in since to a column of the table",
             )
 

@@ -14,7 +14,7 @@ from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RUNS
 from recsys_cli.data.streams import head, unpacked_name
 from recsys_cli.detect.names import TYPED, is_known
-from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.errors import ConfigError, DataError, listed
 
 _HEAD = 256 << 10
 _LINES = 200
@@ -68,10 +68,10 @@ def _text_options(lines: list[str], suffix: str, file: RawFile) -> dict[str, Any
     if even:
         separator = _likeliest(even, lines[0])
         rows = even[separator]
-        twice = sorted({name for name in rows[0] if rows[0].count(name) > 1})
+        twice = sorted(name for name, count in Counter(rows[0]).items() if count > 1)
         if twice and any(map(is_known, rows[0])) and not any(map(is_number, rows[0])):
             raise ConfigError(
-                f"{file}: the header names {', '.join(twice)} twice",
+                f"{file}: the header names {listed(twice)} twice",
                 hint="give each column a name of its own in the file",
             )
         names = () if _has_header(rows) else tuple(f"column{position + 1}" for position in range(len(rows[0])))

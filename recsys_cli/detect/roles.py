@@ -244,15 +244,16 @@ def _time_by_content(free: Mapping[str, Profile]) -> str | None:
     return next((name for name in times if not NO_EVENT_WORDS & set(words(name))), None)
 
 
+def title_of(free: Mapping[str, Profile]) -> str | None:
+    """Return the first column in which almost each row has its own short text, some of several words."""
+    return next((name for name, one in free.items() if _are_titles(one)), None)
+
+
 def _are_titles(column: Profile) -> bool:
-    """Whether almost each row has its own short text of several words."""
-    is_prose = any(" " in one for one in column.samples) and not any(
-        "://" in one or one[:1] in "[{" for one in column.samples
-    )
     is_own = column.unique > _OWN_TITLES * column.filled
-    return (
-        column.kind == "text" and column.separator is None and is_own and is_prose and column.length <= _LONGEST_TITLE
-    )
+    is_coded = any("://" in one or one[:1] in "[{" for one in column.samples)
+    is_short = column.length <= _LONGEST_TITLE
+    return column.kind == "text" and not column.is_list and column.has_spaces and is_own and is_short and not is_coded
 
 
 _BY_CONTENT: dict[str, Callable[[Mapping[str, Profile]], str | None]] = {
@@ -260,9 +261,9 @@ _BY_CONTENT: dict[str, Callable[[Mapping[str, Profile]], str | None]] = {
     "event": lambda free: next((name for name, one in free.items() if _is_event(one)), None),
     "rating": _rating_by_content,
     "label": _label_by_content,
+    "title": title_of,  # before the ids: a few titles recur
     "user": lambda free: next(iter(_ids(free)), None),
     "item": lambda free: next(iter(_ids(free)), None),
-    "title": lambda free: next((name for name, one in free.items() if _are_titles(one)), None),
 }
 _WITH_HEADER = frozenset({"event", "timestamp"})
 """Roles that content settles even against a header; the others only in files without one."""

@@ -17,7 +17,7 @@ from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import unpacked_name
 from recsys_cli.detect.dialect import dialect, is_number
 from recsys_cli.detect.origins import copied_tables, is_copied, is_partitioned, located, members
-from recsys_cli.errors import ConfigError, DataError, RecsysError
+from recsys_cli.errors import ConfigError, DataError, RecsysError, listed
 from recsys_cli.etl.reading.exact_ids import missing_texts
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.features.spec import is_list
@@ -172,7 +172,7 @@ def _why_not(column: pa.Field, table: RawTable) -> str | None:
     inner = column.type.value_type if is_list(column.type) else column.type
     if not pa.types.is_struct(inner):
         return f"the column {column.name} has values of type {column.type}, which are not read"
-    keys = ", ".join(field.name for field in inner)
+    keys = listed(field.name for field in inner)
     what, how = ("lists of objects", ", recursive := true") if is_list(column.type) else ("objects", "")
     query = f"* EXCLUDE ({column.name}), unnest({column.name}{how}) FROM '{table.files[0]}'"
     why = f"the column {column.name} has {what} ({keys}), which are not read"

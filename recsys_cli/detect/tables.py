@@ -11,7 +11,7 @@ import polars as pl
 from recsys_cli.detect.features import treatments
 from recsys_cli.detect.names import words
 from recsys_cli.detect.profiles import Profile, mean, profiles
-from recsys_cli.detect.roles import ITEM_WORDS, USER_WORDS, Role, roles
+from recsys_cli.detect.roles import ITEM_WORDS, USER_WORDS, Role, roles, title_of
 from recsys_cli.detect.sampling import Sample, sampled
 
 _OVERLAP = 0.3
@@ -161,13 +161,11 @@ def _dimension(main: Table, table: Table, *, taken: Collection[str]) -> Dimensio
         return f"its key is {key}, but it has another column {own}, the name of the {side} in {main.sample.name}"
     if "clicks" in main.sample.options and table.columns[key].is_numeric:  # candidates are texts
         table = replace(table, sample=sampled(table.sample.name, {**table.sample.options, "types": {key: "string"}}))
-    sample = table.sample
+    sample, free = table.sample, {name: one for name, one in table.columns.items() if name != key}
+    named = table.roles["title"].column if "title" in table.roles else None
+    title = named if named in free else title_of(free) if side == "item" else None
     if sample.is_headless:
-        names = {
-            role.column: name
-            for name, role in table.roles.items()
-            if name == "title" and name not in {*main.columns, *taken}
-        }
+        names = {title: "title"} if "title" not in {*main.columns, *taken} else {}
         new = {name: own if name == key else names.get(name, f"{sample.name}_{name}") for name in table.columns}
         sample = sample.renamed(new)
     else:
@@ -176,8 +174,7 @@ def _dimension(main: Table, table: Table, *, taken: Collection[str]) -> Dimensio
         rename = {name: other for name, other in new.items() if name != other}
         options = {**sample.options, **({"rename": rename} if rename else {})}
         sample = replace(sample, options=options, rows=sample.rows.rename_columns(list(new.values())))
-    title = table.roles.get("title")
-    kept = {"title": Role(new[title.column], title.reason)} if title and title.column != key else {}
+    kept = {"title": Role(new[title], "short texts")} if title else {}
     columns = profiles(sample.rows)
     if not kept and not treatments(one for name, one in columns.items() if name != own).used:
         return "none of its columns is a feature: all rows have one value, or each its own"

@@ -8,7 +8,7 @@ from typing import Literal
 from recsys_cli.detect.profiles import Profile
 from recsys_cli.detect.roles import ENOUGH, positive_text
 from recsys_cli.detect.tables import Table
-from recsys_cli.errors import ConfigError
+from recsys_cli.errors import ConfigError, listed
 
 Kind = Literal["ratings", "labels", "implicit", "counts", "events", "sessions", "histories", "clicks", "impressions"]
 Asked = Literal["rank", "label"]
@@ -100,12 +100,12 @@ def _refuse_empty(table: Table) -> None:
     if table.sample.bad and not table.sample.rows.num_rows:
         raise ConfigError(
             f"{table.sample.name}: none of its {table.sample.bad:,} rows has a value for each of the columns "
-            f"({', '.join(table.columns)})",
+            f"({listed(table.columns)})",
             hint="check the separator and the quotes of the file",
         )
     if not table.sample.rows.num_rows:
         raise ConfigError(
-            f"{table.sample.name}: columns ({', '.join(table.columns)}) and no rows",
+            f"{table.sample.name}: columns ({listed(table.columns)}) and no rows",
             hint="name a file with interactions",
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 from recsys_cli.config.yaml12 import quoted
 from recsys_cli.detect.proposal import Proposal
 from recsys_cli.detect.task import Task
+from recsys_cli.errors import listed
 from recsys_cli.ops.expression import columns, parse
 
 _BLOCK = frozenset({"interactions", "tables"})
@@ -48,7 +49,7 @@ def _ops(proposal: Proposal, task: Task) -> list[str]:
     for op, comment in proposal.ops:
         lines.append(f"    - {_flow(op)}" + (f"  # {comment}" if comment else ""))
         if op["op"] == "Categorify" and proposal.unused:
-            names = ", ".join(map(quoted, proposal.unused))
+            names = listed(proposal.unused, shown=quoted)
             lines.append(f"    # Unused columns: {names}. Add categorical ones to the list above.")
         if op["op"] == "Categorify" and proposal.left_out:
             names = ", ".join(f"{quoted(name)} (AUC {auc:.2f})" for name, auc in proposal.left_out.items())

@@ -18,7 +18,7 @@ from recsys_cli.detect.sampling import tables as sampled
 from recsys_cli.detect.tables import Dimension, Table, dimensions, interactions_of, named, read
 from recsys_cli.detect.task import Asked, Task, task_of
 from recsys_cli.detect.text import config_text
-from recsys_cli.errors import ConfigError
+from recsys_cli.errors import ConfigError, listed
 from recsys_cli.registry import suggest
 
 _LONGEST_NAME = 100
@@ -134,7 +134,7 @@ class Understanding:
             )
         if self.proposal.of_rows:
             notes.append(
-                f"features of the interaction, not of its user or item: {', '.join(self.proposal.of_rows)}; with them the "
+                f"features of the interaction, not of its user or item: {listed(self.proposal.of_rows)}; with them the "
                 "model scores rows but cannot rank the catalog; to rank, leave them out of features.ops"
             )
         return notes + [
@@ -185,7 +185,7 @@ def _refuse_parts(main: Table, unused: Sequence[Table]) -> None:
         are_files = "files" in main.sample.options and "files" in table.sample.options
         if are_files and 2 * len(ours & theirs) > max(len(ours), len(theirs)) and not own & targets:
             what = (
-                f"most columns, but not by all: {', '.join(sorted(own))}"
+                f"most columns, but not by all: {listed(sorted(own))}"
                 if own
                 else "their columns, but not by their format"
             )
@@ -209,7 +209,7 @@ def problems_error(table: Table, problems: Sequence[str]) -> ConfigError:
     """Return the error of problems with the columns of a table."""
     return ConfigError(
         "\n  ".join([f"{table.sample.address}:", *problems, *table.sample.remarks]),
-        hint=f"its columns are {', '.join(table.columns)}",
+        hint=f"its columns are {listed(table.columns)}",
     )
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from recsys_cli.config import RunConfig
 from recsys_cli.cpu import cores
 from recsys_cli.data import RawTable, open_given, open_source
-from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.errors import ConfigError, DataError, listed
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.columns import NOTHING
 from recsys_cli.etl.reading.plain_types import refuse_mixed_times
@@ -65,7 +65,7 @@ class Inputs:
         if first.is_empty():
             more = f" and {len(first.table.files) - 1} more files have" if len(first.table.files) > 1 else " has"
             raise DataError(
-                f"{first.table.files[0]}{more} columns ({', '.join(schema.names)}) and no rows",
+                f"{first.table.files[0]}{more} columns ({listed(schema.names)}) and no rows",
                 hint="set dataset.interactions to a file with interactions, or write this one again",
             )
         program = config.features.compile(

@@ -14,7 +14,7 @@ from recsys_cli.config import RunConfig
 from recsys_cli.cpu import cores
 from recsys_cli.data import RawColumn, RawTable, open_given
 from recsys_cli.data.source import RawType
-from recsys_cli.errors import DataError
+from recsys_cli.errors import DataError, listed
 from recsys_cli.etl.engine import Engine, check_ops, choose
 from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.filters import choose_rows
@@ -157,7 +157,7 @@ def _left_out(fitted: FittedPlan, rows: NewRows) -> dict[str, tuple[str, ...]]:
     raw = sorted({column for columns in needed.values() for column in columns})
     raise DataError(
         f"{', '.join(rows.paths)}: no column {', '.join(raw)}, required by {', '.join(needed)}; "
-        f"the columns are {', '.join(rows.names)}",
+        f"the columns are {listed(rows.names)}",
         hint="add it: new rows need all raw columns of the prepared data, except labels, weights and times",
     )
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from recsys_cli.config import RunConfig
 from recsys_cli.data import open_source
-from recsys_cli.errors import ConfigError, RecsysError
+from recsys_cli.errors import ConfigError, RecsysError, listed
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.reading.times import DETECT
 from recsys_cli.features.spec import is_list
@@ -46,7 +46,7 @@ def read_titles(config: RunConfig, raw: Path, ids: pa.Array, *, title: str | Non
             return _titles_of(table, (key, matches[0]), ids)
     if title is not None and columns:
         raise ConfigError(
-            f"evaluate.title: no table with {key} has a column {title!r}; the columns are {', '.join(columns)}",
+            f"evaluate.title: no table with {key} has a column {title!r}; the columns are {listed(columns)}",
             hint="name one of them, or remove evaluate.title",
         )
     return None

@@ -15,7 +15,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from recsys_cli.data.parquet import open_parquet
-from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.errors import ConfigError, DataError, listed
 from recsys_cli.workspace import replacing
 
 FORMATS = (".parquet", ".csv", ".jsonl")
@@ -30,7 +30,7 @@ def read_columns(path: Path, names: Sequence[str], *, optional: Sequence[str] = 
     table = _read(path)
     if missing := [name for name in names if name not in table.column_names]:
         raise DataError(
-            f"{path}: no column {', '.join(missing)}; the columns are {', '.join(table.column_names)}",
+            f"{path}: no column {', '.join(missing)}; the columns are {listed(table.column_names)}",
             hint="name the columns as in the raw data",
         )
     return table.select([*names, *(name for name in optional if name in table.column_names and name not in names)])

@@ -115,6 +115,29 @@ def test_labels_that_change_at_the_end_of_a_large_table_are_seen(recsys: Recsys,
     assert not any("label" in op.expressions for op in config.features.ops)
 
 
+def test_names_of_many_columns_are_counted(recsys: Recsys) -> None:
+    names = [f"f{number}" for number in range(3_000)]
+    write(",".join(["user", "item", *names]), lambda k, u, i: ",".join([str(u), str(i), *(str(k % 9) for _ in names)]))
+    answer = recsys("init", "t.csv", "--yes")
+    assert answer.code == 0, answer.err
+    assert "and 2,950 more" in answer.out
+    assert len(answer.out) < 10_000
+    assert "f29 and 2,970 more" in Path("t.yaml").read_text()
+    write(",".join(names), lambda k, u, i: ",".join(str(k % 9) for _ in names))
+    assert "f29 and 2,970 more" in recsys("init", "t.csv", "--yes").err
+
+
+@pytest.mark.parametrize(
+    "deep", ["[" * 101 + "]" * 101, '{"a":' * 101 + "1" + "}" * 101, '{"a":' * 9_000 + "1" + "}" * 9_000]
+)
+def test_deeply_nested_json_is_an_error_before_it_is_parsed(recsys: Recsys, deep: str) -> None:
+    flat = json.dumps({"user": 1, "item": 2, "text": "[" * 200})
+    Path("t.jsonl").write_text(f"{flat}\n" + f'{flat[:-1]}, "x": {deep}}}\n' * 30)
+    answer = recsys("init", "t.jsonl", "--yes")
+    assert answer.code == 4
+    assert "t.jsonl:2: lists or objects of more than 100 levels" in answer.err
+
+
 def test_nested_events_are_named_with_the_query_that_reads_them(recsys: Recsys) -> None:
     events = (
         json.dumps(

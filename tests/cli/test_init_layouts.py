@@ -145,6 +145,24 @@ def test_tables_without_headers_are_joined_with_titles(recsys: Recsys, names: tu
     assert config.evaluate.title == "title"
 
 
+def test_titles_that_recur_are_titles(recsys: Recsys) -> None:
+    movielens()
+    write(
+        "movies.dat", lambda k, u, i: f"{k + 1:07}::Help{' me'[:k]} {k % 27}::{'Drama|War'[: 5 + 4 * (k % 2)]}", rows=30
+    )
+    write("ratings.dat", lambda k, u, i: f"{u + 1}::{i + 1:07}::{k % 11}::{880_000_000 + 3_600 * k}")
+    config, _ = proposed(recsys, "ratings.dat", "movies.dat")
+    assert config.evaluate.title == "title"
+    assert config.dataset.options["tables"]["movies"]["names"] == ["item", "title", "movies_column3"]
+
+
+def test_own_texts_of_items_are_titles_whatever_their_name(recsys: Recsys) -> None:
+    write("plays.csv", lambda k, u, i: f"{u},{i},{1_600_000_000 + 60 * k}", "user_id,anime_id,time")
+    write("anime.csv", lambda k, u, i: f"{k},https://a.b/{k},Show {k},k{k % 4}", "anime_id,page,romaji,kind", rows=15)
+    config, _ = proposed(recsys, "plays.csv", "anime.csv")
+    assert config.evaluate.title == "romaji"
+
+
 def test_a_table_without_header_is_joined_to_a_parquet_file(recsys: Recsys) -> None:
     movielens()
     rows = [(k % 20 + 1, (7 * k + k // 20) % 15 + 1, 1 + k % 5) for k in range(ROWS)]

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawColumn, RawTable, RawType
 from recsys_cli.data.streams import head
-from recsys_cli.errors import DataError
+from recsys_cli.errors import DataError, listed
 from recsys_cli.etl.reading.bad_rows import printable, whole_rows
 from recsys_cli.etl.reading.dialect import plain_separator, read_text, shown_separator, to_plain
 from recsys_cli.etl.reading.row_ends import BOM, end_of_first_row, end_of_rows, open_quote
@@ -70,7 +70,7 @@ def _named(table: RawTable, text: bytes, file: RawFile) -> tuple[RawTable, int]:
     missing = [column.name for column in table.columns if column.name not in names]
     if missing:
         raise DataError(
-            f"{file}:1: the header has no column {', '.join(missing)}; it has {', '.join(names)}",
+            f"{file}:1: the header has no column {listed(missing)}; it has {listed(names)}",
             hint="for your own files, name columns of the header in the dataset's types and lists; "
             "otherwise fetch the dataset again with recsys download --force",
         )
@@ -98,7 +98,7 @@ def _header(text: bytes | bytearray, table: RawTable, file: RawFile) -> tuple[li
         raise DataError(f"{file} has no header and no rows")
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise DataError(f"{file}:1: the header names {', '.join(twice)} twice")
+        raise DataError(f"{file}:1: the header names {listed(twice)} twice")
     return names, length
 
 

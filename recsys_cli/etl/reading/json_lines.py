@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 
 import pyarrow as pa
 from pyarrow import json
@@ -14,6 +17,7 @@ from recsys_cli.errors import DataError
 
 _SAMPLE, _BLOCK = 4 << 20, 4 << 20
 _LONGEST = 256 << 20
+_LEVELS = 100
 _LINES = 50_000
 """Lines parsed at once; Arrow refuses more than 100,000 objects in a block."""
 
@@ -40,7 +44,7 @@ class JsonLines:
         end = len(text) if is_whole else text.rfind(b"\n") + 1
         lines = text.count(b"\n", 0, end) + (not text.endswith(b"\n") and is_whole and bool(text))
         first = next(_pieces(text[:end] or text), b"")
-        self.schema_arrow = _parsed(first, None, file).schema if first else pa.schema([])
+        self.schema_arrow = _schema(first, file) if first else pa.schema([])
         share = 1.0 if is_whole else (size_of(file) or end) / max(1, end)
         self.metadata = Size(round(lines * share * (5 if compression(file.name) and share != 1.0 else 1)))
 
@@ -58,6 +62,24 @@ class JsonLines:
                 text, rest = text[:end], text[end:]
                 for piece in _pieces(text):
                     yield from _parsed(piece, schema, self._file).select(list(columns)).to_batches(rows)
+
+
+@lru_cache(maxsize=2)
+def _schema(text: bytes, file: RawFile) -> pa.Schema:
+    """Return the names and types of the first lines; a table is opened several times."""
+    for number, line in enumerate(text.split(b"\n"), 1):
+        if line.count(b"[") + line.count(b"{") > _LEVELS and _levels(line) > _LEVELS:  # Arrow takes minutes, or crashes
+            raise DataError(
+                f"{file}:{number}: lists or objects of more than {_LEVELS} levels",
+                hint="leave out the nested column, or write its values as columns of their own",
+            )
+    return _parsed(text, None, file).schema
+
+
+def _levels(line: bytes) -> int:
+    """Return the depth of nested lists and objects."""
+    marks = re.findall(rb"[\[\]{}]", re.sub(rb'"(?:[^"\\]|\\.)*"', b"", line))
+    return max(accumulate(1 if mark in b"[{" else -1 for mark in marks), default=0)
 
 
 def _start(file: RawFile) -> tuple[bytes, bool]:

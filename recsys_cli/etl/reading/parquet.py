@@ -15,7 +15,7 @@ from recsys_cli.data import parquet
 from recsys_cli.data.remote import RawFile, RemoteFile
 from recsys_cli.data.source import Format, RawColumn, RawTable
 from recsys_cli.data.streams import file_errors, size_of
-from recsys_cli.errors import DataError
+from recsys_cli.errors import DataError, listed
 from recsys_cli.etl.reading.csv_parse import split
 from recsys_cli.etl.reading.dialect import ARROW_TYPES
 from recsys_cli.etl.reading.json_lines import JsonLines
@@ -72,8 +72,8 @@ def table_schema(table: RawTable) -> pa.Schema:
     declared = {column.name: column for column in table.columns}
     if unknown := [name for name in declared if name not in stored.names]:
         raise DataError(
-            f"{first}: no column {', '.join(unknown)}, named in the dataset's types or lists; "
-            f"the file has {', '.join(stored.names)}",
+            f"{first}: no column {listed(unknown)}, named in the dataset's types or lists; "
+            f"the file has {listed(stored.names)}",
             hint="fix types and lists of the dataset",
         )
     kinds = {field.name: _declared_type(declared.get(field.name), plain_type(field.type)) for field in stored}

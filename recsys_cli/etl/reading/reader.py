@@ -15,7 +15,7 @@ from recsys_cli.data.partitions import check_names, check_values, constants
 from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import compression, fill, opened, size_of
-from recsys_cli.errors import DataError
+from recsys_cli.errors import DataError, listed
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.columns import resolve
 from recsys_cli.etl.reading.csv_chunks import Chunk, chunks, empty_chunk, parse_in_order, read_ahead, window
@@ -287,7 +287,7 @@ class Reader:
         missing = [column for column in needed if column not in known]
         if missing:
             raise DataError(
-                f"{file}: no column {', '.join(missing)}; it has {', '.join(names)}",
+                f"{file}: no column {listed(missing)}; it has {listed(names)}",
                 hint="all files of a table need the columns that the config reads",
             )
 
