@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from recsys_cli.data import remote
 from recsys_cli.data.copies import table_errors
+from recsys_cli.data.databases import Calls
 from recsys_cli.data.lake_files import column_type, rows_of
 from recsys_cli.data.parquet import open_parquet
 from recsys_cli.data.since import SinceValue, may_be_new
@@ -42,7 +43,7 @@ class IcebergSnapshot:
                 self._table: Any = StaticTable.from_metadata(location, _IO)
             else:
                 catalog, _, table = address.partition(".")
-                self._table = load_catalog(catalog, **_IO).load_table(table)
+                self._table = Calls(name).wait(lambda: load_catalog(catalog, **_IO).load_table(table))
             snapshot = self._table.snapshot_by_id(version) if version is not None else self._table.current_snapshot()
         if snapshot is None:
             what = "no snapshot yet" if version is None else f"no snapshot {version}"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*(::|://)")
 _NOT_FOUND, _MAX_MESSAGE = 404, 300
+_SILENT_SECONDS = 30
+"""Time for a connection to a web server, and between the bytes of its answer."""
 _LOCAL = ("file://", "local://")
 # Metadata keys of file systems that change with the content; the size is always compared.
 _VERSION_KEYS = frozenset({
@@ -150,11 +152,18 @@ def _info(system: AbstractFileSystem, path: str) -> Mapping[str, Any] | None:
     try:
         info: Mapping[str, Any] = system.info(path)
     except FileNotFoundError as error:
-        cause = error.__cause__
-        if cause is None or isinstance(cause, FileNotFoundError) or getattr(cause, "status", None) == _NOT_FOUND:
-            return None
-        raise cause from error  # fsspec reports unreachable servers as FileNotFoundError too
+        if _cause(error) is not error:
+            raise
+        return None
     return info
+
+
+def _cause(error: Exception) -> Exception:
+    """Return an error, or the one of an unreachable server, which fsspec reports as a missing file too."""
+    cause = error.__cause__
+    is_other = isinstance(cause, Exception) and not isinstance(cause, FileNotFoundError)
+    is_hidden = isinstance(error, FileNotFoundError) and is_other and getattr(cause, "status", None) != _NOT_FOUND
+    return cause if is_hidden else error
 
 
 def _has_magic(path: str, pattern: str) -> bool:
@@ -188,10 +197,23 @@ def _address(system: AbstractFileSystem, path: str, pattern: str) -> str:
 
 
 def _system(url: str) -> tuple[AbstractFileSystem, str]:
+    from fsspec.config import conf
     from fsspec.core import url_to_fs
 
-    system, path = url_to_fs(url)
+    limits = {
+        protocol: {"client_kwargs": _client_options(), **conf.get(protocol, {})}
+        for protocol in ("http", "https")
+        if any(link.startswith(f"{protocol}://") for link in url.split("::"))
+    }
+    system, path = url_to_fs(url, **limits)
     return system, path
+
+
+def _client_options() -> dict[str, Any]:
+    """Return a time limit of silence in place of aiohttp's five minutes for a whole answer."""
+    from aiohttp import ClientTimeout  # needed by fsspec for these addresses
+
+    return {"timeout": ClientTimeout(sock_connect=_SILENT_SECONDS, sock_read=_SILENT_SECONDS)}
 
 
 @contextmanager
@@ -210,9 +232,10 @@ def url_errors(url: str) -> Iterator[None]:
         raise
     except ImportError as error:
         raise MissingExtraError(f"{url}: {error}", hint=f"pip install {_package(error, url)}") from error
-    except FileNotFoundError as error:
-        raise DataError(f"{url} does not exist", hint="check the address and your access rights") from error
     except Exception as error:
+        error = _cause(error)
+        if isinstance(error, FileNotFoundError):
+            raise DataError(f"{url} does not exist", hint="check the address and your access rights") from error
         protocol = url.partition("::")[0].partition("://")[0]
         if isinstance(error, ValueError) and "Protocol not known" in str(error):
             from fsspec import available_protocols
@@ -222,8 +245,10 @@ def url_errors(url: str) -> Iterator[None]:
                 f"{url}: unknown protocol {protocol!r}{suggest(protocol, protocols)}",
                 hint=f"protocols: {', '.join(protocols)}",
             ) from error
+        is_silent = isinstance(error, TimeoutError) and "http" in url
+        what = f"no answer within {_SILENT_SECONDS} s" if is_silent else _brief(error).replace(secret, url)
         raise DataError(
-            f"{url}: {without_secret(_brief(error).replace(secret, url))}",
+            f"{url}: {without_secret(what)}",
             hint="check that the address is reachable; fsspec takes the usual credentials of "
             f"{protocol}, or variables FSSPEC_{protocol.upper()}_…",
         ) from error

@@ -192,3 +192,17 @@ def test_a_silent_server_is_an_error(recsys: Recsys, monkeypatch: pytest.MonkeyP
     assert answer.code == 4
     assert "no rows from its database within 1 s" in answer.err
     assert "s3cret" not in answer.err
+
+
+def test_a_silent_catalog_is_an_error(tmp_path: Path) -> None:
+    """In a process of its own: pyiceberg reads its catalogs once."""
+    pytest.importorskip("pyiceberg", reason="pyiceberg is not installed (pip install 'recsys-cli[lake]')")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        environment = {**os.environ, "RECSYS_QUERY_SECONDS": "1", "PYICEBERG_CATALOG__QUIET__URI": address}
+        line = [sys.executable, "-m", "recsys_cli", "init", "quiet.shop.plays", "--yes"]
+        made = subprocess.run(
+            line, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        )
+    assert made.returncode == 4
+    assert "no rows from its database within 1 s" in made.stderr

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib.util
 import io
+import socket
+import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recsys_cli.data import RawTable, Source, open_source
+from recsys_cli.data import RawTable, Source, open_source, remote
 from recsys_cli.data.remote import RemoteFile, is_url
+from recsys_cli.data.streams import opened as opened_stream
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 from recsys_cli.etl.reading.reader import Reader
 from tests.unit.data.wayward import Server, drops_after, ignores_range, plain, status
@@ -52,6 +57,67 @@ def described(interactions: object) -> RawTable:
 
 def names(table: RawTable) -> list[str]:
     return [str(file) for file in table.files]
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """A server that answers with some bytes, one every tenth of a second, and then is silent; returns its address."""
+    monkeypatch.setattr(remote, "_SILENT_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answers: list[bytes] = []
+        kept: list[socket.socket] = []
+
+        def send(connection: socket.socket) -> None:
+            kept.append(connection)
+            with contextlib.suppress(OSError):  # the client has gone
+                connection.send(answers[0][: len(HEADERS)])
+                for number in range(len(HEADERS), len(answers[0])):
+                    time.sleep(0.1)
+                    connection.send(answers[0][number : number + 1])
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    Thread(target=send, args=listener.accept()[:1], daemon=True).start()
+
+        Thread(target=serve, daemon=True).start()
+
+        def address(answer: bytes, *, path: str) -> str:
+            answers.append(answer)
+            return f"http://127.0.0.1:{listener.getsockname()[1]}/{path}?sig=abcd"
+
+        yield address
+        listener.shutdown(socket.SHUT_RDWR)
+        for one in kept:
+            one.close()
+
+
+HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: 19\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize("answer", [b"", HEADERS[:20], HEADERS + b"user,i"])
+def test_a_silent_server_is_an_error(silent: Callable[..., str], answer: bytes) -> None:
+    file = RemoteFile(silent(answer, path="r.csv"), {"size": 19})
+    with (
+        pytest.raises(DataError, match=r"r\.csv\?…: no answer within 0\.5 s") as caught,
+        opened_stream(file) as (stream, _),
+    ):
+        stream.readinto(memoryview(bytearray(19)))
+    assert "abcd" not in str(caught.value)
+
+
+def test_a_silent_server_is_no_missing_file(silent: Callable[..., str]) -> None:
+    url = silent(b"", path="r.csv")
+    with pytest.raises(DataError, match=r"r\.csv\?…: no answer within 0\.5 s"):
+        remote.find(url)
+    with pytest.raises(DataError, match=r"r\.csv\?…: no answer within 0\.5 s"):
+        _ = RemoteFile(url).info
+
+
+def test_a_slow_server_is_read_to_its_end(silent: Callable[..., str]) -> None:
+    file = RemoteFile(silent(HEADERS + TEXT[:19], path="slow.csv"), {"size": None})
+    with file.open() as stream:  # 1.9 s, three times the limit of silence
+        assert stream.read(19) == TEXT[:19]
 
 
 @pytest.mark.parametrize("name", STORED)
