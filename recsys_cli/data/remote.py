@@ -161,9 +161,8 @@ def _info(system: AbstractFileSystem, path: str) -> Mapping[str, Any] | None:
 def _cause(error: Exception) -> Exception:
     """Return an error, or the one of an unreachable server, which fsspec reports as a missing file too."""
     cause = error.__cause__
-    is_other = isinstance(cause, Exception) and not isinstance(cause, FileNotFoundError)
-    is_hidden = isinstance(error, FileNotFoundError) and is_other and getattr(cause, "status", None) != _NOT_FOUND
-    return cause if is_hidden else error
+    is_missing = isinstance(cause, FileNotFoundError) or getattr(cause, "status", None) == _NOT_FOUND
+    return cause if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and not is_missing else error
 
 
 def _has_magic(path: str, pattern: str) -> bool:
