@@ -215,45 +215,95 @@ def gowalla(folder: Path) -> list[str]:
 
 USER, ITEM, STARS, TIME = (pl.col(name) for name in ("user", "item", "stars", "time"))
 ROW = pl.int_range(pl.len())
+INT, MOMENT = pl.Int64, pl.from_epoch("time")
+RATING, THUMB = STARS.alias("rating"), STARS > 3
+SESSION = (USER * 100 + TIME.rank("ordinal").over("user") // 10).alias("session_id")
+PLAYS = (STARS**3).cast(INT).alias("plays")
+EVENT = pl.when(STARS > 4).then(pl.lit("purchase")).when(STARS > 3).then(pl.lit("cart")).otherwise(pl.lit("view"))
 
-# Columns of a planted table, by file.
+# Columns of a planted table, by format; `bare` is without a header.
 PLANTED: dict[str, tuple[str, list[pl.Expr]]] = {
-    "stars": ("t.csv", [USER, ITEM, STARS.round().cast(pl.Int64).alias("rating"), TIME]),
-    "stars_without_time": ("t.csv", [USER, ITEM, STARS.alias("rating")]),
-    "stars_first": ("t.parquet", [STARS.alias("stars"), TIME.alias("createdAt"), ITEM.alias("isbn"), USER.alias("reader")]),
-    "zero_to_ten": ("t.csv", [USER, ITEM, (2 * STARS).cast(pl.Int64).alias("score"), TIME]),
-    "zero_to_three": ("t.tsv", [USER, ITEM, (STARS / 5 * 3).round().cast(pl.Int64).alias("rating"), TIME]),
-    "not_rated": ("t.csv", [
+    "stars": ("csv", [USER, ITEM, STARS.round().cast(INT).alias("rating"), TIME]),
+    "stars_without_time": ("csv", [USER, ITEM, RATING]),
+    "stars_first": ("parquet", [STARS.alias("stars"), TIME.alias("createdAt"), ITEM.alias("isbn"), USER.alias("reader")]),
+    "stars_semicolons": ("semicolons", [USER, ITEM, STARS.round().cast(INT).alias("rating"), TIME]),
+    "stars_bare_spaces": ("bare spaces", [USER, ITEM, STARS.round().cast(INT), TIME]),
+    "half_stars_jsonl": ("jsonl", [USER, ITEM, RATING, TIME]),
+    "half_stars_bare": ("bare csv", [USER, ITEM, STARS, TIME]),
+    "half_stars_bare_bars": ("bare bars", [USER, ITEM, STARS, TIME]),
+    "zero_to_ten": ("csv", [USER, ITEM, (2 * STARS).cast(INT).alias("score"), TIME]),
+    "zero_to_ten_bare": ("bare tsv", [USER, ITEM, (2 * STARS).cast(INT), TIME]),
+    "zero_to_ten_jsonl": ("jsonl", [USER, ITEM, (2 * STARS).cast(INT).alias("overall"), TIME]),
+    "zero_to_three": ("tsv", [USER, ITEM, (STARS / 5 * 3).round().cast(INT).alias("rating"), TIME]),
+    "not_rated": ("csv", [
         USER.alias("user_id"), ITEM.alias("anime_id"),
-        pl.when(ROW % 6 == 0).then(-1).otherwise((2 * STARS).cast(pl.Int64)).alias("rating"),
+        pl.when(ROW % 6 == 0).then(-1).otherwise((2 * STARS).cast(INT)).alias("rating"),
     ]),
-    "percents": ("t.csv", [USER, ITEM, (20 * STARS).cast(pl.Int64).alias("rating"), TIME]),
-    "label": ("t.csv", [USER, ITEM, (STARS > 3).cast(pl.Int8).alias("label"), TIME]),
-    "label_features": ("t.csv", [
-        USER, ITEM, (STARS > 3).cast(pl.Int8).alias("clicked"), TIME, (USER % 5).alias("device"), (TIME % 24).alias("hour"),
+    "percents": ("csv", [USER, ITEM, (20 * STARS).cast(INT).alias("rating"), TIME]),
+    "percents_parquet": ("parquet", [USER, ITEM, (20 * STARS).alias("rating"), MOMENT.alias("when")]),
+    "label": ("csv", [USER, ITEM, THUMB.cast(pl.Int8).alias("label"), TIME]),
+    "label_features": ("csv", [
+        USER, ITEM, THUMB.cast(pl.Int8).alias("clicked"), TIME, (USER % 5).alias("device"), (TIME % 24).alias("hour"),
     ]),
-    "label_in_words": ("t.csv", [USER, ITEM, pl.when(STARS > 3).then(pl.lit("yes")).otherwise(pl.lit("no")).alias("liked")]),
-    "timeless_labels": ("t.parquet", [USER, ITEM, (STARS > 3).cast(pl.Float64).alias("purchased")]),
-    "pairs": ("t.csv", [USER.alias("customer_id"), ITEM.alias("article_id")]),
-    "pairs_and_times": ("t.csv", [TIME.alias("t_dat"), USER.alias("customer_id"), ITEM.alias("article_id")]),
-    "positions": ("t.csv", [USER, ITEM, ROW.alias("position")]),
-    "index": ("t.csv", [ROW.alias(""), USER, ITEM, STARS.alias("rating"), TIME]),
-    "float_ids": ("t.csv", [USER.cast(pl.Float64), ITEM.cast(pl.Float64), TIME]),
-    "plays": ("t.csv", [USER, ITEM.alias("track"), (STARS**3).cast(pl.Int64).alias("plays"), TIME]),
-    "sessions": ("t.csv", [(USER * 100 + TIME.rank("ordinal").over("user") // 10).alias("session_id"), ITEM, TIME]),
+    "label_in_words": ("csv", [USER, ITEM, pl.when(THUMB).then(pl.lit("yes")).otherwise(pl.lit("no")).alias("liked")]),
+    "timeless_labels": ("parquet", [USER, ITEM, THUMB.cast(pl.Float64).alias("purchased")]),
+    "thumbs": ("csv", [USER, ITEM, pl.when(THUMB).then(pl.lit("up")).otherwise(pl.lit("down")).alias("liked"), TIME]),
+    "thumbs_jsonl": ("jsonl", [USER, ITEM, THUMB.alias("like"), TIME]),
+    "thumbs_parquet": ("parquet", [USER, ITEM, THUMB.alias("liked"), MOMENT.alias("date")]),
+    "pairs": ("csv", [USER.alias("customer_id"), ITEM.alias("article_id")]),
+    "pairs_jsonl": ("jsonl", [USER.alias("customer_id"), ITEM.alias("article_id")]),
+    "pairs_bare": ("bare csv", [USER, ITEM]),
+    "pairs_and_times": ("csv", [TIME.alias("t_dat"), USER.alias("customer_id"), ITEM.alias("article_id")]),
+    "times_ms": ("csv", [USER, ITEM, (TIME * 1_000).alias("timestamp")]),
+    "times_us": ("parquet", [USER, ITEM, (TIME * 1_000_000).alias("timestamp")]),
+    "times_iso": ("tsv", [USER, ITEM, MOMENT.dt.strftime("%Y-%m-%dT%H:%M:%S").alias("created_at")]),
+    "times_with_zone": ("jsonl", [USER, ITEM, MOMENT.dt.strftime("%Y-%m-%d %H:%M:%S+02:00").alias("created_at")]),
+    "dates": ("csv", [MOMENT.dt.strftime("%Y-%m-%d").alias("date"), USER, ITEM]),
+    "positions": ("csv", [USER, ITEM, ROW.alias("position")]),
+    "index": ("csv", [ROW.alias(""), USER, ITEM, RATING, TIME]),
+    "float_ids": ("csv", [USER.cast(pl.Float64), ITEM.cast(pl.Float64), TIME]),
+    "plays": ("csv", [USER, ITEM.alias("track"), PLAYS, TIME]),
+    "plays_jsonl": ("jsonl", [USER, ITEM.alias("track"), PLAYS, TIME]),
+    "plays_without_time": ("tsv", [USER, ITEM.alias("artist"), PLAYS]),
+    "quantities": ("semicolons", [
+        MOMENT.dt.strftime("%m/%d/%Y %H:%M").alias("InvoiceDate"), USER.alias("CustomerID"), ITEM.alias("StockCode"),
+        PLAYS.alias("Quantity"),
+    ]),
+    "events": ("csv", [USER, ITEM, EVENT.alias("event"), MOMENT.dt.strftime("%Y-%m-%d %H:%M:%S").alias("event_time")]),
+    "events_parquet": ("parquet", [USER, ITEM, EVENT.alias("event_name"), (TIME * 1_000).alias("ts")]),
+    "events_bare": ("bare tsv", [USER, ITEM, EVENT.alias("event"), TIME]),
+    "sessions": ("csv", [SESSION, ITEM, TIME]),
+    "sessions_jsonl": ("jsonl", [SESSION.alias("session"), ITEM.alias("aid"), (TIME * 1_000).alias("ts")]),
+    "sessions_bare": ("bare csv", [SESSION, MOMENT.dt.strftime("%Y-%m-%dT%H:%M:%S.000Z").alias("time"), ITEM]),
+    "sessions_parquet": ("parquet", [("s" + SESSION.cast(pl.String)).alias("session_id"), ITEM, MOMENT.alias("time")]),
 }  # fmt: skip
+FORMATS = {
+    "csv": (".csv", ","),
+    "tsv": (".tsv", "\t"),
+    "semicolons": (".csv", ";"),
+    "bars": (".txt", "|"),
+    "spaces": (".txt", " "),
+}
+"""Suffix and separator of text."""
+
+
+def write(frame: pl.DataFrame, folder: Path, form: str) -> list[str]:
+    """Write a table in a format."""
+    if form in {"parquet", "jsonl"}:
+        path = folder / f"t.{form}"
+        (frame.write_parquet if form == "parquet" else frame.write_ndjson)(path)
+    else:
+        suffix, separator = FORMATS[form.removeprefix("bare ")]
+        path = folder / f"t{suffix}"
+        frame.write_csv(path, separator=separator, include_header=not form.startswith("bare "))
+    return [path.name]
 
 
 def write_planted(name: str, folder: Path) -> list[str]:
     """Write columns of planted ratings, whose popularity and tastes show in which items users rate."""
     _, rows = planted(users=500, items=300, num_rows=20_000)
-    file, columns = PLANTED[name]
-    frame = pl.DataFrame(rows).sort("time").select(columns)
-    if file.endswith(".parquet"):
-        frame.write_parquet(folder / file)
-    else:
-        frame.write_csv(folder / file, separator="\t" if file.endswith(".tsv") else ",")
-    return [file]
+    form, columns = PLANTED[name]
+    return write(pl.DataFrame(rows).sort("time").select(columns), folder, form)
 
 
 def repeats(folder: Path) -> list[str]:
@@ -265,13 +315,12 @@ def repeats(folder: Path) -> list[str]:
     return ["orders.csv"]
 
 
-def history_lists(folder: Path) -> list[str]:
-    """JSON lines of a user and a list of items in order."""
+def history_lists(folder: Path, form: str = "jsonl") -> list[str]:
+    """Users, each with a list of items in order; of text with blanks between."""
     _, rows = planted(users=500, items=300, num_rows=20_000)
-    pl.DataFrame(rows).sort("time").group_by("user", maintain_order=True).agg(ITEM.alias("items")).write_ndjson(
-        folder / "users.jsonl"
-    )
-    return ["users.jsonl"]
+    lists = pl.DataFrame(rows).sort("time").group_by("user", maintain_order=True).agg(ITEM.alias("items"))
+    text = [] if form in {"jsonl", "parquet"} else [pl.col("items").cast(pl.List(pl.String)).list.join(" ")]
+    return write(lists.with_columns(text), folder, form)
 
 
 SHAPES: dict[str, Callable[[Path], list[str]]] = {
@@ -281,6 +330,7 @@ SHAPES: dict[str, Callable[[Path], list[str]]] = {
         clicks_tsv, impressions_tsv, movietweetings, gowalla, repeats, history_lists,
     )
 }  # fmt: skip
+SHAPES |= {f"history_lists_{form}": partial(history_lists, form=form) for form in ("parquet", "csv")}
 SHAPES |= {name: partial(write_planted, name) for name in PLANTED}
 
 

@@ -50,6 +50,11 @@ def dialect(file: RawFile) -> dict[str, Any]:
     if lines[0].lstrip().startswith(("{", "[")):
         stem = Path(unpacked_name(file.name)).stem
         raise DataError(f"{file} looks like JSON", hint=f"name it {stem}.jsonl, with one object per line")
+    if re.fullmatch(r"\d+:\s*", lines[0]):
+        raise ConfigError(
+            f"{file}: lines such as {lines[0].strip()} name the item of the lines below",
+            hint="""write it into each of them: awk '/:$/ {item = substr($0, 1, length($0) - 1); next} {print item "," $0}'""",
+        )
     found = _text_options(lines, suffix, file)
     usual = SUFFIXES.get(suffix, ("", ""))[1]
     if found.get("separator") == usual:

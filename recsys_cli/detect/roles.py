@@ -199,6 +199,8 @@ _FITS: dict[str, Callable[[Profile], bool]] = {
 }  # fmt: skip
 
 
+_HIGHEST_BARE = 10
+"""Highest rating that is guessed without a name."""
 _MANY_COLUMNS = 10
 """Columns of a file without a header above which ids are not guessed by position: a log of features."""
 
@@ -220,7 +222,10 @@ def _rating_by_content(free: Mapping[str, Profile]) -> str | None:
 
 
 def _is_scale(one: Profile) -> bool:
-    return one.is_numeric and 3 <= one.unique <= 21 and (one.low or 0) >= 0 and one.high is not None and one.high <= 10
+    """Whether numbers may be ratings: of few values from 0, or with fractions on both sides of 0."""
+    low, high = one.low or 0, one.high or 0
+    is_two_sided = one.kind == "number" and not one.is_whole and -_HIGHEST_BARE <= low < 0 < high
+    return one.is_numeric and high <= _HIGHEST_BARE and (is_two_sided or (3 <= one.unique <= 21 and low >= 0))
 
 
 def _label_by_content(free: Mapping[str, Profile]) -> str | None:

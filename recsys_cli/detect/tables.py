@@ -139,7 +139,8 @@ def dimensions(main: Table, others: Sequence[Table]) -> tuple[list[Dimension], l
 
 def _dimension(main: Table, table: Table, *, taken: Collection[str]) -> Dimension | str:
     """Return a table to join, with new names for columns that other tables have; or why it is not joined."""
-    unique = [name for name, column in table.columns.items() if column.is_key and column.may_be_id]
+    others = {one.column for role, one in main.roles.items() if role not in {"user", "item"}}  # such as orders of users
+    unique = [name for name, one in table.columns.items() if one.is_key and one.may_be_id and (name not in others)]
     keys = [
         (share, side, name)
         for name in unique

@@ -182,7 +182,7 @@ def _refuse_parts(main: Table, unused: Sequence[Table]) -> None:
         ours, theirs = set(main.columns), set(table.columns)
         own = ours ^ theirs
         targets = {one.roles[role].column for one in (main, table) for role in TARGETS if role in one.roles}
-        are_files = "files" in main.sample.options and "files" in table.sample.options
+        are_files = "files" in main.sample.options and "files" in table.sample.options and not table.sample.is_headless
         if are_files and 2 * len(ours & theirs) > max(len(ours), len(theirs)) and not own & targets:
             what = (
                 f"most columns, but not by all: {listed(sorted(own))}"

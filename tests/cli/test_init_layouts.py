@@ -145,6 +145,36 @@ def test_tables_without_headers_are_joined_with_titles(recsys: Recsys, names: tu
     assert config.evaluate.title == "title"
 
 
+def test_ratings_without_a_header_may_be_negative(recsys: Recsys) -> None:
+    write("jester.dat", lambda k, u, i: f"{u}\t\t{i}\t\t{(k * 37 % 199) / 10 - 9.95:.2f}")
+    config, _ = proposed(recsys, "jester.dat")
+    assert "rating > 0" in str(config.features.ops)
+
+
+def test_headings_of_items_are_described(recsys: Recsys) -> None:
+    Path("combined.txt").write_text(
+        "".join(f"{i}:\n" + "".join(f"{u},{1 + u % 5},2005-09-06\n" for u in range(20)) for i in range(1, 9))
+    )
+    answer = recsys("init", "combined.txt", "--yes")
+    assert answer.code == 2
+    assert "lines such as 1: name the item" in answer.err
+
+
+def test_a_table_of_sessions_is_no_table_of_items(recsys: Recsys) -> None:
+    write("order_products.csv", lambda k, u, i: f"{k // 4},{i},{k % 4}", "order_id,product_id,add_to_cart_order")
+    write("orders.csv", lambda k, u, i: f"{k},{k % 7},{k % 24}", "order_id,user_id,hour", rows=100)
+    config, notes = proposed(recsys, "order_products.csv", "orders.csv")
+    assert config.features.joins == ()
+    assert any("orders.csv) is not used" in note for note in notes)
+
+
+def test_tables_without_headers_are_no_parts_of_one(recsys: Recsys) -> None:
+    write("plays.csv", lambda k, u, i: f"{u},{i},{k % 5}")
+    write("names.csv", lambda k, u, i: f"{k},{1980 + k},Dinosaur planet {k}", rows=15)
+    config, _ = proposed(recsys, "plays.csv", "names.csv")
+    assert config.evaluate.title == "title"
+
+
 def test_titles_that_recur_are_titles(recsys: Recsys) -> None:
     movielens()
     write(
