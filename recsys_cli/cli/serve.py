@@ -116,10 +116,20 @@ def feedback(
         Path | None,
         typer.Argument(metavar="DIR", help="Feedback folder.", show_default="feedback in the workspace"),
     ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Config whose interactions the table is like.", show_default="that of the last stage"
+        ),
+    ] = None,
     columns: Annotated[
-        str,
-        typer.Option(metavar="NAMES", help="Columns of user, item, label, time and event; empty ones are left out."),
-    ] = "user,item,label,time",
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="CSV with these columns of user, item, label, time and event; empty ones are left out.",
+            show_default="those of the config",
+        ),
+    ] = None,
     like: Annotated[
         str | None,
         typer.Option(
@@ -129,18 +139,29 @@ def feedback(
         ),
     ] = None,
     time_unit: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="s|ms|us|ns|iso|FORMAT", help="Unit of the times since 1970, or format, such as '%d.%m.%Y %H:%M'."
+            metavar="s|ms|us|ns|iso|FORMAT",
+            help="Unit of the times since 1970, or format, such as '%d.%m.%Y %H:%M'.",
+            show_default="that of the config, or s",
         ),
-    ] = "s",
+    ] = None,
 ) -> None:
     """Write the feedback as a table for recsys etl, and drop deleted events from the log."""
     from recsys_cli.serving.feedback.compact import compact
     from recsys_cli.serving.feedback.table import TableForm
 
     session: Session = ctx.obj
-    form = TableForm(tuple(columns.split(",")), like, time_unit)
+    if columns is not None:
+        form = TableForm(tuple(columns.split(",")), like, time_unit or "s")
+    elif config is not None or session.workspace.current.is_file():
+        from recsys_cli.cli.params import read_config
+        from recsys_cli.stages.serve import table_form
+
+        read = read_config(session, [config] if config is not None else [])
+        form = table_form(read, session.workspace, like=like, time_unit=time_unit)
+    else:
+        form = TableForm(like=like, time_unit=time_unit or "s")
     done = compact(folder or session.root / "feedback", form)
     result = {"table": str(done.table), "rows": done.rows, "removed": done.removed, "damaged": done.damaged}
     session.report(result, _draw_compacted)

@@ -1,4 +1,4 @@
-"""`recsys serve`: bundles behind HTTP; and the compaction of the feedback log."""
+"""`recsys serve`: bundles behind HTTP; and the form of the table of feedback."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, MissingArtifactError, MissingExtraError
-from recsys_cli.workspace import Bundle
+from recsys_cli.features.schema import TICKS
+from recsys_cli.features.spec import is_text
+from recsys_cli.workspace import Bundle, Workspace
 
 if TYPE_CHECKING:
+    from recsys_cli.serving.feedback.table import TableForm
     from recsys_cli.serving.http.settings import Settings
 
 TOKEN = "RECSYS_TOKEN"  # noqa: S105 - the name of a variable
@@ -105,6 +111,64 @@ def shares_of(given: Sequence[str], bundles: Mapping[str, Path], shadow: Sequenc
     if abs(sum(shares.values()) - 1) > 1e-6:
         raise ConfigError(f"the shares add up to {sum(shares.values()):g}", hint="--share a=0.9,b=0.1")
     return shares
+
+
+def table_form(config: RunConfig, workspace: Workspace, *, like: str | None, time_unit: str | None) -> TableForm:
+    """Return the form of a table of feedback beside the interactions of a config.
+
+    Args:
+        config: The config.
+        workspace: Workspace with copies of its tables, if they are of a lake or a database.
+        like: Label or event of likes.
+        time_unit: As of `TableForm`; None for that of the interactions.
+
+    Raises:
+        ConfigError: The interactions are no table of the user, or users, items, label or events are made of several columns.
+        DataError: A file is missing or unreadable.
+    """
+    from recsys_cli.etl.inputs import Inputs
+    from recsys_cli.serving.feedback.table import TableForm
+    from recsys_cli.stages.validate import raw_tables
+
+    if config.dataset.name != "files":
+        return TableForm(like=like, time_unit=time_unit or "s")
+    with raw_tables(config, workspace) as raw:
+        inputs = Inputs.of(config, raw.folder if raw is not None else Path())
+        reader = next(iter(inputs.interactions.values()))
+        schema, how, kinds = reader.stored_schema, reader.known_times, inputs.schema
+    if reader.table.format == "npy":
+        raise ConfigError("NumPy arrays take no rows of feedback", hint="write CSV with --columns")
+    plan, sources = config.features, inputs.program.sources
+    of = {name: sorted(sources.get(name, frozenset()) & set(schema.names)) for name in filter(None, (
+        plan.user, plan.item, plan.timestamp, plan.weight, plan.labels[0]))}  # fmt: skip
+    user, item, time = (of.get(name or "", []) for name in (plan.user, plan.item, plan.timestamp))
+    value = [one for one in of[plan.labels[0]] if one not in {*user, *item, *time}]
+    event = [one for one in of.get(plan.weight or "", []) if one not in {*user, *item, *time}]
+    label = [one for one in value if not is_text(kinds.field(one).type)]
+    event = [one for one in dict.fromkeys((*value, *event)) if is_text(kinds.field(one).type)]
+    columns = [user, item, label, time, event]
+    if not user or not item or any(len(one) > 1 for one in columns):
+        raise ConfigError(
+            f"feedback has one value each for user, item, label, time and event, and the config reads "
+            f"{'; '.join(', '.join(one) or 'none' for one in columns)} for them",
+            hint="name the columns of a CSV with --columns",
+        )
+    if time_unit is None:
+        time_unit = _unit(schema.field(time[0]).type, how.get(time[0], ""), reader.table.format) if time else "s"
+    return TableForm([one[0] if one else "" for one in columns], like, time_unit, reader.table, schema)
+
+
+def _unit(kind: pa.DataType, how: str, form: str) -> str:
+    """Return the unit or format of a time column, by its stored type and its detected format."""
+    if "%" in how or how in TICKS:
+        return how
+    if how.startswith("iso"):
+        return "iso"
+    if how:  # numbers as text
+        return how.rsplit(" ", maxsplit=1)[-1]
+    if pa.types.is_timestamp(kind):
+        return str(kind.unit) if form == "parquet" else "iso"
+    return "%Y-%m-%d" if pa.types.is_date(kind) else "s"
 
 
 def _check_name(name: str, bundles: Mapping[str, Path], option: str) -> None:

@@ -68,7 +68,7 @@ def open_parquet(
 def table_schema(table: RawTable) -> pa.Schema:
     """Return names and plain types of a table's columns, by its first file and the dataset."""
     first, *others = table.files
-    stored = _schema(first, table.format)
+    stored = stored_schema(first, table.format)
     declared = {column.name: column for column in table.columns}
     if unknown := [name for name in declared if name not in stored.names]:
         raise DataError(
@@ -83,7 +83,7 @@ def table_schema(table: RawTable) -> pa.Schema:
     for file in others:  # the type of an all-null column comes from another file
         if not any(pa.types.is_null(kind) for kind in kinds.values()):
             break
-        also = {field.name: plain_type(field.type) for field in _schema(file, table.format)}
+        also = {field.name: plain_type(field.type) for field in stored_schema(file, table.format)}
         kinds |= {name: also.get(name, kind) for name, kind in kinds.items() if pa.types.is_null(kind)}
     return pa.schema(
         [pa.field(name, kind, metadata=_stored_as(stored.field(name).type)) for name, kind in kinds.items()]
@@ -98,7 +98,7 @@ def _stored_as(kind: pa.DataType) -> dict[bytes, bytes] | None:
 
 def with_time_formats(table: RawTable, times: Mapping[str, str]) -> RawTable:
     """Return the table with the formats of its time columns, declared or detected in the first rows."""
-    stored = _schema(table.files[0], table.format)
+    stored = stored_schema(table.files[0], table.format)
     columns = {column.name: column for column in table.columns}
     for name in dict.fromkeys((*(name for name, one in columns.items() if one.time is not None), *times)):
         column = columns.get(name, RawColumn(name, None, nullable=True))
@@ -123,7 +123,7 @@ def _sample(table: RawTable, name: str) -> pa.ChunkedArray:
     return values
 
 
-def _schema(file: RawFile, kind: Format) -> pa.Schema:
+def stored_schema(file: RawFile, kind: Format) -> pa.Schema:
     """Return the names and stored types of a file's columns.
 
     Raises:

@@ -26,6 +26,7 @@ from recsys_cli.etl.reading.parquet import (
     estimated_parquet_rows,
     open_parquet,
     parquet_rows,
+    stored_schema,
     table_schema,
     with_time_formats,
 )
@@ -254,6 +255,13 @@ class Reader:
     @cached_property
     def _arrays(self) -> NpyTable | None:
         return NpyTable(self.table) if self.table.format == "npy" else None
+
+    @property
+    def stored_schema(self) -> pa.Schema:
+        """Columns of the first file in order, in stored types; those of text by the first rows."""
+        return (
+            self._file_schema if self.table.format == "csv" else stored_schema(self.table.files[0], self.table.format)
+        )
 
     @property
     def known_times(self) -> dict[str, str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recsys_cli.errors import LockedError, MissingArtifactError
+from recsys_cli.serving.feedback.event import COMMIT
 from recsys_cli.serving.feedback.files import (
     compacted_file,
     current_files,
@@ -18,8 +19,6 @@ from recsys_cli.serving.feedback.files import (
 from recsys_cli.serving.feedback.state import FeedbackState
 from recsys_cli.serving.feedback.table import TableForm, write_table
 from recsys_cli.workspace.writing import replacing
-
-TABLE = "interactions.csv"
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def compact(folder: Path, form: TableForm | None = None) -> Compacted:
 
     Args:
         folder: The feedback folder.
-        form: Columns and units of the table.
+        form: Format, columns and units of the table.
 
     Raises:
         MissingArtifactError: The folder does not exist.
@@ -52,17 +51,16 @@ def compact(folder: Path, form: TableForm | None = None) -> Compacted:
     """
     if not folder.is_dir():
         raise MissingArtifactError(f"{folder} does not exist", hint="name the folder of recsys serve --feedback")
+    form = form or TableForm()
     with suppress(LockedError), exclusive(folder):
-        rows, damaged = _tabled(folder, form)
-        return Compacted(folder / TABLE, rows, rewrite(folder), damaged)
-    rows, damaged = _tabled(folder, form)
-    return Compacted(folder / TABLE, rows, None, damaged)
+        return replace(_tabled(folder, form), removed=rewrite(folder))
+    return _tabled(folder, form)
 
 
-def _tabled(folder: Path, form: TableForm | None) -> tuple[int, int]:
-    """Write the table, and return its number of rows and the number of damaged lines."""
+def _tabled(folder: Path, form: TableForm) -> Compacted:
+    """Write the table."""
     state, damaged = _replayed(folder)
-    return write_table(folder / TABLE, state, form or TableForm()), damaged
+    return Compacted(folder / form.file, write_table(folder / form.file, state, form), None, damaged)
 
 
 def rewrite(folder: Path) -> int:
@@ -85,6 +83,7 @@ def rewrite(folder: Path) -> int:
             path.with_suffix(".damaged").write_bytes(path.read_bytes())
     with replacing(compacted_file(folder, generation(folder) + 1)) as partial, partial.open("wb") as file:
         file.writelines(event.line() for event in state.live())
+        file.write(COMMIT)
     for path in outdated_files(folder):
         path.unlink()
     return removed

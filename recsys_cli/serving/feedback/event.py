@@ -15,6 +15,8 @@ Entry = tuple[str, str | None, float | None]
 """Item, kind and time of an interaction of a user; without a kind and a time the only feedback on the item."""
 LATEST = 1e11
 """Latest time of an interaction, in seconds since 1970; that of now in milliseconds is above."""
+COMMIT = b"\n"
+"""A blank line after acknowledged lines. Readers of a file with a writer stop at the last one: a failed write is cut."""
 _CHECKSUM = b',"crc":"'
 _NEEDED = {"put": ("user", "item"), "delete": ("user",), "hide": ("item",), "show": ("item",), "upsert": ("item",)}
 
@@ -99,9 +101,10 @@ def _is_sound(event: Event) -> bool:
     )
 
 
-def lines_of(content: bytes) -> Iterator[tuple[int, Event | None]]:
-    """Yield the end offset and the event of each complete line; None for a damaged one."""
+def lines_of(content: bytes) -> Iterator[Event | None]:
+    """Yield the event of each complete line that is not blank; None for a damaged one."""
     start = 0
     while (end := content.find(b"\n", start)) >= 0:
-        yield end + 1, parse(content[start:end])
+        if end > start:
+            yield parse(content[start:end])
         start = end + 1

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from recsys_cli.errors import ConfigError, DataError, LockedError
-from recsys_cli.serving.feedback.event import lines_of
+from recsys_cli.serving.feedback.event import COMMIT, lines_of
 from recsys_cli.serving.feedback.state import FeedbackState
 
 _NAME = re.compile(r"(\d{6})\.(compacted|worker-\d+)\.jsonl")
@@ -62,9 +62,9 @@ def replay(path: Path, state: FeedbackState) -> tuple[int, int]:
     Raises:
         DataError: The file has lines, and all of them are damaged.
     """
-    ended = sound = damaged = 0
-    for end, event in lines_of(path.read_bytes()):
-        ended = end
+    sound = damaged = 0
+    content = path.read_bytes()
+    for event in lines_of(content):
         if event is None:
             damaged += 1
             continue
@@ -75,7 +75,14 @@ def replay(path: Path, state: FeedbackState) -> tuple[int, int]:
             f"{path}: all of its {damaged} lines are damaged",
             hint="restore the file, such as its line ends; or move it away to go on without its events",
         )
-    return ended, damaged
+    return content.rfind(b"\n") + 1, damaged
+
+
+def is_committed(path: Path) -> bool:
+    """Whether a file is empty or ends with a commit."""
+    with path.open("rb") as file:
+        file.seek(-min(file.seek(0, os.SEEK_END), 2), os.SEEK_END)
+        return file.read() in {b"", b"\n" + COMMIT}
 
 
 @contextmanager

@@ -7,11 +7,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from recsys_cli.errors import RecsysError
-from recsys_cli.serving.feedback.files import lock, replay
+from recsys_cli.serving.feedback.event import COMMIT
+from recsys_cli.serving.feedback.files import is_committed, lock, replay
 from recsys_cli.serving.feedback.state import FeedbackState
 from recsys_cli.workspace.writing import flush
 
@@ -22,7 +24,7 @@ INTERVAL = 1.0
 
 
 class FeedbackLog:
-    """An append-only file with a single writer.
+    """An append-only file with a single writer; a blank line after each commit.
 
     Appends that arrive during a commit share the next one: one write, and one fsync by the policy `always`. An event is
     acknowledged after its write (after its fsync by `always`), so that the death of the process loses nothing.
@@ -50,6 +52,9 @@ class FeedbackLog:
             self._size, self.num_damaged = replay(path, state)
             self.num_cut = os.fstat(self._file).st_size - self._size
             os.ftruncate(self._file, self._size)
+            if not is_committed(path):
+                with suppress(OSError):  # a full disk; the next commit covers these lines
+                    self._size += os.write(self._file, COMMIT)
             os.fsync(self._file)
             flush(path.parent)
         except BaseException:
@@ -109,13 +114,14 @@ class FeedbackLog:
             written = 0
             while written < len(content):
                 written += os.write(self._file, content[written:])
+            self._dirty = self._fsync == "interval"
+            overdue = self._dirty and time.monotonic() >= self._flushed + INTERVAL
+            if self._fsync == "always" or overdue:
+                self._flush()
+            if self._failure is None:
+                self._size += len(content) + os.write(self._file, COMMIT)
         except OSError as error:
             return self._undone(error)
-        self._size += len(content)
-        self._dirty = self._fsync == "interval"
-        overdue = self._dirty and time.monotonic() >= self._flushed + INTERVAL
-        if self._fsync == "always" or overdue:
-            self._flush()
         return self._failure
 
     def _flush(self) -> None:

@@ -1,15 +1,21 @@
-"""The table of feedback for the next training: CSV with columns of user, item, label, time and event."""
+"""The table of feedback for the next training: user, item, label, time and event, in the format of the other interactions."""
 
 from __future__ import annotations
 
-import csv
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recsys_cli.data.source import RUNS, RawTable
+from recsys_cli.data.streams import unpacked_name
 from recsys_cli.errors import ConfigError
 from recsys_cli.serving.feedback.event import Event
 from recsys_cli.serving.feedback.state import FeedbackState
@@ -18,6 +24,8 @@ from recsys_cli.workspace.writing import replacing
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _ISO = "%Y-%m-%d %H:%M:%S"
 _EXACT = 2.0**53
+_CSV = RawTable("interactions", ())
+_OWN_COLUMNS = "write CSV with --columns, and make it a table like the others yourself"
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,8 @@ class TableForm:
             four names the event.
         like: Label of likes without a label, in a table without labels the event of those without an event; None for neither.
         time_unit: Unit of the times since 1970, "iso", or a format of `datetime.strftime`.
+        table: Format and dialect.
+        schema: All columns of the other interactions, null where feedback has no value; None for `columns`.
 
     Raises:
         ConfigError: A name is missing, one name is on two columns, `like` is no finite label, or the unit is unknown.
@@ -37,6 +47,8 @@ class TableForm:
     columns: Sequence[str] = ("user", "item", "label", "time")
     like: float | str | None = None
     time_unit: str = "s"
+    table: RawTable = _CSV
+    schema: pa.Schema | None = None
 
     def __post_init__(self) -> None:
         """Check the columns, the label of likes, and the unit."""
@@ -54,6 +66,12 @@ class TableForm:
             )
 
     @property
+    def file(self) -> str:
+        """Name of the file, with the suffix of the other interactions."""
+        suffixes = [Path(unpacked_name(file.name)).suffix for file in self.table.files[:1]]
+        return f"interactions{''.join(suffixes) or '.csv'}"
+
+    @property
     def label_of_likes(self) -> float | None:
         """`like` as a label; None if it is no finite number."""
         with suppress(TypeError, ValueError):
@@ -66,17 +84,66 @@ def write_table(path: Path, state: FeedbackState, form: TableForm) -> int:
 
     Raises:
         ConfigError: The log has likes without the label or the event of a column, and `like` is None; or the log has events
-            and the table has none.
+            and the table has none; or a value does not fit its column.
     """
     events = sorted((event for event in state.live() if event.kind == "put"), key=Event.order)
     _check(events, form)
-    with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(filter(None, form.columns))
-        for event in events:
-            values = (event.user, event.item, _label(event, form), _time(event, form), _event(event, form))
-            writer.writerow(value for value, name in zip(values, form.columns, strict=False) if name)
+    parts = (
+        [event.user for event in events],
+        [event.item for event in events],
+        *([value(event, form) for event in events] for value in (_label, _time, _event)),
+    )
+    given: dict[str, Sequence[Any]] = {
+        name: part for name, part in zip(form.columns, parts, strict=False) if name
+    }  # an empty name leaves its column out
+    names = list(given) if form.schema is None else form.schema.names
+    columns = {name: given.get(name, [None] * len(events)) for name in names}
+    with replacing(path) as partial:
+        if form.table.format == "parquet":
+            pq.write_table(_arrow(columns, form.schema), partial)
+        else:
+            lines = _objects(columns) if form.table.format == "jsonl" else _text(columns, form.table)
+            partial.write_text("".join(f"{line}\n" for line in lines), form.table.encoding, newline="")
     return len(events)
+
+
+def _arrow(columns: Mapping[str, Sequence[Any]], schema: pa.Schema | None) -> pa.Table:
+    """Return columns in the types of a schema, without its dictionaries."""
+    arrays = {}
+    for name, values in columns.items():
+        kind = pa.null() if schema is None else schema.field(name).type
+        own = kind.value_type if hasattr(kind, "value_type") else kind
+        is_mixed = any(isinstance(value, str) for value in values)
+        texts = [str(value) if is_mixed and value is not None else value for value in values]
+        try:
+            array = pa.array(texts).cast(own)
+        except (pa.ArrowException, OverflowError) as error:
+            raise ConfigError(f"a value of the feedback is no {own} for {name}: {error}", hint=_OWN_COLUMNS) from error
+        is_list = isinstance(kind, pa.ListType | pa.LargeListType)
+        arrays[name] = pa.array([[one] for one in array.to_pylist()], kind) if is_list else array
+    return pa.table(arrays)
+
+
+def _objects(columns: Mapping[str, Sequence[Any]]) -> Iterable[str]:
+    """Return a line of JSON for each row."""
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    return (json.dumps({name: value for name, value in row.items() if value is not None}) for row in rows)
+
+
+def _text(columns: Mapping[str, Sequence[Any]], table: RawTable) -> Iterable[str]:
+    """Return the header, if the table has one, and a line for each row in the dialect of a table."""
+    is_spaced, quote = table.separator == RUNS, table.quote or ""
+    separator, missing = (" ", "NA") if is_spaced else (table.separator, "")
+    special = {separator, quote, "\n", "\r"} - {""}
+
+    def field(value: Any) -> str:
+        if not isinstance(value, str):
+            return missing if value is None else str(value).replace(".", table.decimal)
+        is_plain = value not in table.nulls and not any(part in value for part in special)
+        return value if is_plain else f"{quote}{value.replace(quote, 2 * quote) if quote else value}{quote}"
+
+    rows = zip(*columns.values(), strict=True)
+    return (separator.join(map(field, row)) for row in ([tuple(columns)] if table.header else []) + list(rows))
 
 
 def _check(events: Sequence[Event], form: TableForm) -> None:

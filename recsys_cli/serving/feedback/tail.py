@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recsys_cli.serving.feedback.event import lines_of
+from recsys_cli.serving.feedback.event import COMMIT, lines_of
 from recsys_cli.serving.feedback.files import current_files
 from recsys_cli.serving.feedback.state import FeedbackState
-
-_BLOCK = 1 << 24
 
 
 class Tail:
@@ -41,25 +39,15 @@ class Tail:
         return number
 
     def _read(self, path: Path) -> int:
-        """Read complete lines; the last one may still be under way."""
+        """Read committed lines; those after them may still be cut."""
         start = self._offsets[path]
-        size = path.stat().st_size
-        if size <= start:
-            self._offsets[path] = size  # shorter after a failed write, which was not acknowledged
+        if path.stat().st_size <= start:
             return 0
-        number = 0
-        with path.open("rb") as file:
+        with path.open("rb", buffering=0) as file:
             file.seek(start)
-            while block := file.read(_BLOCK):
-                read = 0
-                for end, event in lines_of(block):
-                    read = end
-                    if event is not None:
-                        self._state.apply(event)
-                        number += 1
-                if not read:
-                    break
-                start += read
-                file.seek(start)
-        self._offsets[path] = start
-        return number
+            committed = b"".join(file.readall().rpartition(b"\n" + COMMIT)[:2])
+        events = [event for event in lines_of(committed) if event is not None]
+        for event in events:
+            self._state.apply(event)
+        self._offsets[path] += len(committed)
+        return len(events)

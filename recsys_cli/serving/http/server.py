@@ -25,7 +25,9 @@ import uvicorn
 
 from recsys_cli.errors import ConfigError, DiskFullError, LockedError
 from recsys_cli.serving.feedback.compact import rewrite
-from recsys_cli.serving.feedback.files import exclusive, worker_file
+from recsys_cli.serving.feedback.files import current_files, exclusive, is_committed, worker_file
+from recsys_cli.serving.feedback.log import FeedbackLog
+from recsys_cli.serving.feedback.state import FeedbackState
 from recsys_cli.serving.http.app import create_app
 from recsys_cli.serving.http.guard import MAX_HEAD
 from recsys_cli.serving.http.metrics import FOLDER
@@ -59,6 +61,9 @@ def serve(settings: Settings, started: Started) -> None:
             _LOG.warning("the feedback log was not compacted: %s", error)
         for worker in range(settings.workers):
             worker_file(settings.feedback, worker).touch()
+        for path in current_files(settings.feedback):
+            if not is_committed(path):  # after a kill: also of a worker that does not start again
+                FeedbackLog(path, fsync="never", state=FeedbackState()).close()
         host, port = bound.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         if settings.workers == 1:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from recsys_cli.errors import ConfigError, DataError, LockedError, RecsysError
 from recsys_cli.serving.feedback.compact import compact, rewrite
-from recsys_cli.serving.feedback.event import Event, lines_of, parse
+from recsys_cli.serving.feedback.event import COMMIT, Event, lines_of, parse
 from recsys_cli.serving.feedback.files import compacted_file, current_files, exclusive, replay, worker_file
 from recsys_cli.serving.feedback.log import FeedbackLog
 from recsys_cli.serving.feedback.state import FeedbackState
@@ -48,13 +48,13 @@ def test_events_survive_their_line(user: int | str, item: int | str, label: floa
     event = put(7, user, item, label=label)
     line = event.line()
     assert line.count(b"\n") == 1
-    assert list(lines_of(line)) == [(len(line), event)]
+    assert list(lines_of(line)) == [event]
 
 
 @given(features=st.dictionaries(st.text(max_size=5), VALUES | st.lists(VALUES, max_size=3)), title=st.text(max_size=9))
 def test_upserts_survive_their_line(features: dict[str, object], title: str) -> None:
     event = Event("upsert", 7, item=1, title=title, features=features)
-    assert list(lines_of(event.line())) == [(len(event.line()), event)]
+    assert list(lines_of(event.line())) == [event]
 
 
 @given(data=st.data())
@@ -97,7 +97,7 @@ def test_a_torn_tail_is_cut_on_open(tmp_path: Path) -> None:
     assert log.num_cut == len(put(2, 2).line()) - 10
     append(log, put(3, 3))
     log.close()
-    assert path.read_bytes() == sound + put(3, 3).line()
+    assert path.read_bytes() == sound + COMMIT + put(3, 3).line() + COMMIT
     assert state.of_user(1)
     assert not state.of_user(2)
 
@@ -117,7 +117,7 @@ def test_complete_lines_stay_though_they_are_damaged(tmp_path: Path) -> None:
     path.write_bytes(content)
     log = FeedbackLog(path, fsync="never", state=FeedbackState())
     log.close()
-    assert (log.num_damaged, log.num_cut, path.read_bytes()) == (1, 0, content)
+    assert (log.num_damaged, log.num_cut, path.read_bytes()) == (1, 0, content + COMMIT)
     path.write_bytes(content.replace(b"\n", b"\r\n"))
     with pytest.raises(DataError, match="all of its 2 lines are damaged"):
         FeedbackLog(path, fsync="never", state=FeedbackState())
@@ -164,7 +164,7 @@ def test_a_full_disk_refuses_the_event_and_keeps_the_file_whole(
     monkeypatch.undo()
     append(log, put(3, 3))
     log.close()
-    assert path.read_bytes() == put(1).line() + put(3, 3).line()
+    assert path.read_bytes() == put(1).line() + COMMIT + put(3, 3).line() + COMMIT
 
 
 def test_a_failed_flush_ends_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,27 +215,72 @@ def test_a_tail_goes_on_with_the_other_files_after_a_failure(tmp_path: Path) -> 
     state = FeedbackState()
     tail = Tail(tmp_path, own=own, state=state)
     gone.unlink()
-    other.write_bytes(put(1).line())
+    other.write_bytes(put(1).line() + COMMIT)
     with pytest.raises(FileNotFoundError):
         tail.poll()
     assert state.num_events == 1
-    gone.write_bytes(put(2, 2).line())
+    gone.write_bytes(put(2, 2).line() + COMMIT)
     assert tail.poll() == 1
 
 
-def test_a_tail_reads_whole_lines_only(tmp_path: Path) -> None:
+def test_a_tail_reads_committed_lines_only(tmp_path: Path) -> None:
     own, other = worker_file(tmp_path, 0), worker_file(tmp_path, 1)
     for path in (own, other):
         path.touch()
     state = FeedbackState()
     tail = Tail(tmp_path, own=own, state=state)
     line = put(1).line()
-    other.write_bytes(line + line[:10])
+    other.write_bytes(line + COMMIT + line + line[:10])
     assert tail.poll() == 1
     with other.open("ab") as file:
         file.write(line[10:])
-    assert tail.poll() == 1
     assert tail.poll() == 0
+    with other.open("ab") as file:
+        file.write(COMMIT)
+    assert tail.poll() == 2
+    assert tail.poll() == 0
+
+
+@pytest.mark.parametrize("failing", ["write", "fdatasync"])
+def test_other_workers_never_see_the_lines_of_a_failed_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    path, state = worker_file(tmp_path, 1), FeedbackState()
+    worker_file(tmp_path, 0).touch()
+    log = FeedbackLog(path, fsync="always", state=FeedbackState())
+    append(log, put(1))
+    tail = Tail(tmp_path, own=worker_file(tmp_path, 0), state=state)
+    assert tail.poll() == 1
+    write, seen = os.write, []
+
+    def half(file: int, content: bytes) -> int:
+        if content == put(3, 3).line():
+            seen.append(tail.poll())
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, content[: len(put(2, 2).line())])
+
+    def fail(file: int) -> None:
+        seen.append(tail.poll())
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, failing, half if failing == "write" else fail)
+    with pytest.raises(RecsysError):
+        append(log, put(2, 2), put(3, 3))
+    monkeypatch.undo()
+    assert [*seen, tail.poll()] == [0, 0]
+    if failing == "write":
+        append(log, put(4, 4), put(5, 5))  # longer than what was cut
+        assert tail.poll() == 2
+        assert [event.user for user in (2, 3, 4, 5) for event in state.of_user(user)] == [4, 5]
+    log.close()
+
+
+def test_lines_of_an_earlier_writer_are_committed_when_the_file_is_opened(tmp_path: Path) -> None:
+    write(path := worker_file(tmp_path, 1), put(1), put(2, 2))
+    worker_file(tmp_path, 0).touch()
+    tail = Tail(tmp_path, own=worker_file(tmp_path, 0), state=FeedbackState())
+    FeedbackLog(path, fsync="never", state=FeedbackState()).close()
+    assert tail.poll() == 2
 
 
 def write(path: Path, *events: Event) -> None:

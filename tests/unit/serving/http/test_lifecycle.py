@@ -254,6 +254,16 @@ def _seen_by_all(server: Running, number: int) -> None:
     assert {server.get("/users/9004")["num_interactions"] for _ in range(20)} == {number}
 
 
+def test_the_log_of_a_killed_worker_that_starts_no_more_is_read_to_its_last_line(
+    tmp_path: Path, bundle_of: BundleOf
+) -> None:
+    (folder := tmp_path / "feedback").mkdir()
+    line = Event("put", 1, 9500, 3, 1.0, 5.0).line()
+    (folder / "000000.worker-7.jsonl").write_bytes(line + line[:9])
+    with running(tmp_path, str(bundle_of("mf"))) as server:
+        assert [one["item"] for one in server.get("/users/9500")["history"]] == [3]
+
+
 def test_a_worker_that_cannot_follow_the_others_says_so_and_goes_on(tmp_path: Path, bundle_of: BundleOf) -> None:
     with running(tmp_path, str(bundle_of("ease")), "--workers", "2") as server:
         log = tmp_path / "feedback" / "000000.worker-0.jsonl"
