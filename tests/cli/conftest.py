@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from recsys_cli.cli import app
@@ -64,3 +66,11 @@ def write_ratings(folder: Path) -> Path:
     path = folder / "ratings.csv"
     path.write_text("\n".join(["user_id,item_id,rating,timestamp,device", *lines]) + "\n")
     return path
+
+
+def drawn(draw: Callable[..., None], result: Any, width: int) -> str:
+    """Draw a result on a terminal of a width."""
+    screen = io.StringIO()
+    draw(Console(file=screen, width=width, force_terminal=True, color_system=None, highlight=False), result)
+    assert all(len(line) <= width for line in screen.getvalue().splitlines())
+    return screen.getvalue()

@@ -132,9 +132,19 @@ def written(dataset: str, rest: str = "") -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", HARMFUL)
-@pytest.mark.parametrize("section", ["dataset", "model", "engine", "tracker", "metric", "monitor"])
-def test_other_code_is_never_called(recsys: Recsys, name: str, section: str) -> None:
+OF_EACH_KIND = ("shutil:rmtree", "subprocess:Popen", "recsys_cli.workspace:write_text")
+"""A function, a class, and a function of recsys."""
+SECTIONS = ("dataset", "model", "engine", "tracker", "metric", "monitor")
+
+
+# Every name in one section, and every section with some names.
+@pytest.mark.parametrize(
+    ("section", "name"),
+    sorted(
+        {("dataset", name) for name in HARMFUL} | {(section, name) for section in SECTIONS for name in OF_EACH_KIND}
+    ),
+)
+def test_other_code_is_never_called(recsys: Recsys, section: str, name: str) -> None:
     Path("victim").mkdir()
     config = written("movielens-100k")
     key = {
@@ -158,41 +168,28 @@ def test_trusted_module_provides_only_components(recsys: Recsys, name: str, monk
         find([name])
 
 
+COMMANDS = ["validate", "config", "etl", "run", "train", "tune", "bench", "evaluate", "report", "download"]
+PLACES = ["dataset", "model", "entry of a bench", "choice of a study", "metric", "monitor", "figure of a bench"]
+
+
+# Every command with code in one place, and every place with one command: all load configs by the same function.
 @pytest.mark.parametrize(
-    "line",
-    [
-        ["validate"],
-        ["config"],
-        ["etl"],
-        ["run"],
-        ["train"],
-        ["tune"],
-        ["bench"],
-        ["evaluate"],
-        ["report"],
-        ["download"],
-    ],
-    ids=" ".join,
+    ("command", "where"),
+    [*((command, "dataset") for command in COMMANDS), *(("validate", where) for where in PLACES[1:])],
 )
-@pytest.mark.parametrize(
-    "where", ["dataset", "model", "entry of a bench", "choice of a study", "metric", "monitor", "figure of a bench"]
-)
-def test_no_command_imports_untrusted_code(recsys: Recsys, line: list[str], where: str) -> None:
-    model, rest = f"{FOREIGN}.net", ""
-    if where == "model":
-        rest = f"model: {{name: {model}}}\n"
-    elif where == "entry of a bench":
-        rest = f"bench: {{models: [mlp, {model}]}}\n"
-    elif where == "choice of a study":
-        rest = f"tune: {{space: {{model.name: {{choices: [mlp, {model}]}}}}}}\n"
-    elif where == "metric":
-        rest = f"evaluate: {{metrics: ['{FOREIGN}.metrics:BRIER']}}\n"
-    elif where == "monitor":
-        rest = f"train: {{monitor: '{FOREIGN}.metrics:BRIER'}}\n"
-    elif where == "figure of a bench":
-        rest = f"bench: {{models: [mlp], metrics: ['{FOREIGN}.metrics:BRIER']}}\n"
+def test_no_command_imports_untrusted_code(recsys: Recsys, command: str, where: str) -> None:
+    model, metric = f"{FOREIGN}.net", f"{FOREIGN}.metrics:BRIER"
+    rest = {
+        "dataset": "",
+        "model": f"model: {{name: {model}}}\n",
+        "entry of a bench": f"bench: {{models: [mlp, {model}]}}\n",
+        "choice of a study": f"tune: {{space: {{model.name: {{choices: [mlp, {model}]}}}}}}\n",
+        "metric": f"evaluate: {{metrics: ['{metric}']}}\n",
+        "monitor": f"train: {{monitor: '{metric}'}}\n",
+        "figure of a bench": f"bench: {{models: [mlp], metrics: ['{metric}']}}\n",
+    }[where]
     name = f"{FOREIGN}.data:source" if where == "dataset" else "movielens-100k"
-    answer = recsys(*line, written(name, rest))
+    answer = recsys(command, written(name, rest))
     assert answer.code == 2, answer
     assert "is code of a plugin and not trusted" in answer.err
     assert f"recsys --trust {FOREIGN}" in answer.err

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from recsys_cli.cli.results import inspect as shown
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report.recommended import metrics_at_k
-from tests.cli.conftest import Recsys
+from tests.cli.conftest import Recsys, drawn
 
 TRAIN = """\
 userId,movieId,rating,timestamp
@@ -229,14 +226,6 @@ def test_a_title_cannot_move_the_cursor() -> None:
     text = drawn(shown.draw_user, found, 80)
     assert "\x1b" not in text
     assert "a\N{REPLACEMENT CHARACTER}[2Jb\N{REPLACEMENT CHARACTER}" in text
-
-
-def drawn(draw: Any, result: dict[str, Any], width: int) -> str:
-    """Draw on a terminal of a width."""
-    screen = io.StringIO()
-    draw(Console(file=screen, width=width, force_terminal=True, color_system=None, highlight=False), result)
-    assert all(len(line) <= width for line in screen.getvalue().splitlines())
-    return screen.getvalue()
 
 
 def test_the_report_shows_the_same_people_by_title_and_cannot_be_broken_by_one(trained: Recsys) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from recsys_cli.cli.results.bench import draw
 from recsys_cli.evaluation.compare.latex import paper_leaderboard
 from recsys_cli.evaluation.compare.leaderboard import Leaderboard
+from tests.cli.conftest import drawn
 
 METRICS = ("ndcg@10", "recall@10", "auc")
 
@@ -42,16 +41,9 @@ def board(*, seeds: tuple[int, ...] = (1, 2, 3)) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def drawn(found: dict[str, Any], width: int) -> str:
-    screen = io.StringIO()
-    draw(Console(file=screen, width=width, force_terminal=True, color_system=None, highlight=False), found)
-    assert all(len(line) <= width for line in screen.getvalue().splitlines())
-    return screen.getvalue()
-
-
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
 def test_figures_are_whole_at_any_width(width: int) -> None:
-    text = drawn(board(), width)
+    text = drawn(draw, board(), width)
     assert text.count("0.2400") == text.count("0.2300") == len(METRICS)
     assert text.count("± 0.0021") == len(METRICS)
     assert "any" in text
@@ -63,14 +55,14 @@ def test_figures_are_whole_at_any_width(width: int) -> None:
 
 
 def test_failure_is_reported_once_with_seeds_and_hint() -> None:
-    text = drawn(board(), 200)
+    text = drawn(draw, board(), 200)
     assert "gru4rec, seed 3 failed: no memory (a smaller batch)\n" in text
     assert "fm, seeds 1, 2, 3 failed: not finite\n" in text
     assert "to retry failures" in text
 
 
 def test_one_seed_has_no_spread() -> None:
-    text = drawn({**board(seeds=(1,)), "failures": []}, 200)
+    text = drawn(draw, {**board(seeds=(1,)), "failures": []}, 200)
     assert (
         text.count("seed")
         == text.count("one seed: the intervals do not include the variance of training over seeds") * 2
@@ -105,7 +97,7 @@ def test_latex_has_the_best_in_bold_and_marks_worse_models() -> None:
 def test_model_selected_on_these_rows_is_marked() -> None:
     found = board()
     found["standings"][2]["selected"] = ["epoch"]
-    text = drawn(found, 200)
+    text = drawn(draw, found, 200)
     assert "gru4rec †" in text
     assert "ease †" not in text
     assert "† the best epoch was chosen on test, so its metrics are optimistic" in " ".join(text.split())

@@ -1,4 +1,4 @@
-"""Published protocols on small files of the publishers' formats: figures equal those of slow, independent evaluations."""
+"""Published data and protocols on small files of the publishers' formats: figures equal those of slow, independent evaluations."""
 
 from __future__ import annotations
 
@@ -268,3 +268,118 @@ def test_mistakes_name_the_next_command(recsys: Recsys) -> None:
     assert "recsys bench own.yaml" in recsys("bench", "--protocol", "own.yaml").err
     assert "--from-file needs --protocol" in recsys("bench", "--from-file", "x").err
     assert "has a config of its own" in recsys("bench", "other.yaml", "--protocol", "s3-toys").err
+
+
+BY_TIME = f"""
+dataset: {{name: files, interactions: rows.csv}}
+split: {{method: temporal, valid: 0.2, test: 0.2}}
+features:
+  user: user
+  item: item
+  label: label
+  timestamp: time
+  ops:
+    - {{op: Categorify, columns: [user, item]}}
+    - {{op: LambdaOp, expression: "1", output: label, dtype: int8}}
+model: {{name: ease, regularization: {PENALTY}}}
+evaluate: {{k: [5], bootstrap: 20, max_ranking_users: null}}
+"""
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> list[tuple[int, int, int]]:
+    """Distinct (user, item) pairs in order of time."""
+    rng = np.random.default_rng(3)
+    pairs = [(user, item) for user in range(50) for item in rng.permutation(40)[: rng.integers(8, 16)].tolist()]
+    when = [user * 5 + rng.integers(0, 400) for user, _ in pairs]
+    made = [(*pairs[row], 1_000 + place) for place, row in enumerate(np.argsort(when, kind="stable").tolist())]
+    (tmp_path / "rows.csv").write_text("user,item,time\n" + "".join(f"{u},{i},{t}\n" for u, i, t in made))
+    (tmp_path / "config.yaml").write_text(BY_TIME)
+    return made
+
+
+def test_targets_of_a_split_by_time(recsys: Recsys, rows: list[tuple[int, int, int]]) -> None:
+    valid, test = (int(round(len(rows) * share, 6)) for share in (0.6, 0.8))
+    train: dict[int, list[int]] = {}
+    before: dict[int, list[int]] = {}
+    after: dict[int, list[int]] = {}
+    for place, (user, item, _) in enumerate(rows):
+        (before if place < test else after).setdefault(user, []).append(item)
+        if place < valid:
+            train.setdefault(user, []).append(item)
+    scores = ease(train)
+
+    def expected(first: int, last: int | None) -> float:
+        values = []
+        for user, items in after.items():
+            place = len(items) + first if first < 0 else first
+            history, targets = before.get(user, []) + items[:place], set(items[place:last])
+            of_user = scores(history)
+            values.append(ndcg(ranked(of_user, of_user.keys() - set(history)), targets, 5))
+        return mean(values)
+
+    assert recsys("etl", "config.yaml").code == 0
+    assert recsys("train").code == 0
+    values = {}
+    for how in ("all", "first", "last", "random"):
+        found = recsys("--json", "evaluate", f"evaluate.targets={how}").json
+        assert found["counts"]["users_ranked"] == len(after)
+        values[how] = found["ranking"]["model"]["ndcg@5"]["value"]
+        assert found["counts"]["relevant"] == (len(rows) - test if how == "all" else len(after))
+    assert all(user in before for user in after)  # nobody is ranked by popularity
+    assert values["all"] == pytest.approx(expected(0, None))
+    assert values["first"] == pytest.approx(expected(0, 1))
+    assert values["last"] == pytest.approx(expected(-1, None))
+    assert len(set(values.values())) == 4
+
+
+def test_a_dataset_without_splits_needs_files(recsys: Recsys, rows: list[tuple[int, int, int]]) -> None:
+    assert rows
+    found = recsys("etl", "config.yaml", "split={method: files}")
+    assert found.code == 2
+    assert "has no splits of its own" in found.err
+    assert "set split.train to their file" in recsys("etl", "config.yaml", "split={method: files, test: x.csv}").err
+
+
+SMALL = {
+    "criteo-kaggle": ("features.ops.4.freq_threshold=1", "model.bottom_mlp=[8]", "model.top_mlp=[8]"),
+    "criteo-1tb": ("features.ops.4.freq_threshold=1", "model.bottom_mlp=[8]", "model.top_mlp=[8]"),
+}
+"""Overrides of a config for a few rows."""
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_config_trains_from_the_publishers_files(name: str, recsys: Recsys, tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    config = f"configs/{name}.yaml"
+
+    assert recsys("validate", config).code == 0
+    fetched = recsys("--json", "download", config, "--from-file", SAMPLES[name](given))
+    assert fetched.code == 0, fetched.err
+    prepared = recsys("--json", "etl", config, *SMALL.get(name, ()))
+    assert prepared.code == 0, prepared.err
+    trained = recsys("--json", "train", config, *SMALL.get(name, ()), *_one_epoch(name))
+    assert trained.code == 0, trained.err
+
+
+def _one_epoch(name: str) -> tuple[str, ...]:
+    return () if name == "hetrec-lastfm" else ("train.epochs=1", "train.batch_size=64")
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("clicks", "rows=4_000"), ("sessions", "count=400"), ("impressions", "count=400")],
+)
+def test_synthetic_events_have_a_ceiling(name: str, size: str, recsys: Recsys) -> None:
+    config, options = f"configs/synthetic-{name}.yaml", (f"dataset.{size.replace('_', '')}", "train.epochs=1")
+
+    ran = recsys("--json", "run", config, *options, "evaluate.bootstrap=20", "evaluate.max_ranking_users=100")
+
+    assert ran.code == 0, ran.err
+    ceiling = ran.json["download"]["facts"]["ceiling"]
+    if name == "sessions":
+        assert 0.6 < ceiling["hr@10"] < 0.9
+    else:
+        assert ran.json["evaluate"]["ceiling"]["auc"] == pytest.approx(ceiling["auc"])
+        assert 0.75 < ceiling["auc"] < 0.9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import shutil
@@ -12,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from recsys_cli.cli import app
 from recsys_cli.cli.results import etl, evaluate, train
 from recsys_cli.evaluation.result import Counts
 from recsys_cli.workspace import Workspace
-from tests.cli.conftest import Recsys, write_ratings
+from tests.cli.conftest import Recsys, drawn, write_ratings
 
 ETL: dict[str, Any] = {
     "up_to_date": False,
@@ -63,14 +61,6 @@ TRAIN: dict[str, Any] = {
     "precision": "fp32",
     "next": "recsys evaluate",
 }
-
-
-def drawn(draw: Any, result: dict[str, Any], width: int) -> str:
-    """Draw on a terminal of a width."""
-    screen = io.StringIO()
-    draw(Console(file=screen, width=width, force_terminal=True, color_system=None, highlight=False), result)
-    assert all(len(line) <= width for line in screen.getvalue().splitlines())
-    return screen.getvalue()
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -291,12 +291,3 @@ def test_a_command_that_fails_at_work_restores_the_config_before(recsys: Recsys,
     with pytest.raises(MissingArtifactError):
         fail()
     assert load(Path("new/current.yaml")).train.epochs == 5
-
-
-def test_unwritable_workspace_is_reported(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings, "--task", "label")
-    Path("taken").write_text("a file, no folder")
-    answer = recsys("-w", "taken", "etl", "ratings.yaml")
-    assert answer.code == 2
-    assert "error: --workspace taken: not a folder" in answer.err
-    assert "unexpected" not in answer.err

@@ -1,12 +1,19 @@
-"""The commands and options are frozen: a new knob goes into the config, and a new flag is a decision."""
+"""The frozen commands and options, their texts, and included configs."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
+import pytest
+from pydantic import BaseModel, create_model
 from typer.main import get_command
 
-from recsys_cli.cli import app
+from recsys_cli.cli import app, shipped
+from recsys_cli.cli.field_docs import field_docs
+from recsys_cli.config import TrainConfig
+from recsys_cli.registry import MODELS
+from tests.cli.conftest import Recsys
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "cli_surface.txt"
 
@@ -66,3 +73,50 @@ def test_usage_is_written_as_people_type_it() -> None:
     assert usage["compare"].split() == ["Usage:", "recsys", "compare", "[OPTIONS]", "RUN..."]
     assert usage["inspect"].split() == ["Usage:", "recsys", "inspect", "[OPTIONS]", "user|item", "ID"]
     assert not [line for line in usage.values() if "{" in line or "}" in line]
+
+
+@pytest.mark.parametrize("package", MODELS.values())
+def test_every_option_of_a_model_has_a_text(package: str) -> None:
+    config = import_module(f"{package}.config").Config
+    assert set(config.model_fields) <= set(field_docs(config))
+
+
+def test_the_text_is_that_of_the_source() -> None:
+    class Base(BaseModel):
+        first: int = 1
+        """The first one,
+        on two lines."""
+        second: int = 2
+
+    class Inner(Base):
+        second: int = 3
+        """The second one."""
+
+    assert field_docs(Inner) == {"first": "The first one,\non two lines.", "second": "The second one."}
+    assert field_docs(create_model("Made", third=(int, 1))) == {}
+    assert set(field_docs(TrainConfig)) == set(TrainConfig.model_fields)
+
+
+def test_shipped_config_is_found_from_any_directory(recsys: Recsys) -> None:
+    answer = recsys("validate", "configs/ml25m.yaml")
+
+    assert (answer.code, "ml25m.yaml is valid" in answer.out) == (0, True)
+
+
+def test_own_config_comes_before_the_shipped_one(recsys: Recsys) -> None:
+    own = Path("configs/ml25m.yaml")
+    own.parent.mkdir()
+    own.write_text("dataset: {name: movielens-52m}\n")
+
+    answer = recsys("validate", "configs/ml25m.yaml")
+
+    assert answer.code == 2
+    assert "movielens-52m" in answer.err
+    assert shipped.configs() == [own]
+
+
+def test_unknown_config_is_missing(recsys: Recsys) -> None:
+    answer = recsys("validate", "configs/ml26m.yaml")
+
+    assert answer.code == 2
+    assert "no config file configs/ml26m.yaml" in answer.err

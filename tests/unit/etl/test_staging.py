@@ -1,18 +1,22 @@
-"""Staging: every row once, in an order by seed."""
+"""Rows from staging to partitions and files."""
 
 from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.data.source import RawColumn, RawTable
+from recsys_cli.etl.partitions import PartitionedFile, Span, read
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.staging import ShardAssignment, Staged, _Batch, stage
+from recsys_cli.etl.write import sweep, write_table
 from recsys_cli.events import ignore
 from recsys_cli.features.split import RandomSplit
 
@@ -102,3 +106,83 @@ def test_splits_are_independent_of_the_number_of_shards(num_shards: int, tmp_pat
     codes = np.repeat(np.array([0, 1, 2], dtype=np.uint8), [50, 30, 20])
     file = ShardAssignment(tmp_path, rows.schema, num_shards, 7, RandomSplit())(_Batch(0, 0, rows, codes))
     assert file.starts[num_shards:].tolist() == [50, 80, 100]
+
+
+SHORT = pa.table({"text": ["b", None, "12345678", ""], "number": [0, 1, 2, 3], "other": ["w", "x", "y", "z"]})
+LONG = pa.table({"text": ["a long text", "b", None], "number": [4, 5, 6], "other": ["t", "u", "v"]})
+NAMES = SHORT.column_names
+
+
+def files(folder: Path) -> tuple[PartitionedFile, PartitionedFile]:
+    first = PartitionedFile.write(folder / "0.arrow", SHORT, np.array([1, 0, 1, 0]), 3)
+    second = PartitionedFile.write(folder / "1.arrow", LONG, np.array([1, 1, 2]), 3)
+    return first, second
+
+
+def test_rows_are_written_by_partition_in_order(tmp_path: Path) -> None:
+    first, _ = files(tmp_path)
+
+    assert first.starts.tolist() == [0, 2, 4, 4]
+    assert [table.to_pydict() for table in first.tables(SHORT.schema, ["number", "text"])] == [
+        {"number": [1, 3], "text": [None, ""]},
+        {"number": [0, 2], "text": ["b", "12345678"]},
+        {"number": [], "text": []},
+    ]
+
+
+def test_rows_of_several_files_are_read_into_contiguous_memory(tmp_path: Path) -> None:
+    first, second = files(tmp_path)
+
+    rows = read([Span(first, 1, 0, 2), Span(second, 1, 1, 2)], SHORT.schema, NAMES)
+
+    assert rows.to_pydict() == {
+        "text": ["b", "12345678", "b"],
+        "number": [0, 2, 5],
+        "other": ["w", "y", "u"],
+    }
+    assert all(column.num_chunks == 1 for column in rows.columns)
+
+
+def test_subset_of_columns_is_read(tmp_path: Path) -> None:
+    first, second = files(tmp_path)
+
+    rows = read([Span(first, 0, 1, 2), Span(second, 2, 0, 1)], SHORT.schema, ["text"])
+
+    assert rows.to_pydict() == {"text": ["", None]}
+
+
+def test_no_rows_have_the_types_of_the_columns() -> None:
+    assert read([], SHORT.schema, NAMES).equals(SHORT.slice(0, 0))
+
+
+TABLE = pa.table({"a": [1, 2, 3]})
+
+
+def test_interrupted_write_leaves_no_final_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(table: pa.Table, path: Path, **options: Any) -> None:
+        path.write_bytes(b"PAR1")
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "train"
+    with monkeypatch.context() as patched:
+        patched.setattr(pq, "write_table", dies)
+        with pytest.raises(KeyboardInterrupt):
+            write_table(TABLE, folder / "00000.parquet")
+    assert len(list(folder.iterdir())) == 1
+    assert list(folder.glob("*.parquet")) == []
+
+    write_table(TABLE, folder / "00000.parquet")
+    sweep(folder)
+    assert [path.name for path in folder.iterdir()] == ["00000.parquet"]
+    assert pq.read_table(folder / "00000.parquet") == TABLE
+
+
+def test_shard_written_twice_exists_once(tmp_path: Path) -> None:
+    for _ in range(2):
+        write_table(TABLE, tmp_path / "00000.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["00000.parquet"]
+
+
+def test_sweep_of_a_missing_folder(tmp_path: Path) -> None:
+    sweep(tmp_path / "test")
+    assert not list(tmp_path.iterdir())

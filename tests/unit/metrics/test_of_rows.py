@@ -1,38 +1,18 @@
+"""Metrics of rows, of counted scores and of rankings against their definitions, scikit-learn and ranx."""
+
 from __future__ import annotations
 
 import math
 
 import numpy as np
 import pytest
+from sklearn.metrics import log_loss as sklearn_log_loss
+from sklearn.metrics import roc_auc_score
 
+from recsys_cli.evaluation.curves import reliability_curve, roc_curve
+from recsys_cli.metrics import POINTWISE, RANKING, Hits
 from recsys_cli.metrics.labels import AUC, LOG_LOSS
-
-
-def test_auc_of_hand_ranked_rows() -> None:
-    assert AUC.of_rows([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]) == 0.75
-
-
-def test_auc_counts_ties_half() -> None:
-    assert AUC.of_rows([0, 1], [0.5, 0.5]) == 0.5
-    assert AUC.of_rows([0, 1, 1], [1.0, 1.0, 2.0]) == 0.75
-    assert AUC.of_rows([0, 0, 1, 1], [1, 2, 2, 3]) == 3.5 / 4
-
-
-def test_auc_of_perfect_and_reversed_order() -> None:
-    labels = np.array([0, 0, 0, 1, 1])
-    assert AUC.of_rows(labels, np.arange(5)) == 1.0
-    assert AUC.of_rows(labels, -np.arange(5)) == 0.0
-
-
-def test_auc_ignores_the_order_of_rows_and_the_scale() -> None:
-    rng = np.random.default_rng(0)
-    labels, scores = rng.integers(0, 2, 1000), rng.integers(0, 50, 1000).astype(np.float32)
-    order = rng.permutation(1000)
-    assert (
-        AUC.of_rows(labels, scores)
-        == AUC.of_rows(labels[order], scores[order])
-        == AUC.of_rows(labels, np.exp(scores / 10))
-    )
+from recsys_cli.metrics.metric import ScoreCounts
 
 
 @pytest.mark.parametrize("ties", [7, 100_000])
@@ -64,3 +44,135 @@ def test_log_loss_of_confident_rows_is_finite() -> None:
 
 def test_log_loss_of_no_rows_is_nan() -> None:
     assert math.isnan(LOG_LOSS.of_rows([], []))
+
+
+@pytest.fixture
+def rows() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0.3, 2, 20_000).astype(np.float32)
+    return (rng.random(20_000) < 1 / (1 + np.exp(-logits))).astype(np.float32), logits
+
+
+def test_auc_and_log_loss_equal_those_of_training_and_scikit_learn(rows) -> None:
+    labels, logits = rows
+    tally = ScoreCounts.of(labels, logits)
+
+    auc, loss = POINTWISE["auc"].compute(tally), POINTWISE["log_loss"].compute(tally)
+
+    assert auc == pytest.approx(POINTWISE["auc"].of_rows(labels, logits), abs=1e-12)
+    assert auc == pytest.approx(roc_auc_score(labels, logits), abs=1e-12)
+    assert loss == pytest.approx(POINTWISE["log_loss"].of_rows(labels, logits), abs=1e-12)
+    assert loss == pytest.approx(sklearn_log_loss(labels, 1 / (1 + np.exp(-logits.astype(np.float64)))), abs=1e-12)
+
+
+def test_log_loss_of_certain_and_wrong_rows_is_finite() -> None:
+    tally = ScoreCounts.of(np.array([1, 0], np.float32), [-1000.0, 1000.0])
+
+    assert POINTWISE["log_loss"].compute(tally) == 1000
+
+
+def test_compressed_keeps_the_rows_and_hardly_moves_the_figures(rows) -> None:
+    tally = ScoreCounts.of(*rows)
+    small = tally.compressed(500)
+
+    assert len(small.logits) == 500
+    assert small.rows.sum() == 20_000
+    assert small.positive.sum() == rows[0].sum()
+    assert (np.diff(small.logits) > 0).all()
+    for name in ("auc", "log_loss", "accuracy", "calibration"):
+        exact, close = (POINTWISE[name].compute(t) for t in (tally, small))
+        assert close == pytest.approx(exact, abs=2e-3)
+
+
+def test_compressed_keeps_few_scores() -> None:
+    tally = ScoreCounts.of(np.array([0, 1, 1], np.float32), [1.0, 2.0, 2.0])
+
+    assert tally.compressed(2) is tally
+    assert tally.compressed(1).rows.tolist() == [3]
+
+
+def test_area_below_the_roc_curve_is_the_auc(rows) -> None:
+    curve = roc_curve(ScoreCounts.of(*rows))
+
+    assert (curve.x[0], curve.y[0], curve.x[-1], curve.y[-1]) == (0, 0, 1, 1)
+    assert len(curve.x) <= 201
+    steps = zip(curve.x, curve.x[1:], curve.y, curve.y[1:], strict=False)
+    area = sum((right - left) * (low + high) / 2 for left, right, low, high in steps)
+    assert area == pytest.approx(POINTWISE["auc"].compute(ScoreCounts.of(*rows)), abs=1e-3)
+
+
+def test_roc_curve_of_a_constant_is_the_diagonal() -> None:
+    curve = roc_curve(ScoreCounts.of(np.array([0, 1, 1], np.float32), [0.5, 0.5, 0.5]))
+
+    assert (curve.x, curve.y) == ((0, 1), (0, 1))
+
+
+def test_roc_curve_of_one_class_is_empty() -> None:
+    assert roc_curve(ScoreCounts.of(np.ones(3, np.float32), [1.0, 2.0, 3.0])).x == ()
+
+
+def test_reliability_curve_of_honest_scores_is_near_the_diagonal(rows) -> None:
+    curve = reliability_curve(ScoreCounts.of(*rows))
+
+    assert len(curve.x) == 15
+    assert curve.y == pytest.approx(curve.x, abs=0.05)
+
+
+sklearn = pytest.importorskip("sklearn.metrics")
+
+
+@pytest.fixture(params=[False, True], ids=["distinct", "tied"])
+def distinct_or_tied(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=2_000)
+    if request.param:
+        logits = logits.round(1)
+    return (rng.random(2_000) < 1 / (1 + np.exp(-logits))).astype(np.float32), logits
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs"),
+    [
+        ("auc", lambda y, p: sklearn.roc_auc_score(y, p)),
+        ("pr_auc", lambda y, p: sklearn.average_precision_score(y, p)),
+        ("log_loss", lambda y, p: sklearn.log_loss(y, p)),
+        ("accuracy", lambda y, p: sklearn.accuracy_score(y, p >= 0.5)),
+        ("f1", lambda y, p: sklearn.f1_score(y, p >= 0.5)),
+        ("rmse", lambda y, p: np.sqrt(sklearn.brier_score_loss(y, p))),
+        ("mae", lambda y, p: sklearn.mean_absolute_error(y, p)),
+        ("normalized_entropy", lambda y, p: sklearn.log_loss(y, p) / sklearn.log_loss(y, np.full(len(y), y.mean()))),
+    ],
+)
+def test_pointwise_metric_equals_scikit_learn(name: str, theirs, distinct_or_tied) -> None:
+    labels, logits = distinct_or_tied
+
+    ours = POINTWISE[name].compute(ScoreCounts.of(labels, logits))
+
+    assert ours == pytest.approx(theirs(labels.astype(np.float64), 1 / (1 + np.exp(-logits))), rel=1e-9)
+
+
+THEIRS = {"hr": "hit_rate", "ndcg": "ndcg", "mrr": "mrr", "recall": "recall", "precision": "precision"}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::Warning")  # of its own compiler
+def test_ranking_metrics_equal_those_of_ranx() -> None:
+    ranx = pytest.importorskip("ranx")
+    rng = np.random.default_rng(1)
+    ranked = np.stack([rng.permutation(60)[:20] for _ in range(50)])
+    relevant = [set(rng.permutation(60)[: rng.integers(1, 30)].tolist()) for _ in range(50)]
+    hits = np.array([[item in wanted for item in row] for row, wanted in zip(ranked.tolist(), relevant, strict=True)])
+    found = Hits(hits, np.array([len(wanted) for wanted in relevant]))
+
+    qrels = ranx.Qrels({str(u): {str(item): 1 for item in wanted} for u, wanted in enumerate(relevant)})
+    run = ranx.Run(
+        {str(u): {str(item): 20.0 - place for place, item in enumerate(row)} for u, row in enumerate(ranked)}
+    )
+    names = [f"{name}@{k}" for name in THEIRS.values() for k in (1, 5, 20)]
+    theirs = ranx.evaluate(qrels, run, names, return_mean=False, threads=1)
+
+    users = [int(user) for user in qrels.qrels]
+    for name, called in THEIRS.items():
+        for k in (1, 5, 20):
+            ours = RANKING[name].compute(found, k)[users]
+            assert theirs[f"{called}@{k}"].tolist() == pytest.approx(ours.tolist()), f"{name}@{k}"

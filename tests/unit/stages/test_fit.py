@@ -1,10 +1,11 @@
-"""The run of a closed-form model is a run like any other."""
+"""Runs of closed-form models and of models of users are runs like any other."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,17 @@ from safetensors.numpy import load_file
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation import Evaluation
+from recsys_cli.events import Event, Progress
 from recsys_cli.features.schema import UNSEEN
 from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.stages.evaluate import evaluate
+from recsys_cli.stages.plan import plan_on
 from recsys_cli.stages.profile import profile_on
 from recsys_cli.stages.train import train_on
-from recsys_cli.workspace import PreparedData, Workspace
+from recsys_cli.stages.trainer import new_model, trainer_of
+from recsys_cli.training.distributed.ranks import Ranks
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests.ranks import on_ranks
 from tests.rated import FEATURES
 from tests.sealing import reseal
 
@@ -98,3 +104,104 @@ def test_a_run_cannot_be_continued_all_at_once(make_prepared: MakePrepared, work
 def test_there_are_no_steps_to_profile(make_prepared: MakePrepared, workspace: Workspace) -> None:
     with pytest.raises(ConfigError, match="popularity is a closed-form model without training steps"):
         profile_on(make_prepared(), a_config(), workspace)
+
+
+SEQUENCES = ("sasrec", "gru4rec", "hstu", "bert4rec")
+
+
+def of_users(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
+    return RunConfig.model_validate({
+        "dataset": {"name": "synthetic-small"},
+        "features": FEATURES,
+        "model": {"name": "sasrec", "embedding_dim": 8, "max_seq_len": 60, "dropout": 0.0, **(model or {})},
+        "train": {
+            "epochs": 3, "batch_size": 7, "learning_rate": 0.01, "monitor": "ndcg@10", "device": "cpu", "precision": "fp32",
+            "trackers": [], **train,
+        },
+    })  # fmt: skip
+
+
+def losses(run: TrainedRun) -> list[float]:
+    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    return [line["loss"] for line in lines if line["event"] == "step"]
+
+
+def test_a_model_of_users_is_trained_and_measured(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    """40 users are 6 steps of 7 at most."""
+    events: list[Event] = []
+    run = train_on(make_prepared(), of_users(), workspace, emit=events.append).artifact
+    manifest = run.manifest
+    assert (manifest["rows"], manifest["unit"], manifest["steps"]) == (3 * 40, "users", 3 * 6)
+    for record in manifest["history"]:
+        assert record["valid"]["loss"] is None  # of rows, which such a model has no loss for
+        assert 0 < record["valid"]["ndcg@10"] < 1
+        assert 0 < record["valid"]["auc"] < 1
+    bars = [event for event in events if isinstance(event, Progress) and event.task == "train epoch 3/3"]
+    assert (bars[-1].done, bars[-1].total, bars[-1].unit) == (40, 40, "users")
+    assert "users/s" in bars[-1].fields
+
+
+@pytest.mark.parametrize(
+    ("options", "model"),
+    [
+        ({}, {}),
+        ({"sparse_embeddings": True}, {}),
+        *(({"sparse_embeddings": True}, {"name": name, "item_features": ["genres"]}) for name in SEQUENCES),
+    ],
+    ids=["dense", "sparse", *(f"{name} with features" for name in SEQUENCES)],
+)
+def test_a_run_broken_off_within_an_epoch_ends_in_the_same_bits(
+    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, options: dict[str, Any], model: dict[str, Any]
+) -> None:
+    data = make_prepared()
+    config = of_users(model={"dropout": 0.2, "max_seq_len": 10, **model}, checkpoint_steps=4, **options)
+    whole = train_on(data, config, workspace).artifact
+    broken, steps = Workspace(tmp_path / "broken"), 0
+
+    def stop(event: Event) -> None:
+        nonlocal steps
+        steps += isinstance(event, Progress) and event.task.startswith("train")
+        if steps == 10:
+            raise InterruptedError("the tenth step")
+
+    with pytest.raises(InterruptedError, match="the tenth step"):
+        train_on(data, config, broken, emit=stop)
+    again = train_on(data, config, broken, resume=True).artifact
+    a, b = load_file(whole.checkpoint("last")), load_file(again.checkpoint("last"))
+    assert a.keys() == b.keys()
+    assert all(a[name].tobytes() == b[name].tobytes() for name in a)
+    assert losses(again) == losses(whole)
+
+
+def train_here(data: PreparedData, config: RunConfig, root: Path) -> None:
+    train_on(data, config, Workspace(root))
+
+
+def test_ranks_make_the_same_steps_even_with_fewer_users_than_ranks(
+    make_prepared: MakePrepared, tmp_path: Path
+) -> None:
+    """5 users in steps of 2: one of three ranks has none, and the last user joins the step before."""
+    data, config = make_prepared(users=5, rows=100, shards=1), of_users(batch_size=2, epochs=2)
+    runs = []
+    for ranks in (1, 3):
+        assert on_ranks(ranks, train_here, data, config, tmp_path / str(ranks)) == [None] * ranks
+        runs += Workspace(tmp_path / str(ranks)).runs()
+    one, three = runs
+    assert len(losses(one)) == 2 * 2
+    assert losses(three) == pytest.approx(losses(one), abs=1e-4)
+    assert three.manifest["valid"]["auc"] == pytest.approx(one.manifest["valid"]["auc"], abs=1e-3)
+
+
+def test_a_plan_of_a_model_of_users_measures_its_pace(make_prepared: MakePrepared) -> None:
+    data = make_prepared()
+    config = of_users(epochs=9, early_stopping=2, batch_size=16)
+    found = plan_on(data, config)
+    assert not found["tables"]
+    assert not found["needs"]
+    trainer = trainer_of(new_model(data, config.model, config.train), "sasrec", data, config.train, ranks=Ranks())
+    pace = found["pace"]
+    assert pace["steps"] == len(trainer.data.train)
+    assert pace["epochs"] == (3, 9)
+    assert pace["epoch_seconds"] == pace["steps"] * pace["step_seconds"] + pace["valid_seconds"]
+    assert min(pace["step_seconds"], pace["valid_seconds"]) > 0
+    assert plan_on(data, of_users(epochs=9))["pace"]["epochs"] == (9, 9)

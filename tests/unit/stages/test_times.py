@@ -388,8 +388,9 @@ def test_units_of_time_mean_the_same_to_ops_and_engines(name: str, tmp_path: Pat
         {"op": "LambdaOp", "expression": "hour(time) + 100 * weekday(time)", "output": "hour"},
     ]
     found = {}
-    for unit, times in columns.items():
-        pq.write_table(events().append_column("time", times), tmp_path / f"{unit}.parquet")
+    # Reading, which both engines share, leaves them integers and fractions: each kind once for the slow one.
+    for unit in columns if name == "polars" else ("us", "ns", "s"):
+        pq.write_table(events().append_column("time", columns[unit]), tmp_path / f"{unit}.parquet")
         data = prepare(tmp_path / unit, str(tmp_path / f"{unit}.parquet"), ops=ops, etl={"engine": name})
         rows = pa.concat_tables([pq.read_table(path) for path in data.shards("train")]).sort_by(ROW_NUMBER)
         hours, gaps = rows["hour"].to_pylist(), np.nan_to_num(rows["time_difference_lag_1"].to_numpy(), nan=-1.0)

@@ -24,6 +24,7 @@ from recsys_cli.stages.train import train_on
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.step import Step
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests.rated import FEATURES
 from tests.sealing import reseal
 
 MakePrepared = Callable[..., PreparedData]
@@ -32,10 +33,7 @@ MakePrepared = Callable[..., PreparedData]
 def a_config(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
     return RunConfig.model_validate({
         "dataset": {"name": "synthetic-small"},
-        "features": {"user": "userId", "item": "movieId", "label": "label", "ops": [
-            {"op": "Categorify", "columns": ["userId", "movieId"]},
-            {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
-        ]},
+        "features": FEATURES,
         "model": model or {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.1},
         "train": {"epochs": 2, "batch_size": 256, "learning_rate": 0.05, "device": "cpu", "precision": "fp32", **train},
     })  # fmt: skip

@@ -19,14 +19,8 @@ from recsys_cli.config import RunConfig, dump
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.interrupt import deferred_interrupt
 from recsys_cli.workspace import Workspace
+from tests.rated import FEATURES
 
-FEATURES = {
-    "user": "userId", "item": "movieId", "label": "label",
-    "ops": [
-        {"op": "Categorify", "columns": ["userId", "movieId"]},
-        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
-    ],
-}  # fmt: skip
 CHILD = """
 import sys
 from pathlib import Path
