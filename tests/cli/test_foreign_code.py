@@ -225,7 +225,7 @@ def test_a_trusted_dataset_and_model_work_from_validate_to_evaluate(recsys: Recs
 def test_trusted_metrics_are_measured_monitored_and_compared(recsys: Recsys) -> None:
     names = [f"{FOREIGN}.metrics:{name}" for name in ("BRIER", "FIRST", "SHOWN", "USERS")]
     rest = f"""model: {{name: mlp, hidden_dims: [4]}}
-train: {{monitor: "{names[1]}@5"}}
+train: {{epochs: 2, monitor: "{names[1]}@5"}}
 evaluate: {{metrics: {names}, k: [5], bootstrap: 20}}
 bench: {{models: [mlp, fm], metrics: ["{names[1]}@5", "{names[0]}", "{names[2]}@5"], seeds: [1]}}
 """
@@ -293,15 +293,15 @@ def test_installed_plugin_needs_no_trust_option(
         f"\n[recsys.metrics]\nbrier = {FOREIGN}.metrics:BRIER\n"
     )
     config = written("theirs", "model: {name: net}\n")
-    assert recsys("validate", config).code == 0
-    assert recsys("validate", config, f"dataset.name={FOREIGN}.data:source").code == 0
-    assert recsys("validate", config, "evaluate.metrics=[brier]", "train.monitor=brier").code == 0
+    assert recsys("validate", "--no-time", config).code == 0
+    assert recsys("validate", "--no-time", config, f"dataset.name={FOREIGN}.data:source").code == 0
+    assert recsys("validate", "--no-time", config, "evaluate.metrics=[brier]", "train.monitor=brier").code == 0
     figures = ("bench.models=[mlp]", "bench.metrics=[brier]")
-    assert recsys("validate", config, "evaluate.metrics=[brier]", *figures).code == 0
-    assert "brier is not measured: add it to evaluate.metrics" in recsys("validate", config, *figures).err
-    other = recsys("validate", config, f"dataset.name={FOREIGN}.data:plain")
+    assert recsys("validate", "--no-time", config, "evaluate.metrics=[brier]", *figures).code == 0
+    assert "brier is not measured: add it to evaluate.metrics" in recsys("validate", "--no-time", config, *figures).err
+    other = recsys("validate", "--no-time", config, f"dataset.name={FOREIGN}.data:plain")
     assert (other.code, Path("called").exists()) == (2, False)
-    bad = recsys("validate", config, "dataset.name=bad")
+    bad = recsys("validate", "--no-time", config, "dataset.name=bad")
     assert bad.code == 2
     assert "is not a component" in bad.err
 
