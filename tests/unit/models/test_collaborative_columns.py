@@ -150,7 +150,7 @@ def test_one_pair_has_finite_columns(num_rows: int) -> None:
 
 
 def test_the_number_of_folds_is_bounded() -> None:
-    with pytest.raises(ConfigError, match="less than or equal to 100"):
+    with pytest.raises(ConfigError, match="at most 100"):
         build("fm", {"collaborative": {"folds": 101}}, SCHEMA)
 
 
