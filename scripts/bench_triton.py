@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 from load.generator import Load, generate
 from measure import keep, machine, spread
+from triton_server import free_ports, triton_server
 
 from recsys_cli.serving.export.triton.repository import RepositoryRows
-from recsys_cli.serving.export.triton.server import free_ports, triton_server
 from recsys_cli.stages.export import export, served_run
 from recsys_cli.stages.verify import sample_rows
 from recsys_cli.workspace import TrainedRun, Workspace

@@ -4,7 +4,7 @@ usage: tensorflow_twin.py CONFIG [OVERRIDE ...] [--workspace DIR] [--seeds 5] [-
 
 CONFIG has the model `mlp`, dense gradients and no dropout. For each seed both networks start with the weights of torch and
 train on the same batches; the noise is the deviation of torch's metrics over the seeds. Then a run of `recsys train` goes
-into a SavedModel, whose scores of raw rows (null, unseen and cold ids among them) are compared with those of the run.
+into a SavedModel, whose scores of raw rows are compared with those of the run.
 Needs the extra `tensorflow`. The result goes to scripts/results/tensorflow_twin.json.
 """
 
@@ -19,7 +19,6 @@ from typing import Any
 import keras
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import tensorflow as tf
 import torch
 from torch import nn
@@ -31,9 +30,8 @@ from recsys_cli.metrics import POINTWISE
 from recsys_cli.models import build
 from recsys_cli.models.mlp.model import Model
 from recsys_cli.models.ranking.numbers import NumericColumns
-from recsys_cli.serving.export.artifact import ExportedRows
-from recsys_cli.serving.export.raw_samples import RawSampler
-from recsys_cli.stages.export import served_run
+from recsys_cli.serving.export.formats import ExportedRows
+from recsys_cli.stages.verify import sample_rows
 from recsys_cli.training.data import TrainingData
 from recsys_cli.training.objective import Objective
 from recsys_cli.training.trainer import Trainer
@@ -41,8 +39,7 @@ from recsys_cli.workspace import Bundle
 
 METRICS = ("auc", "log_loss")
 ROWS = 10_000
-"""Raw rows in the comparison of the SavedModel."""
-
+"""Rows of a batch of scores."""
 _EPSILON = 3e-9
 """Of Adam. Keras adds it before the bias correction: about 1e-8, as in torch, after a hundred steps."""
 
@@ -208,15 +205,15 @@ def agreement(pairs: list[dict[str, Any]]) -> dict[str, Any]:
 def exported(data: recsys.PreparedData, run: recsys.TrainedRun, folder: Path) -> dict[str, Any]:
     """Write the run's network as a SavedModel, and compare scores of raw rows with those of the run."""
     data.tf_export(Twin.of(run.model(), data.schema), folder)
-    served = served_run(run, recsys.Workspace(run.folder.parents[1]))
-    sample = RawSampler(served, frozenset(column.name for column in data.schema.features)).sample(ROWS)
+    sample = sample_rows(run, recsys.Workspace(run.folder.parents[1]))
+    assert sample is not None
     saved = tf.saved_model.load(str(folder))
     exported_rows = ExportedRows(Bundle(folder), lambda rows: saved.score(dict(rows))["score"].numpy())
-    scores = exported_rows.score(sample.columns)
-    expected = run.score(pa.table({name: list(values) for name, values in sample.columns.items()}))
+    scores = exported_rows.score({name: sample.column(name).to_pylist() for name in sample.column_names})
+    expected = run.score(sample)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     largest = float(np.abs(scores - expected).max())
-    return {"raw_rows": ROWS, "largest_difference_of_scores": largest, "megabytes": round(size / 1e6, 1)}
+    return {"raw_rows": sample.num_rows, "largest_difference_of_scores": largest, "megabytes": round(size / 1e6, 1)}
 
 
 def _numpy(values: torch.Tensor) -> Scores:

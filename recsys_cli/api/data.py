@@ -96,7 +96,7 @@ class PreparedData(workspace.PreparedData):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise ConfigError(f"{target} is not empty", hint="name another folder")
         try:
-            from recsys_cli.serving.export.tf_format import write_saved_model
+            from recsys_cli.serving.export.saved_model import write_saved_model
         except ModuleNotFoundError as error:
             raise MissingExtraError.for_extra("tensorflow", what="tf_export") from error
         write_saved_model(self, model, target)

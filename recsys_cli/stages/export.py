@@ -42,19 +42,19 @@ class Format:
 FORMATS: Mapping[str, Format] = {
     "bundle": Format("recsys_cli.serving.bundle_writer:write_bundle", "recsys_cli.serving.bundle_writer:load_rows"),
     "onnx": Format(
-        "recsys_cli.serving.export.artifact:write_onnx",
-        "recsys_cli.serving.export.artifact:load_onnx",
+        "recsys_cli.serving.export.formats:write_onnx",
+        "recsys_cli.serving.export.formats:load_onnx",
         use="load the programs as {}/signature.json describes",
     ),
     "torch": Format(
-        "recsys_cli.serving.export.artifact:write_torch",
-        "recsys_cli.serving.export.artifact:load_torch",
+        "recsys_cli.serving.export.formats:write_torch",
+        "recsys_cli.serving.export.formats:load_torch",
         use="load the programs as {}/signature.json describes",
     ),
     "triton": Format(
         "recsys_cli.serving.export.triton.repository:write_repository",
         "recsys_cli.serving.export.triton.repository:RepositoryRows",
-        use="python -m recsys_cli.serving.export.triton {}",
+        use="tritonserver --model-repository {}",
     ),
 }
 """The export formats by name; one line each."""

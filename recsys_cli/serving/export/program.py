@@ -3,17 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from recsys_cli.batch import Batch, Feature, Padded, Ragged
+from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import UNSEEN, Column, Kind, Schema
 from recsys_cli.loader import DimensionTables
-from recsys_cli.serving.export.inputs import Input, length_of
+
+
+@dataclass(frozen=True)
+class Input:
+    """An encoded input of an exported program.
+
+    Attributes:
+        name: Column, and name of the tensor.
+        dtype: int64 of ids, or float32.
+        shape: Names of the dimensions, all dynamic.
+        cardinality: Exclusive upper bound of ids; None for numbers.
+        rows: Exclusive upper bound of table rows, for keys with cold rows; None if ids are the only values.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[str, ...]
+    cardinality: int | None = None
+    rows: int | None = None
+
+    def described(self) -> dict[str, Any]:
+        """Return the entry of signature.json."""
+        entry: dict[str, Any] = {"name": self.name, "dtype": self.dtype, "shape": list(self.shape)}
+        if self.cardinality is not None:
+            entry |= {"cardinality": self.cardinality, "out_of_range": "unseen"}
+            if len(self.shape) > 1:
+                entry["padding"] = 0
+        if self.rows is not None:
+            entry["rows"] = self.rows
+        return entry
+
+    @classmethod
+    def read(cls, entry: Mapping[str, Any]) -> Input:
+        """Return the input of an entry of signature.json."""
+        shape = tuple(entry["shape"])
+        return cls(entry["name"], entry["dtype"], shape, entry.get("cardinality"), entry.get("rows"))
+
+
+def signature(inputs: Sequence[Input], *, output: str, width: int | None, program: str) -> dict[str, Any]:
+    """Return the signature of a program as JSON values.
+
+    Args:
+        inputs: Inputs in order.
+        output: Name of the output.
+        width: Width of output vectors; None for one score per row.
+        program: Name of the file.
+    """
+    shape: list[str | int] = ["batch"] if width is None else ["batch", width]
+    return {
+        "file": program,
+        "inputs": [one.described() for one in inputs],
+        "outputs": [{"name": output, "dtype": "float32", "shape": shape}],
+    }
+
+
+def length_of(name: str) -> str:
+    """Return the name of the dimension of a list's elements."""
+    return f"length of {name}"
+
 
 Score = Callable[[Batch], Tensor]
+Array = npt.NDArray[Any]
 
 
 class TableConstants(nn.Module):
@@ -171,18 +233,40 @@ def inputs_of(keys: Sequence[Column], sizes: Sequence[int], rest: Sequence[Colum
         rest: Further columns of the interactions.
     """
     found = [
-        Input(
-            column.name, "int64", ("batch",), cardinality=int(column.cardinality or 0),
-            rows=size if size > int(column.cardinality or 0) else None, of=column.name,
-        )
+        Input(column.name, "int64", ("batch",), cardinality, size if size > cardinality else None)
         for column, size in zip(keys, sizes, strict=True)
-    ]  # fmt: skip
+        for cardinality in [int(column.cardinality or 0)]
+    ]
     for column in rest:
         shape = ("batch", length_of(column.name)) if column.ragged else ("batch",)
         if column.kind is Kind.NUMERIC:
-            found.append(Input(column.name, "float32", shape, of=column.name))
+            found.append(Input(column.name, "float32", shape))
             continue
-        found.append(Input(column.name, "int64", shape, cardinality=column.cardinality, of=column.name))
+        found.append(Input(column.name, "int64", shape, column.cardinality))
         if column.weights is not None:
-            found.append(Input(column.weights, "float32", shape, of=column.weights))
+            found.append(Input(column.weights, "float32", shape))
     return tuple(found)
+
+
+def feed(inputs: Sequence[Input], features: Mapping[str, Feature]) -> dict[str, Array]:
+    """Return the inputs of a program as arrays, lists padded to the longest.
+
+    Args:
+        inputs: Inputs of the program.
+        features: Encoded features by column, with the table rows of keys under `row_column`.
+    """
+    return {one.name: _array(one, features) for one in inputs}
+
+
+def _array(one: Input, features: Mapping[str, Feature]) -> Array:
+    feature = features.get(row_column(one.name), features.get(one.name))
+    if feature is None:  # weights belong to their list
+        feature = next(
+            Ragged(feature.weights, feature.offsets)
+            for name, feature in features.items()
+            if isinstance(feature, Ragged) and feature.weights is not None and one.shape[1] == length_of(name)
+        )
+    if isinstance(feature, Ragged):
+        longest = int(feature.offsets.diff().max()) if feature.offsets.numel() > 1 else 1
+        feature = feature.padded(max(1, longest))[0]
+    return feature.numpy().astype(one.dtype)

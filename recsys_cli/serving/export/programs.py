@@ -1,4 +1,4 @@
-"""Choice of the programs of a model: scores, and for two towers also the vectors of each side."""
+"""Programs of a model and their check: scores, and for two towers also the vectors of each side."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Iterator, Mapping, ValuesView
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from recsys_cli.batch import Batch, Feature
-from recsys_cli.errors import ConfigError
+from recsys_cli.batch import Batch, Feature, Ragged
+from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.features.columns import row_column
+from recsys_cli.features.schema import NULL, Column, Kind
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.models.two_tower.model import Model as TwoTower
@@ -118,9 +122,75 @@ class _Recorded(Mapping[str, Feature]):
 
 def _read_by(score: Score, served: ServedModel) -> frozenset[str]:
     """Return the features that a function reads, by a trial with one row."""
-    from recsys_cli.serving.export.samples import encoded_sample
-
     recorded = _Recorded(encoded_sample(served, 1).features)
     with torch.inference_mode():
         score(Batch(recorded, {}))
     return frozenset(recorded.read)
+
+
+_LONGEST = 5
+"""Maximum length of a random list."""
+
+
+def encoded_sample(served: ServedModel, num_rows: int, *, seed: int = 0) -> Batch:
+    """Return rows with random ids, null and unseen among them, joined features, and the table rows of keys."""
+    rng = np.random.default_rng(seed)
+    keys = {column.name: _table_rows(served, column, num_rows, rng) for column in _keys(served)}
+    features: dict[str, Feature] = served.tables.join(keys)
+    for column in served.schema.features:
+        if column.name not in features:
+            features[column.name] = _random_feature(column, num_rows, rng)
+    return Batch(features | {row_column(key): rows for key, rows in keys.items()}, {})
+
+
+def _keys(served: ServedModel) -> list[Column]:
+    return [column for column in served.schema.categorical if served.tables.num_rows(column.name)]
+
+
+def _table_rows(served: ServedModel, column: Column, num_rows: int, rng: np.random.Generator) -> torch.Tensor:
+    return torch.from_numpy(rng.integers(NULL, served.tables.num_rows(column.name), num_rows))
+
+
+def _random_feature(column: Column, num_rows: int, rng: np.random.Generator) -> Feature:
+    if not column.ragged and column.kind is Kind.NUMERIC:
+        return torch.from_numpy(rng.standard_normal(num_rows, dtype=np.float32))
+    if not column.ragged:
+        return torch.from_numpy(rng.integers(NULL, int(column.cardinality or 0), num_rows))
+    offsets = torch.from_numpy(np.concatenate(([0], np.cumsum(rng.integers(0, _LONGEST, num_rows)))))
+    size = int(offsets[-1])
+    if column.kind is Kind.NUMERIC:
+        return Ragged(torch.from_numpy(rng.standard_normal(size, dtype=np.float32)), offsets)
+    values = torch.from_numpy(rng.integers(NULL, int(column.cardinality or 0), size))
+    weights = None if column.weights is None else torch.from_numpy(rng.random(size, dtype=np.float32))
+    return Ragged(values, offsets, weights)
+
+
+BATCH_SIZES = (1, 2, 257)
+TOLERANCE = 1e-5
+"""Maximum difference of scores, relative to scores beyond 1."""
+
+
+def largest_difference(eager: torch.Tensor, exported: npt.NDArray[np.float32], *, what: str) -> float:
+    """Return the largest difference of outputs, relative to outputs beyond 1.
+
+    Raises:
+        DataError: It exceeds the tolerance; the message names the first such row.
+    """
+    expected = eager.float().numpy()
+    if expected.shape != exported.shape:
+        raise DataError(f"{what}: the shape is {exported.shape} instead of {expected.shape}")
+    differences = np.abs(expected - exported) / np.maximum(1, np.abs(expected))
+    wrong = ~(differences <= TOLERANCE) & ~(np.isnan(expected) & np.isnan(exported))
+    if wrong.any():
+        place = tuple(int(index) for index in np.argwhere(wrong)[0])
+        raise DataError(
+            f"{what}: row {place[0] + 1} of a batch of {len(expected)} is {exported[place]}, and the model's is {expected[place]}",
+            hint="use the bundle: recsys export RUN --format bundle",
+        )
+    return float(np.nanmax(differences, initial=0.0))
+
+
+def eager_outputs(eager: Score, batch: Batch) -> torch.Tensor:
+    """Return the outputs of the model."""
+    with torch.inference_mode():
+        return eager(batch)

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import shutil
 import socket
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,11 +19,11 @@ import recsys_cli as recsys
 from recsys_cli.errors import RecsysError
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.export.triton.repository import RepositoryRows
-from recsys_cli.serving.export.triton.server import TritonServer, free_ports, triton_server
 from recsys_cli.serving.query import Answer, Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.stages.export import export
 from recsys_cli.workspace.artifacts import TritonRepository
+from scripts.triton_server import TritonServer, triton_server
 from tests.served_runs import MakeRun, ratings
 
 pytest.importorskip("tritonclient")
@@ -241,24 +237,6 @@ def test_a_damaged_bundle_ends_the_server_with_its_error(repositories: Mapping[s
     (damaged / "movies_score" / "bundle" / "weights.safetensors").write_bytes(b"")
     with pytest.raises(RecsysError, match=r"weights\.safetensors"), triton_server(damaged, seconds=300):
         pass
-
-
-def test_the_command_serves_until_it_is_terminated(repositories: Mapping[str, Path]) -> None:
-    http, grpc = free_ports(2)
-    command = [sys.executable, "-m", "recsys_cli.serving.export.triton", str(repositories["movies"])]
-    with subprocess.Popen(
-        [*command, "--http-port", str(http), "--grpc-port", str(grpc)], stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            line = process.stdout.readline() if process.stdout else ""
-            assert "serves movies_recommend, movies_score" in line
-            with urllib.request.urlopen(f"http://127.0.0.1:{http}/v2/health/ready") as answer:
-                assert answer.status == 200
-        finally:
-            process.terminate()  # a background process may ignore SIGINT
-        assert process.wait(60) == 0
-    with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(f"http://127.0.0.1:{http}/v2/health/ready")
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:

@@ -16,12 +16,11 @@ import pytest
 
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 from recsys_cli.serving.encoder.raw import reader
-from recsys_cli.serving.export.triton.backend import RecommendModel, ScoreModel
-from recsys_cli.serving.export.triton.config import Settings, config_pbtxt, quoted
-from recsys_cli.serving.export.triton.queries import query_inputs
-from recsys_cli.serving.export.triton.server import installed_server
+from recsys_cli.serving.export.triton.backend import RecommendModel, ScoreModel, query_inputs
+from recsys_cli.serving.export.triton.repository import Settings, config_pbtxt, quoted
 from recsys_cli.serving.export.triton.tensors import Tensor, columns_of
 from recsys_cli.serving.recommender import Recommender
+from scripts.triton_server import installed_server
 
 Recommenders = Callable[[str], Recommender]
 

@@ -1,24 +1,29 @@
-"""Every exportable model as ONNX and torch.export, from raw values or encoded ids to the model's own scores."""
+"""Every exportable model as ONNX and torch.export: encoded ids and raw rows to the model's own scores."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
+from onnx import load
 
 import recsys_cli as recsys
 from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError
-from recsys_cli.serving.export import check, onnx_format
-from recsys_cli.serving.export.onnx_format import export_onnx
-from recsys_cli.serving.export.programs import programs_of
-from recsys_cli.serving.export.torch_format import encoded_inputs, export_torch
+from recsys_cli.evaluation.loaded_run import config_of
+from recsys_cli.serving.export import formats
+from recsys_cli.serving.export.formats import load_onnx, load_torch, write_onnx, write_torch
+from recsys_cli.serving.export.program import feed
+from recsys_cli.serving.export.programs import Export, encoded_sample, programs_of
+from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.stages.export import export
 from tests.served_runs import COLLABORATIVE
@@ -34,30 +39,29 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_onnx_equals_the_model(model: str, served: MakeServed, tmp_path: Path) -> None:
-    written = export_onnx(served(model), tmp_path)
+ABOUT = {"key": "k", "source": {"run": {}}}
+WRITERS = {"onnx": write_onnx, "torch": write_torch}
 
-    assert set(written.differences) == {1, 2, 257}
-    assert max(written.differences.values()) < 1e-5
-    assert written.encoded == ({"agent": "HashBucket has no ONNX form"} if model in RANKING else {})
+
+def encoded_inputs(export: Export, served: ServedModel, size: int) -> dict[str, torch.Tensor]:
+    features = encoded_sample(served, size, seed=size).features
+    return {name: torch.from_numpy(array) for name, array in feed(export.program.inputs, features).items()}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("model", MODELS)
+def test_programs_equal_the_model(model: str, kind: str, served: MakeServed, tmp_path: Path) -> None:
+    differences = WRITERS[kind](served(model), tmp_path, **ABOUT).manifest["differences"]
+
+    assert set(differences) == {"1", "2", "257"}
+    assert max(differences.values()) < 1e-5
     signature = json.loads((tmp_path / "signature.json").read_text())
-    names = [program["file"] for program in signature["programs"]]
-    assert names == ["model.onnx", *(["user_tower.onnx", "item_tower.onnx"] if model == "two-tower" else [])]
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_torch_export_equals_the_model(model: str, served: MakeServed, tmp_path: Path) -> None:
-    written = export_torch(served(model), tmp_path)
-
-    assert set(written.differences) == {1, 2, 257}
-    assert max(written.differences.values()) < 1e-5
+    names = [Path(program["file"]).stem for program in signature["programs"]]
+    assert names == ["model", *(["user_tower", "item_tower"] if model == "two-tower" else [])]
 
 
 @pytest.mark.parametrize("model", RANKING)
 def test_padded_lists_equal_ragged_ones(model: str, served: MakeServed) -> None:
-    from recsys_cli.serving.export.samples import encoded_sample
-
     loaded = served(model)
     (one,) = programs_of(loaded)
     inputs = encoded_inputs(one, loaded, 100)
@@ -72,9 +76,9 @@ def test_padded_lists_equal_ragged_ones(model: str, served: MakeServed) -> None:
 
 @pytest.mark.parametrize("model", REFUSED)
 def test_other_models_are_refused(model: str, served: MakeServed, tmp_path: Path) -> None:
-    for write in (export_onnx, export_torch):
+    for write in WRITERS.values():
         with pytest.raises(ConfigError, match=REFUSED[model]) as error:
-            write(served(model), tmp_path)
+            write(served(model), tmp_path, **ABOUT)
         assert "recsys export RUN --format bundle" in (error.value.hint or "")
 
 
@@ -86,14 +90,13 @@ def test_export_is_verified_by_raw_rows(
 
     assert made.verified == 400
     assert made.manifest["export"] == kind
-    assert made.manifest["encoded"]
     with pytest.raises(DataError, match=f"format {kind}"):
         recsys.load_bundle(tmp_path / "out")
 
 
 def test_torch_program_loads_without_this_package(served: MakeServed, tmp_path: Path) -> None:
     loaded = served("deepfm")
-    export_torch(loaded, tmp_path)
+    write_torch(loaded, tmp_path, **ABOUT)
     (one,) = programs_of(loaded)
     inputs = encoded_inputs(one, loaded, 5)
     torch.save(inputs, tmp_path / "inputs.pt")
@@ -111,14 +114,16 @@ def test_torch_program_loads_without_this_package(served: MakeServed, tmp_path: 
 
 
 def test_a_program_with_other_scores_fails(served: MakeServed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    eager_outputs = formats.eager_outputs
+
     def shifted(eager: Callable[[Batch], torch.Tensor], batch: Batch) -> torch.Tensor:
-        scores = check.eager_outputs(eager, batch)
+        scores = eager_outputs(eager, batch)
         return scores + 1e-4 * (torch.arange(len(scores)) == 1)
 
-    monkeypatch.setattr(onnx_format, "eager_outputs", shifted)
+    monkeypatch.setattr(formats, "eager_outputs", shifted)
 
     with pytest.raises(DataError, match=r"model\.onnx: row 2 of a batch of 2"):
-        export_onnx(served("logistic"), tmp_path)
+        write_onnx(served("logistic"), tmp_path, **ABOUT)
 
 
 def test_ids_out_of_range_are_unseen(served: MakeServed) -> None:
@@ -136,7 +141,81 @@ def test_missing_extra_is_named(served: MakeServed, tmp_path: Path, monkeypatch:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
 
     with pytest.raises(MissingExtraError, match="'onnx' extra") as error:
-        export_onnx(served("logistic"), tmp_path)
+        write_onnx(served("logistic"), tmp_path, **ABOUT)
 
     assert error.value.exit_code == 5
     assert error.value.hint == "pip install 'recsys-cli[onnx]'"
+
+
+ROW: Mapping[str, Any] = {
+    "userId": 3, "movieId": 4, "city": "Ulm", "age": 40, "price": 2.5, "pages": 100, "height": 1.2, "agent": "a",
+    "tags": ["x", "y"], "strengths": [0.5, 0.25],
+}  # fmt: skip
+EDGES: Mapping[str, list[Any]] = {
+    "userId": [None, 999, -1, 2**62],
+    "movieId": [None, 16, 18, 999, 0],  # 16 to 18 are in the table only
+    "price": [None, float("nan"), -0.5, 0.0, 1e6],
+    "agent": ["a", "unseen", ""],
+    "tags": [[], ["x"], ["unseen", "z"], [None, "x"]],
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_edges_have_the_scores_of_the_bundle(kind: str, served: MakeServed, tmp_path: Path) -> None:
+    WRITERS[kind](served("deepfm"), tmp_path, **ABOUT)
+    rows: dict[str, list[Any]] = {column: [] for column in ROW}
+    for name, values in EDGES.items():
+        for value in values:
+            for column, usual in ROW.items():
+                rows[column].append(value if column == name else usual)
+            if name == "tags":
+                rows["strengths"][-1] = [0.5] * len(value)
+
+    found = {"onnx": load_onnx, "torch": load_torch}[kind](tmp_path).score(rows)
+    np.testing.assert_allclose(found, Recommender(served("deepfm")).score(rows), atol=1e-6, rtol=1e-5)
+
+
+def test_signature_is_enough_to_call_the_file(served: MakeServed, tmp_path: Path) -> None:
+    write_onnx(served("deepfm"), tmp_path, **ABOUT)
+    (program,) = json.loads((tmp_path / "signature.json").read_text())["programs"]
+    session = onnxruntime.InferenceSession(tmp_path / program["file"])
+    inputs = {one["name"]: np.ones([3] * len(one["shape"]), one["dtype"]) for one in program["inputs"]}
+    by_name = {one["name"]: one for one in program["inputs"]}
+
+    (scores,) = session.run([program["outputs"][0]["name"]], inputs)
+
+    assert scores.shape == (3,)
+    assert {one.name for one in session.get_inputs()} == set(by_name)
+    assert by_name["price"] == {"name": "price", "dtype": "float32", "shape": ["batch"]}
+    assert by_name["tags"] == {
+        "name": "tags", "dtype": "int64", "shape": ["batch", "length of tags"], "cardinality": 6,
+        "out_of_range": "unseen", "padding": 0,
+    }  # fmt: skip
+    assert not {node.op_type for node in load(tmp_path / program["file"]).graph.node} & {"Loop", "Scan", "If", "Unique"}
+
+
+def test_towers_multiply_to_the_score(served: MakeServed, tmp_path: Path) -> None:
+    write_onnx(served("two-tower"), tmp_path, **ABOUT)
+    rows = {"userId": np.array([3, 4, 20]), "movieId": np.array([3, 17, 2])}
+    outputs = {}
+    for name in ("model", "user_tower", "item_tower"):
+        session = onnxruntime.InferenceSession(tmp_path / f"{name}.onnx")
+        needed = {one.name for one in session.get_inputs()}
+        outputs[name] = session.run(None, {key: value for key, value in rows.items() if key in needed})[0]
+
+    product = (outputs["user_tower"] * outputs["item_tower"]).sum(axis=1)
+
+    np.testing.assert_allclose(product, outputs["model"], atol=1e-5)
+    norms = torch.from_numpy(outputs["item_tower"]).norm(dim=1)
+    torch.testing.assert_close(norms, torch.ones(3))
+
+
+def test_flat_layout(
+    runs: Callable[[str], recsys.TrainedRun], export_workspace: recsys.Workspace, tmp_path: Path
+) -> None:
+    config = config_of(runs("fm"))
+    flat = recsys.load_config({**config.model_dump(), "etl": {**config.etl.model_dump(), "layout": "flat"}})
+    recsys.etl(flat, export_workspace, progress=False)
+    run = recsys.train(flat, export_workspace, progress=False)
+
+    assert export(run, export_workspace, kind="onnx", out=tmp_path / "out").verified == 400

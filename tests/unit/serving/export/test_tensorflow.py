@@ -15,8 +15,10 @@ import torch
 import recsys_cli as recsys
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError, MissingExtraError
-from recsys_cli.serving.export.raw_samples import RawSample, RawSampler
+from recsys_cli.serving.export.programs import encoded_sample
+from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.served import ServedModel
+from tests.unit.serving.export.conftest import rows as interactions
 
 MakeRun = Callable[[str], recsys.TrainedRun]
 MakeServed = Callable[[str], ServedModel]
@@ -104,33 +106,30 @@ def test_twin_learns_as_the_torch_network(tf: Any, data: recsys.PreparedData) ->
         np.testing.assert_allclose((table.numpy() - before[name])[is_clear], step[is_clear], atol=1e-4, err_msg=name)
 
 
-def test_rows_are_encoded_as_by_the_row_encoder(tf: Any, served: MakeServed, data: recsys.PreparedData) -> None:
-    from recsys_cli.serving.export.feeding import feed
-    from recsys_cli.serving.export.tf_format import RowFeatures
-
-    rows, sample = RowFeatures(data), raw_rows(served("mlp"))
-    assert not rows.encoded
-    fed = feed(rows.inputs, sample.columns, sample.batch.features)
-    features = rows({name: tf.constant(values) for name, values in fed.items()})
-    encoded = {name: feature for name, feature in sample.batch.features.items() if name in features}
-    assert_same(features, Batch(encoded, {}), data)
-
-
-def test_saved_model_scores_raw_rows(
+def test_saved_model_scores_encoded_and_raw_rows(
     tf: Any, twin: Any, served: MakeServed, data: recsys.PreparedData, tmp_path: Path
 ) -> None:
-    from recsys_cli.serving.export.artifact import ExportedRows
+    from recsys_cli.serving.export.formats import ExportedRows
+    from recsys_cli.serving.export.program import feed
+    from recsys_cli.serving.export.saved_model import EncodedFeatures
     from recsys_cli.workspace import Bundle
 
     loaded, folder = served("mlp"), data.tf_export(twin, tmp_path / "saved")
-    saved, sample = tf.saved_model.load(str(folder)), raw_rows(loaded)
-    exported = ExportedRows(Bundle(folder), lambda rows: saved.score(dict(rows))["score"].numpy())
+    batch, encoded = encoded_sample(loaded, 50), EncodedFeatures(data)
+    features = encoded({n: tf.constant(v) for n, v in feed(encoded.inputs, batch.features).items()})
+    assert_same(features, Batch({name: one for name, one in batch.features.items() if name in features}, {}), data)
+    saved = tf.saved_model.load(str(folder))
     with torch.inference_mode():
-        expected = loaded.model.score(sample.batch).numpy()
-    np.testing.assert_allclose(exported.score(sample.columns), expected, atol=1e-5)
+        expected = loaded.model.score(batch).numpy()
+    inputs = {name: tf.constant(values) for name, values in feed(encoded.inputs, batch.features).items()}
+    np.testing.assert_allclose(saved.score(inputs)["score"].numpy(), expected, atol=1e-5)
+
+    rows = interactions().drop("rating", "timestamp").to_dict(as_series=False)
+    exported = ExportedRows(Bundle(folder), lambda rows: saved.score(dict(rows))["score"].numpy())
+    np.testing.assert_allclose(exported.score(rows), Recommender(loaded).score(rows), atol=1e-5)
 
     (program,) = json.loads((folder / "signature.json").read_text())["programs"]
-    names = {one["name"].replace(".", "_") for one in program["inputs"]}
+    names = {one["name"] for one in program["inputs"]}
     assert set(saved.signatures["serving_default"].structured_input_signature[1]) == names
     with pytest.raises(ConfigError, match="not empty"):
         data.tf_export(twin, folder)
@@ -168,21 +167,8 @@ def test_what_is_no_trained_model_of_rows_is_refused(tf: Any, data: recsys.Prepa
     assert not (tmp_path / "saved").exists()
 
 
-@pytest.mark.parametrize("text", ["", "a", "12345678", "123456789", "Köln 中文 of more than sixteen bytes"])
-def test_hashes_are_those_of_the_plan(tf: Any, text: str) -> None:
-    from recsys_cli.features.hashing import hash_value
-    from recsys_cli.serving.export.tf_nodes import _hash
-
-    found = _hash(tf.constant([text, "other", ""])).numpy()
-    assert found.tolist() == [hash_value(text), hash_value("other"), hash_value("")]
-    for value in (0, -5, 2**62, -0.0, 1.5):
-        assert int(_hash(tf.constant([value], tf.float64 if isinstance(value, float) else tf.int64))[0]) == hash_value(
-            value
-        )
-
-
 def test_missing_extra_is_named(data: recsys.PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("recsys_cli.serving.export.tf_")]:
+    for name in [name for name in sys.modules if name == "recsys_cli.serving.export.saved_model"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tensorflow", None)
 
@@ -190,7 +176,3 @@ def test_missing_extra_is_named(data: recsys.PreparedData, tmp_path: Path, monke
         with pytest.raises(MissingExtraError, match="'tensorflow' extra") as error:
             call()
         assert error.value.hint == "pip install 'recsys-cli[tensorflow]'"
-
-
-def raw_rows(loaded: ServedModel) -> RawSample:
-    return RawSampler(loaded, frozenset(column.name for column in loaded.schema.features)).sample(257, seed=3)

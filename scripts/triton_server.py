@@ -96,7 +96,7 @@ def triton_server(
         ]  # fmt: skip
         log = scratch / "log.txt"
         with log.open("wb") as output:
-            process = subprocess.Popen(  # noqa: S603 - the binary of the wheel
+            process = subprocess.Popen(
                 command, stdout=output, stderr=output, env=environment(home), start_new_session=True
             )
         stack.callback(_stop, process)

@@ -1,4 +1,4 @@
-"""TensorFlow models as SavedModel from raw rows: lookups, hash buckets, numbers and dimension tables inside the graph."""
+"""TensorFlow models as SavedModel of encoded ids, with the dimension tables inside the graph."""
 
 from __future__ import annotations
 
@@ -14,28 +14,22 @@ from recsys_cli.batch import Ragged
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import PADDING, UNSEEN, Column, Kind, Schema
 from recsys_cli.loader import DimensionTables
-from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.bundle_writer import copy_data
-from recsys_cli.serving.export.inputs import Input, signature
-from recsys_cli.serving.export.program import inputs_of
-from recsys_cli.serving.export.row_graph import encode_rows
-from recsys_cli.serving.export.tf_nodes import RowNodes
+from recsys_cli.serving.export.program import Input, inputs_of, signature
 from recsys_cli.workspace import PreparedData, write_json
 
-_PREFIX = "encoded/"
 _OUTPUT = "score"
 _CALL_FIRST = "train the model, or call it on the features of a batch and load its weights, before the export"
 
 
-class RowFeatures(tf.Module):
-    """Raw rows to the features of `loader.tf_data`, inside a graph.
+class EncodedFeatures(tf.Module):
+    """Encoded inputs to the features of `loader.tf_data`, with the dimension tables inside a graph.
 
     Args:
         data: Prepared data.
 
     Attributes:
-        inputs: Raw columns in order, and encoded columns outside the graph, with the suffix `.encoded`.
-        encoded: Columns outside the graph, with the reason.
+        inputs: Encoded inputs, as in the programs of ONNX and torch.export: ids or table rows, numbers, padded lists.
     """
 
     def __init__(self, data: PreparedData) -> None:
@@ -45,21 +39,17 @@ class RowFeatures(tf.Module):
         self._joins = [_Join(key.name, tables, schema) for key in keys]
         joined = {name for join in self._joins for name in join.names}
         self._rest = tuple(column for column in schema.features if column.name not in joined)
-        encoded = inputs_of(keys, [join.num_rows for join in self._joins], self._rest)
-        graph, reasons = encode_rows(FittedPlan.read(data.folder), schema, encoded, prefix=_PREFIX, hashes=True)
-        self._nodes = RowNodes(graph)
-        self.inputs, self.encoded = tuple(graph.inputs.values()), dict(reasons)
+        self.inputs = inputs_of(keys, [join.num_rows for join in self._joins], self._rest)
 
     def signature(self) -> dict[str, tf.TensorSpec]:
         """Return the inputs as specs, by name."""
         return {one.name: tf.TensorSpec([None] * len(one.shape), one.dtype, _identifier(one)) for one in self.inputs}
 
-    def __call__(self, rows: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Return the features of raw rows: ids as int32, numbers as float32, lists as `tf.RaggedTensor`."""
-        tensors = self._nodes(rows)
+    def __call__(self, tensors: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Return the features: ids as int32, numbers as float32, lists as `tf.RaggedTensor`."""
         features: dict[str, tf.Tensor] = {}
         for join in self._joins:
-            features |= join(tensors[_PREFIX + join.key])
+            features |= join(tensors[join.key])
         for column in self._rest:
             features |= _given(column, tensors)
         return features
@@ -91,8 +81,8 @@ class _Join(tf.Module):
         return {name: tf.gather(table, rows) for name, table in tables.items()}
 
 
-def write_saved_model(data: PreparedData, model: Callable[..., Any], folder: Path) -> RowFeatures:
-    """Write a SavedModel from raw rows to the output of a model, and signature.json.
+def write_saved_model(data: PreparedData, model: Callable[..., Any], folder: Path) -> None:
+    """Write a SavedModel from encoded inputs to the output of a model, signature.json, and the plan that encodes raw rows.
 
     Args:
         data: Prepared data.
@@ -103,11 +93,11 @@ def write_saved_model(data: PreparedData, model: Callable[..., Any], folder: Pat
         ConfigError: The object is no model, has untrained weights, fails on the features, or gives no score per row.
     """
     _check_model(model)
-    rows, before = RowFeatures(data), _num_weights(model)
+    rows, before = EncodedFeatures(data), _num_weights(model)
 
     @tf.function(input_signature=[rows.signature()])
-    def score(columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return {_OUTPUT: model(rows(columns), training=False)}
+    def score(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {_OUTPUT: model(rows(inputs), training=False)}
 
     try:
         output = score.get_concrete_function().structured_outputs.get(_OUTPUT)
@@ -124,9 +114,7 @@ def write_saved_model(data: PreparedData, model: Callable[..., Any], folder: Pat
     tf.saved_model.save(served, str(folder), signatures=score)
     entry = signature(rows.inputs, output=_OUTPUT, width=shape[1] if shape.rank > 1 else None, program=".")
     write_json(folder / "signature.json", {"format": "SavedModel", "programs": [entry]})
-    if rows.encoded:
-        copy_data(data, PreparedData(folder / "data"), tables=False)
-    return rows
+    copy_data(data, PreparedData(folder / "data"), tables=False)
 
 
 def _check_model(model: Any) -> None:
@@ -173,7 +161,7 @@ def _in_range(ids: tf.Tensor, num_rows: int) -> tf.Tensor:
 
 def _given(column: Column, tensors: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Return a column of the interactions, and the weights of a list."""
-    values = tensors[_PREFIX + column.name]
+    values = tensors[column.name]
     if column.kind is Kind.NUMERIC:
         return {column.name: tf.RaggedTensor.from_tensor(values) if column.ragged else values}
     ids = tf.cast(_in_range(values, int(column.cardinality or 0)), tf.int32)
@@ -182,5 +170,5 @@ def _given(column: Column, tensors: Mapping[str, tf.Tensor]) -> dict[str, tf.Ten
     lists = tf.ragged.boolean_mask(ids, ids != PADDING)
     if column.weights is None:
         return {column.name: lists}
-    weights = tf.boolean_mask(tensors[_PREFIX + column.weights], ids != PADDING)
+    weights = tf.boolean_mask(tensors[column.weights], ids != PADDING)
     return {column.name: lists, column.weights: lists.with_values(weights)}
