@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import recsys_cli as recsys
-from recsys_cli.batch import Batch, Ragged
+from recsys_cli.batch import Batch, Feature, Ragged
 from recsys_cli.errors import ConfigError, MissingExtraError
 from recsys_cli.serving.export.programs import encoded_sample
 from recsys_cli.serving.recommender import Recommender
@@ -117,7 +117,8 @@ def test_saved_model_scores_encoded_and_raw_rows(
     loaded, folder = served("mlp"), data.tf_export(twin, tmp_path / "saved")
     batch, encoded = encoded_sample(loaded, 50), EncodedFeatures(data)
     features = encoded({n: tf.constant(v) for n, v in feed(encoded.inputs, batch.features).items()})
-    assert_same(features, Batch({name: one for name, one in batch.features.items() if name in features}, {}), data)
+    joined = {name: _int32(one) for name, one in batch.features.items() if name in features}
+    assert_same(features, Batch(joined, {}), data)
     saved = tf.saved_model.load(str(folder))
     with torch.inference_mode():
         expected = loaded.model.score(batch).numpy()
@@ -176,3 +177,9 @@ def test_missing_extra_is_named(data: recsys.PreparedData, tmp_path: Path, monke
         with pytest.raises(MissingExtraError, match="'tensorflow' extra") as error:
             call()
         assert error.value.hint == "pip install 'recsys-cli[tensorflow]'"
+
+
+def _int32(feature: Feature) -> Feature:
+    if isinstance(feature, Ragged):
+        return Ragged(_int32(feature.values), feature.offsets, feature.weights)
+    return feature if feature.is_floating_point() else feature.int()
