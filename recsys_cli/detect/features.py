@@ -1,14 +1,23 @@
-"""Ops of the columns without a role, by type and cardinality."""
+"""Features of the columns without a role: ops by type and cardinality, and those left out because they tell the outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
 
 from recsys_cli.detect.names import words
 from recsys_cli.detect.profiles import Profile
-from recsys_cli.detect.roles import ENOUGH
+from recsys_cli.detect.roles import ENOUGH, positive_text, roles
+from recsys_cli.metrics.labels import auc
+from recsys_cli.metrics.metric import ScoreCounts
+
+if TYPE_CHECKING:
+    from recsys_cli.detect.tables import Table
 
 _FEW_VALUES = 50
 _LONGEST = 60
@@ -75,3 +84,72 @@ def number_ops(found: FeatureColumns) -> list[tuple[dict[str, Any], str]]:
     if found.vectors:
         ops.append(({"op": "ValueCount", "columns": list(found.vectors)}, "the length of the vectors"))
     return ops
+
+
+SEPARATES, STRONG = 0.95, 0.9
+"""Least AUC of a column left out of the features, and of one with a note."""
+_ENOUGH = 20
+"""Rows of each class below which an AUC of this size may be chance."""
+_PRIOR_ROWS = 2
+
+
+def strong_columns(rows: pa.Table, label: Profile, columns: Iterable[Profile]) -> dict[str, float]:
+    """Return the AUC of each column with a strong prediction of the label, by its values or its nulls; best first."""
+    answers = _labels(rows, label)
+    if min(int(answers.sum()), int((1 - answers).sum())) < _ENOUGH:
+        return {}
+    found = {one.name: _auc_of(pl.Series(pl.from_arrow(rows.column(one.name))), one, answers) for one in columns}
+    return {name: found[name] for name in sorted(found, key=lambda name: -found[name]) if found[name] >= STRONG}
+
+
+def separating(found: Mapping[str, float]) -> dict[str, float]:
+    """Return the columns with a near separation of the label."""
+    return {name: value for name, value in found.items() if value >= SEPARATES}
+
+
+def with_times_before(table: Table) -> Table:
+    """Return the table without the role of a time of one label only, such as the time of a click."""
+    label, time = table.of("label"), table.of("timestamp")
+    if label is None or time is None or not time.nulls or table.roles["timestamp"].reason == "given":
+        return table
+    if time.name not in separating(strong_columns(table.sample.rows, label, [time])):
+        return table
+    rest = {name: one for name, one in table.columns.items() if name != time.name}
+    kept = {name: role for name, role in table.roles.items() if name != "timestamp"}
+    other = roles(rest, {name: role.column for name, role in kept.items()}).get("timestamp")
+    return replace(table, roles={**kept, **({"timestamp": other} if other else {})})
+
+
+def _labels(rows: pa.Table, label: Profile) -> np.ndarray:
+    values = pl.Series(pl.from_arrow(rows.column(label.name)))
+    wanted = positive_text(label)
+    positive = values.cast(pl.Float64) > 0 if wanted is None else values.cast(pl.String) == wanted
+    return positive.fill_null(value=False).to_numpy().astype(np.float32)
+
+
+def _auc_of(values: pl.Series, one: Profile, answers: np.ndarray) -> float:
+    found = [_either_way(answers, values.is_null().to_numpy().astype(np.float64))] if one.nulls else []
+    if one.is_numeric:
+        numbers = values.cast(pl.Float64).fill_nan(None)
+        ends = {(one.low or 0) - 1, (one.high or 0) + 1} if one.nulls else {0.0}
+        found += [_either_way(answers, numbers.fill_null(end).to_numpy()) for end in ends]
+    if one.kind in {"integer", "text"} and not one.is_list:
+        found.append(auc(ScoreCounts.of(answers, _means_elsewhere(values, answers))))
+    return max(found, default=0.5)
+
+
+def _either_way(answers: np.ndarray, scores: np.ndarray) -> float:
+    value = auc(ScoreCounts.of(answers, scores))
+    return max(value, 1 - value)
+
+
+def _means_elsewhere(values: pl.Series, answers: np.ndarray) -> np.ndarray:
+    """Return the mean label of each row's value in the other half of the rows, drawn at random, toward the mean of all."""
+    half = np.random.default_rng(0).integers(0, 2, len(answers)).astype(np.int8)
+    base = float(answers.mean())
+    rows = pl.DataFrame({"value": values.cast(pl.String), "half": half, "label": answers.astype(np.float64)})
+    sums = rows.group_by("value", "half").agg(pl.col("label").sum(), pl.len().alias("rows"))
+    other = sums.select("value", (1 - pl.col("half")).alias("half"), pl.col("label").alias("sum"), pl.col("rows"))
+    joined = rows.join(other, on=["value", "half"], how="left", nulls_equal=True, maintain_order="left")
+    sum_, count = (joined[name].fill_null(0).to_numpy().astype(np.float64) for name in ("sum", "rows"))
+    return np.asarray((sum_ + _PRIOR_ROWS * base) / (count + _PRIOR_ROWS))

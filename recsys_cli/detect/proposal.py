@@ -1,7 +1,8 @@
-"""The config for a task: dataset, split, ops, model and training, with comments."""
+"""The config for a task: dataset, split, ops, model and training, as values with comments and as YAML."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,15 +10,15 @@ from typing import Any
 import polars as pl
 
 from recsys_cli.config.starting import positive
-from recsys_cli.detect.features import FeatureColumns, number_ops, treatments
+from recsys_cli.config.yaml12 import quoted
+from recsys_cli.detect.features import FeatureColumns, number_ops, separating, strong_columns, treatments
 from recsys_cli.detect.names import ALIASES, EVENT_WEIGHTS, NEGATIVE_EVENTS, simplified
-from recsys_cli.detect.outcomes import separating, strong_columns
 from recsys_cli.detect.profiles import Profile, mean
-from recsys_cli.detect.protocol import NEW_ORDER, model_of, split_of, time_of
 from recsys_cli.detect.roles import ENOUGH, positive_text
 from recsys_cli.detect.tables import Dimension, Table
-from recsys_cli.detect.task import Task
-from recsys_cli.ops.expression import Binary, Call, LiteralValue, Name, shown
+from recsys_cli.detect.task import NEW_ORDER, Task, model_of, split_of, time_of
+from recsys_cli.errors import listed
+from recsys_cli.ops.expression import Binary, Call, LiteralValue, Name, columns, parse, shown
 
 _RARE, _FREQUENT = 5, 0.5
 _NOT_RATED, _FEW_RATINGS = -1, 3
@@ -306,3 +307,68 @@ def _lists(lists: dict[str, str]) -> dict[str, Any]:
 def _short(options: dict[str, Any]) -> Any:
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
     return plain["files"] if set(plain) == {"files"} else plain
+
+
+_BLOCK = frozenset({"interactions", "tables"})
+
+
+def config_text(proposal: Proposal, task: Task, *, source: str, path: str) -> str:
+    """Return the text of the config; `source` names the table, `path` the file to write."""
+    lines = [
+        f"# A recommender from {source}, written by recsys init. Edit it, then run all stages:",
+        "#",
+        f"#   recsys run {shlex.quote(path)}",
+        "#",
+        "# or each stage: recsys etl, recsys train, recsys evaluate.",
+        f"# Task: {task.words}.",
+    ]
+    for name, section in proposal.sections.items():
+        if section:
+            lines += ["", f"{name}:", *_section(name, section, proposal)]
+            lines += _ops(proposal, task) if name == "features" else []
+    return "\n".join(lines) + "\n"
+
+
+def _section(name: str, section: dict[str, Any], proposal: Proposal) -> list[str]:
+    lines = []
+    for key, value in section.items():
+        comment = proposal.comments.get(f"{name}.{key}", "")
+        if key == "interactions" and not isinstance(value, dict):
+            comment = "a path or a list of paths, relative to the working directory"
+        if key in _BLOCK and isinstance(value, dict):
+            lines += [f"  {key}:", *(f"    {quoted(inner)}: {_flow(one)}" for inner, one in value.items())]
+        else:
+            lines.append(f"  {key}: {quoted(value)}" + (f"  # {comment}" if comment else ""))
+    return lines
+
+
+def _ops(proposal: Proposal, task: Task) -> list[str]:
+    lines = ["  ops:"]
+    for op, comment in proposal.ops:
+        lines.append(f"    - {_flow(op)}" + (f"  # {comment}" if comment else ""))
+        if op["op"] == "Categorify" and proposal.unused:
+            names = listed(proposal.unused, shown=quoted)
+            lines.append(f"    # Unused columns: {names}. Add categorical ones to the list above.")
+        if op["op"] == "Categorify" and proposal.left_out:
+            names = ", ".join(f"{quoted(name)} (AUC {auc:.2f})" for name, auc in proposal.left_out.items())
+            lines.append(
+                f"    # Left out: {names}. Each alone predicts the label: probably known only after the outcome."
+            )
+        if not task.ranks and op.get("output") == "label" and ">" in op["expression"]:
+            rating = next(iter(_names(op["expression"])))
+            number = _flow({"name": rating, "task": "regression"})
+            lines.append(
+                f"    # To predict {quoted(rating)} itself, set the label to {number} and remove the line above."
+            )
+    return lines
+
+
+def _flow(value: Any) -> str:
+    """Return a value on one line, with the keys of a mapping in their order."""
+    if not isinstance(value, dict):
+        return quoted(value)
+    return "{" + ", ".join(f"{quoted(key)}: {_flow(one)}" for key, one in value.items()) + "}"
+
+
+def _names(expression: str) -> list[str]:
+    return sorted(columns(parse(expression)))

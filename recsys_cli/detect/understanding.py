@@ -10,14 +10,13 @@ from pathlib import Path
 
 from recsys_cli.data.remote import is_url
 from recsys_cli.data.streams import unpacked_name
+from recsys_cli.detect.features import SEPARATES, with_times_before
 from recsys_cli.detect.names import ALIASES, simplified
-from recsys_cli.detect.outcomes import SEPARATES, with_times_before
-from recsys_cli.detect.proposal import Proposal, propose
+from recsys_cli.detect.proposal import Proposal, config_text, propose
 from recsys_cli.detect.roles import ENOUGH, TARGETS, positive_text
 from recsys_cli.detect.sampling import tables as sampled
 from recsys_cli.detect.tables import Dimension, Table, dimensions, interactions_of, named, read
 from recsys_cli.detect.task import Asked, Task, task_of
-from recsys_cli.detect.text import config_text
 from recsys_cli.errors import ConfigError, listed
 from recsys_cli.registry import suggest
 

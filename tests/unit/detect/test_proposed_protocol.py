@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recsys_cli.detect import understand
-from recsys_cli.detect.protocol import batch_size
+from recsys_cli.detect.task import batch_size
 
 
 @pytest.mark.parametrize(
