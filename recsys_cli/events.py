@@ -45,11 +45,6 @@ def ignore(event: Event) -> None:
     """Ignore the event."""
 
 
-def without_messages(emit: Emit) -> Emit:
-    """Forward progress and warnings only."""
-
-    def forward(event: Event) -> None:
-        if isinstance(event, Progress) or event.level == "warning":
-            emit(event)
-
-    return forward
+def divert_messages(emit: Emit, receive: Callable[[Message], None]) -> Emit:
+    """Forward progress only; messages go to another function."""
+    return lambda event: emit(event) if isinstance(event, Progress) else receive(event)

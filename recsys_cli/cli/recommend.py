@@ -71,6 +71,7 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
     diversity: Annotated[
         float, typer.Option("--diversity", metavar="D", help="Weight of diversity (MMR), 0 to 1.", min=0, max=1)
     ] = 0.0,
+    explain: Annotated[bool, typer.Option("--explain", help="Add the reasons to the rows of --out.")] = False,
     everyone: Annotated[bool, typer.Option("--all", help="All users of train, into --out.")] = False,
     users: Annotated[
         Path | None,
@@ -91,7 +92,7 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
     _check(out, user=user, similar_to=similar_to, many=everyone or users is not None, history=history, force=force)
     query = Query(
         user, None, k=k, candidates=_ids(candidates), exclude=_ids(exclude) or (), exclude_seen=exclude_seen,
-        where=where, diversity=diversity, explain=out is None,
+        where=where, diversity=diversity, explain=out is None or explain,
     )  # fmt: skip
     with session.working("recommend") as emit:
         from recsys_cli.stages import recommend as stage

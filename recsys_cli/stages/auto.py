@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from recsys_cli.config import BenchModel, RunConfig, with_model
 from recsys_cli.errors import ConfigError, MissingArtifactError, RecsysError, TrainingError
-from recsys_cli.events import Emit, Event, Message, Progress
+from recsys_cli.events import Emit, Message, Progress, divert_messages
 from recsys_cli.features.schema import Column, Role
 from recsys_cli.models.ease.config import affordable_items
 from recsys_cli.registry import AUTO
@@ -87,7 +87,7 @@ def train_candidates(
     """
     found, results = candidates_of(config, data), {}
     failure: RecsysError | None = None
-    messages: dict[str, list[Event]] = {label: [] for label in found.configs}
+    messages: dict[str, list[Message]] = {label: [] for label in found.configs}
     for text in found.left_out:
         emit(Message(text))
     for number, (label, own) in enumerate(found.configs.items()):
@@ -97,7 +97,7 @@ def train_candidates(
         resume = not force and unfinished_run(workspace, key) is not None
         try:
             results[label] = train_on(
-                data, own, workspace, resume=resume, force=force, emit=_keeping(messages[label], emit)
+                data, own, workspace, resume=resume, force=force, emit=divert_messages(emit, messages[label].append)
             )
         except (RecsysError, MemoryError, RuntimeError) as error:  # one failed model does not stop the others
             failure = error if isinstance(error, RecsysError) else TrainingError(f"{label} failed: {error}")
@@ -147,11 +147,6 @@ def _chosen(config: RunConfig, data: PreparedData, workspace: Workspace) -> tupl
         )
     best = _ranked(runs)[0].label if len(runs) > 1 else next(iter(runs))
     return configs[best], runs[best]
-
-
-def _keeping(messages: list[Event], emit: Emit) -> Emit:
-    """Forward progress, and keep messages for the case that the candidate is chosen."""
-    return lambda event: emit(event) if isinstance(event, Progress) else messages.append(event)
 
 
 def _models(data: PreparedData) -> tuple[dict[str, dict[str, Any]], list[str]]:

@@ -23,7 +23,7 @@ from recsys_cli.evaluation.compare.leaderboard import Leaderboard, standings_of
 from recsys_cli.evaluation.compare.leaderboard_page import show
 from recsys_cli.evaluation.compare.published import PublishedComparison, compare_published
 from recsys_cli.evaluation.compare.runs import rankings_of
-from recsys_cli.events import Emit, Message, Progress, ignore, without_messages
+from recsys_cli.events import Emit, Message, Progress, divert_messages, ignore
 from recsys_cli.features.split import SPLITS
 from recsys_cli.metrics.named import better_of, check_reported
 from recsys_cli.stages.bench_grid import BenchCell, cells_of, seconds_left
@@ -140,11 +140,12 @@ def _run_cell(
     """Train and evaluate a cell, or resume it."""
     started = time.perf_counter()
     train_seconds = 0.0
+    quiet = divert_messages(emit, lambda message: emit(message) if message.level == "warning" else None)
     try:
         own = with_model(config, cell.model, seed=cell.seed)
         resume = unfinished_run(workspace, run_key(own, data)) is not None
-        run = train_on(data, own, workspace, resume=resume, emit=without_messages(emit)).artifact
-        run = evaluate(run, workspace, config=own.evaluate, emit=without_messages(emit)).artifact
+        run = train_on(data, own, workspace, resume=resume, emit=quiet).artifact
+        run = evaluate(run, workspace, config=own.evaluate, emit=quiet).artifact
         results.runs.setdefault(cell.label, []).append(run)
         train_seconds = run.manifest["seconds"]["train"]
     except Exception as error:  # one failed model does not stop the others

@@ -15,12 +15,13 @@ import pyarrow as pa
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Message, Progress, ignore
 from recsys_cli.features.schema import FIRST
-from recsys_cli.serving.every_user import recommend_to_all
+from recsys_cli.serving.every_user import Block, recommend_to_all
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.requests import seen_last
 from recsys_cli.stages.tables import TableWriter, read_column, read_columns
 
+_JOIN = "; "
 _BLOCK = 1_024
 """Queries answered at once where users are unknown or come with their histories."""
 
@@ -55,11 +56,11 @@ class Written:
 def recommend_users(
     recommender: Recommender, query: Query, output: Path, *, users: Path | None = None, emit: Emit = ignore
 ) -> Written:
-    """Write the top-k items of users: columns user, item, title (if there are any), rank, score, source; unknown users are last.
+    """Write the top-k items of users: user, item, title (if any), rank, score, source, reasons; unknown users are last.
 
     Args:
         recommender: The recommender.
-        query: Cut-off and filters for every user.
+        query: Cut-off and filters for every user; `explain` adds the reasons.
         output: A .parquet, .csv or .jsonl file, written atomically.
         users: File of raw user ids; None for all users of train.
         emit: Receives progress.
@@ -75,7 +76,7 @@ def recommend_users(
     encoded, others = _users(recommender, users)
     places = recommender.places(query)
     kind = others.type if len(others) else served.users.values.type
-    with TableWriter(output, _schema(recommender, kind)) as file:
+    with TableWriter(output, _schema(recommender, kind, query)) as file:
         bulk = _Bulk(recommender, file, len(encoded) + len(others), emit)
         for block in recommend_to_all(
             recommender, encoded, k=int(query.k), places=places, exclude_seen=query.exclude_seen, diversity=query.diversity
@@ -84,7 +85,8 @@ def recommend_users(
                 [] if served.titles is None else [served.titles.take(pa.array(served.items.positions_of(block.items)))]
             )
             named = served.users.decode(block.users), served.items.decode(block.items), *titles
-            file.write(*named, block.ranks, block.scores, ["model"] * len(block.items))
+            reasons = [_reasons(recommender, block)] if query.explain else []
+            file.write(*named, block.ranks, block.scores, ["model"] * len(block.items), *reasons)
             bulk.count(block.num_users, len(block.items), block.num_users - len(np.unique(block.users)))
         bulk.answer(query, [(user, None) for user in others.to_pylist()])
     return bulk.written(query, output)
@@ -110,7 +112,7 @@ def recommend_histories(
         lists.setdefault(user, []).append(item)
     encoded = served.items.encode(items)
     skipped = int(((encoded < FIRST) | served.cold.among(encoded)).sum())
-    with TableWriter(output, _schema(recommender, table.column(0).type)) as file:
+    with TableWriter(output, _schema(recommender, table.column(0).type, query)) as file:
         bulk = _Bulk(recommender, file, len(lists), emit, skipped)
         bulk.answer(query, list(lists.items()))
     return bulk.written(query, output)
@@ -140,7 +142,8 @@ class _Bulk:
             part = pairs[first : first + _BLOCK]
             answers = self.recommender.recommend([_with(query, user, history) for user, history in part])
             titled = self.recommender.served.titles is not None
-            rows = [(user, one.item.id, *([one.item.title] if titled else []), rank, one.score, answer.source)
+            rows = [(user, one.item.id, *([one.item.title] if titled else []), rank, one.score, answer.source,
+                     *([_JOIN.join(one.because)] if query.explain else []))
                     for (user, _), answer in zip(part, answers, strict=True)
                     for rank, one in enumerate(answer.items, start=1)]  # fmt: skip
             if rows:
@@ -172,11 +175,21 @@ def _why_popular(recommender: Recommender) -> str:
     return f"they are not in train, and {name} cannot fold in a history"
 
 
-def _schema(recommender: Recommender, user: pa.DataType) -> pa.Schema:
+def _reasons(recommender: Recommender, block: Block) -> list[str]:
+    """Return the reasons of each row of a block."""
+    places = recommender.catalog.places(block.items)
+    starts = np.flatnonzero(np.diff(block.users, prepend=-1))
+    histories = (recommender.served.histories.of_user(int(user)) for user in block.users[starts])
+    parts = zip(histories, np.split(places, starts[1:]), strict=False)
+    return [_JOIN.join(one) for history, own in parts for one in recommender.relations.reasons(history, own)]
+
+
+def _schema(recommender: Recommender, user: pa.DataType, query: Query) -> pa.Schema:
     types: Mapping[str, pa.DataType] = {
         "user": user, "item": recommender.served.items.values.type,
         **({} if recommender.served.titles is None else {"title": pa.string()}),
         "rank": pa.int32(), "score": pa.float32(), "source": pa.string(),
+        **({"because": pa.string()} if query.explain else {}),
     }  # fmt: skip
     return pa.schema(list(types.items()))
 

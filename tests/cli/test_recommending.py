@@ -81,6 +81,18 @@ def test_files_for_all_users_for_some_and_for_new_ones(trained: Recsys) -> None:
         rows = [row for row in every.to_pylist() if row["user"] == user]
         assert [row["item"] for row in rows] == [item["item"] for item in one["items"]]
         assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
+    assert trained("recommend", "--all", "--k", "4", "--explain", "--out", "why.parquet").code == 0
+    why = pq.read_table("why.parquet")
+    assert why.drop_columns("because") == every
+    reasons = {(row["user"], row["item"]): row["because"] for row in why.to_pylist()}
+    for user in (1, 5, 9):
+        one = trained("--json", "recommend", "--user", str(user), "--k", "4").json
+        assert ["; ".join(item["because"]) for item in one["items"]] == [
+            reasons[user, item["item"]] for item in one["items"]
+        ]
+    assert any(reasons.values())
+    assert trained("recommend", "--history", "new.csv", "--k", "2", "--explain", "--out", "new.csv.why.jsonl").code == 0
+    assert '"because": "Film' in Path("new.csv.why.jsonl").read_text()
     few = ["--users", "users.csv", "--candidates", "allowed.txt", "--include-seen", "--out"]
     assert trained("recommend", *few, "some.csv").code == 0
     some = pa_csv.read_csv("some.csv").to_pydict()
