@@ -18,11 +18,13 @@ import pyarrow as pa
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import FIRST
+from recsys_cli.ops.evaluate import Operand, numbers_of
 from recsys_cli.ops.expression import (
     FUNCTIONS,
     Binary,
     Call,
     Expression,
+    Function,
     Kind,
     LiteralValue,
     Name,
@@ -32,8 +34,6 @@ from recsys_cli.ops.expression import (
     kind_of_type,
     parse,
 )  # fmt: skip
-from recsys_cli.ops.expression.evaluate import Operand, numbers_of
-from recsys_cli.ops.expression.functions import Function
 from recsys_cli.registry import suggest
 from recsys_cli.serving.item_features import Values
 from recsys_cli.serving.served import ServedModel

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from recsys_cli.ops import LambdaOp
+from recsys_cli.ops.evaluate import Operand, numbers_of
 from recsys_cli.ops.expression import Kind, check, columns, kind_of_type, parse
-from recsys_cli.ops.expression.evaluate import Operand, numbers_of
 from recsys_cli.serving.encoder.values import Apply, Array, Columns, Types, Values, element
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

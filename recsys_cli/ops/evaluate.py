@@ -10,9 +10,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.ops.expression.functions import FIRST_SECOND, LAST_SECOND
-from recsys_cli.ops.expression.kinds import kind
-from recsys_cli.ops.expression.tree import Binary, Call, Expression, Kind, LiteralValue, Name, Unary
+from recsys_cli.ops.expression import (
+    FIRST_SECOND,
+    LAST_SECOND,
+    Binary,
+    Call,
+    Expression,
+    Kind,
+    LiteralValue,
+    Name,
+    Unary,
+    kind,
+)
 
 Array = npt.NDArray[Any]
 Operand = tuple[Array, Array]

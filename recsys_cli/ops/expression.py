@@ -1,4 +1,4 @@
-"""Parser of expressions: Python's own, restricted to a few node types; nothing is evaluated."""
+"""Expressions of users, such as `rating > 3`: a small syntax tree, its parser and its types; `evaluate` runs it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,203 @@ import ast
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from keyword import iskeyword
+from typing import Literal
+from unicodedata import normalize
+
+import pyarrow as pa
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.ops.expression.functions import FUNCTIONS, Function
-from recsys_cli.ops.expression.tree import Binary, Call, Expression, LiteralValue, Name, Operator, Unary
 from recsys_cli.registry import suggest
+
+Kind = Literal["number", "truth", "text"]
+Operator = Literal["+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=", "and", "or"]
+
+
+@dataclass(frozen=True)
+class Name:
+    """Column reference."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class LiteralValue:
+    """Number, text or boolean."""
+
+    value: int | float | str | bool
+
+
+@dataclass(frozen=True)
+class Unary:
+    """`-x` or `not x`."""
+
+    operator: Literal["-", "not"]
+    operand: Expression
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Arithmetic, comparison or logical operation."""
+
+    operator: Operator
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True)
+class Call:
+    """Function call."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+
+Expression = Name | LiteralValue | Unary | Binary | Call
+
+
+def columns(expression: Expression) -> frozenset[str]:
+    """Return the column names in an expression."""
+    match expression:
+        case Name(name):
+            return frozenset({name})
+        case Unary(_, operand):
+            return columns(operand)
+        case Binary(_, left, right):
+            return columns(left) | columns(right)
+        case Call(_, arguments):
+            return frozenset().union(*map(columns, arguments))
+        case LiteralValue():
+            return frozenset()
+
+
+def shown(expression: Expression) -> str:
+    """Return the source text of an expression, for messages."""
+    match expression:
+        case Name(name):
+            # The parser normalizes other names, such as those with a ligature, to different ones.
+            plain = name.isidentifier() and not iskeyword(name) and normalize("NFKC", name) == name
+            return name if plain else f"column({name!r})"
+        case LiteralValue(value):
+            return repr(value)
+        case Unary(operator, operand):
+            return f"{operator}{' ' * (operator == 'not')}{_inner(operand)}"
+        case Binary(operator, left, right):
+            return f"{_inner(left)} {operator} {_inner(right)}"
+        case Call(function, arguments):
+            return f"{function}({', '.join(map(shown, arguments))})"
+
+
+def _inner(expression: Expression) -> str:
+    text = shown(expression)
+    return f"({text})" if isinstance(expression, Binary) else text
+
+
+Takes = Literal["number", "text", "any"]
+
+
+@dataclass(frozen=True)
+class Function:
+    """Signature of a function; booleans count as numbers.
+
+    Attributes:
+        gives: Result type; None for the type of the last two arguments.
+    """
+
+    takes: tuple[Takes, ...]
+    gives: Kind | None
+
+
+_NUMBER: tuple[Takes, ...] = ("number",)
+FUNCTIONS: dict[str, Function] = {
+    "is_null": Function(("any",), "truth"),
+    "if": Function(("number", "any", "any"), None),
+    "log": Function(_NUMBER, "number"),
+    "round": Function(_NUMBER, "number"),
+    "min": Function(_NUMBER * 2, "number"),
+    "max": Function(_NUMBER * 2, "number"),
+    "clip": Function(_NUMBER * 3, "number"),
+    "year": Function(_NUMBER, "number"),
+    "month": Function(_NUMBER, "number"),
+    "day": Function(_NUMBER, "number"),
+    "weekday": Function(_NUMBER, "number"),
+    "hour": Function(_NUMBER, "number"),
+    "minute": Function(_NUMBER, "number"),
+    "length": Function(("text",), "number"),
+    "lower": Function(("text",), "text"),
+}
+
+FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""Years 1 to 9999, the range of calendar functions, in seconds since 1970 UTC."""
+
+
+_CALCULATIONS = frozenset({"+", "-", "*", "/"})
+_CALCULATING = _CALCULATIONS | {"and", "or"}
+_IN_WORDS = {"number": "a number", "truth": "a boolean", "text": "text"}
+
+
+def kind(expression: Expression, kinds: Mapping[str, Kind]) -> Kind:
+    """Return the type of an expression, from the types of its columns.
+
+    Raises:
+        ConfigError: Arithmetic on text, a comparison of text with numbers, or a wrong argument type.
+    """
+    match expression:
+        case Name(name):
+            return kinds[name]
+        case LiteralValue(value):
+            return "text" if isinstance(value, str) else "truth" if isinstance(value, bool) else "number"
+        case Unary(symbol, operand):
+            if kind(operand, kinds) == "text":
+                raise ConfigError(f"{symbol!r} before text in {shown(expression)!r}; compare text only with text")
+            return "number" if symbol == "-" else "truth"
+        case Binary(symbol, left, right):
+            texts = [kind(left, kinds), kind(right, kinds)].count("text")
+            if texts and (texts == 1 or symbol in _CALCULATING):
+                raise ConfigError(f"{symbol!r} with text in {shown(expression)!r}; compare text only with text")
+            return "number" if symbol in _CALCULATIONS else "truth"
+        case Call():
+            return _kind_of_call(expression, kinds)
+
+
+def _kind_of_call(call: Call, kinds: Mapping[str, Kind]) -> Kind:
+    function = FUNCTIONS[call.function]
+    given = [kind(argument, kinds) for argument in call.arguments]
+    for argument, expected, actual in zip(call.arguments, function.takes, given, strict=True):
+        if expected != "any" and (expected == "text") != (actual == "text"):
+            raise ConfigError(
+                f"{call.function} takes {_IN_WORDS[expected]}, but {shown(argument)!r} in {shown(call)!r} is {_IN_WORDS[actual]}"
+            )
+    if function.gives is not None:
+        return function.gives
+    one, other = given[-2:]
+    if one != other and "text" in {one, other}:
+        raise ConfigError(f"{shown(call)!r} has a text and a number as results; use two of one type")
+    return one if one == other else "number"
+
+
+def check(expression: Expression, kinds: Mapping[str, Kind]) -> None:
+    """Check that an expression results in a number or a boolean; a `ConfigError` for text and type errors."""
+    if kind(expression, kinds) == "text":
+        raise ConfigError(f"{shown(expression)!r} results in text; use a number, or a comparison for 1 and 0")
+
+
+def kind_of_type(raw: pa.DataType, column: str) -> Kind:
+    """Return the type of a raw column in expressions; times and dates are seconds."""
+    types = pa.types
+    if types.is_dictionary(raw):
+        raw = raw.value_type
+    if types.is_boolean(raw):
+        return "truth"
+    if types.is_integer(raw) or types.is_floating(raw) or types.is_null(raw):
+        return "number"
+    if types.is_timestamp(raw) or types.is_date(raw):
+        return "number"
+    if types.is_string(raw) or types.is_large_string(raw):
+        return "text"
+    raise ConfigError(f"an expression reads column {column!r} of type {raw}; use numbers, times or text")
+
 
 _LONGEST, _DEEPEST, _LARGEST = 4_000, 100, 5_000
 _ARITHMETIC: dict[type[ast.operator], Operator] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
