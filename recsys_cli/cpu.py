@@ -1,12 +1,20 @@
-"""The CPU: available cores, thread settings and bf16 support."""
+"""The CPU: available cores, threads for parallel tasks, thread settings and bf16 support."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
-from collections.abc import MutableMapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -34,6 +42,39 @@ def cores() -> int:
     """Return the number of available cores: the smaller of CPU affinity and container quota."""
     quota = cpu_quota()
     return _affinity() if quota is None else max(1, min(_affinity(), math.ceil(quota)))
+
+
+class Threads:
+    """A thread pool: tasks spend their time in libraries that release the GIL."""
+
+    def __init__(self, count: int | None = None) -> None:
+        self.count = count or cores()
+
+    @property
+    def facts(self) -> dict[str, int | None]:
+        """The entries of the manifest: cluster, number of workers and threads."""
+        return {"cluster": None, "workers": 1, "threads": self.count}
+
+    def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
+        """Yield the results of the parts, in order; at most one part more than there are threads is in flight."""
+        if self.count == 1:
+            yield from map(task, parts)
+            return
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(self.count, thread_name_prefix="etl") as pool:
+            ahead: deque[Future[Result]] = deque()
+            try:
+                for part in parts:
+                    ahead.append(pool.submit(task, part))
+                    del part  # a part may be large, and is not needed after its task
+                    if len(ahead) > self.count:
+                        yield ahead.popleft().result()
+                while ahead:
+                    yield ahead.popleft().result()
+            finally:
+                for future in ahead:
+                    future.cancel()
 
 
 def cpu_quota(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> float | None:

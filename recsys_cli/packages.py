@@ -1,8 +1,18 @@
-"""Releases of installed packages, from metadata without imports."""
+"""Installed packages: their releases, from metadata without imports, and their import by the first use."""
 
 from __future__ import annotations
 
-from importlib import metadata
+from importlib import import_module, metadata
+from types import ModuleType
+from typing import Any
+
+
+class Lazy(ModuleType):
+    """Module imported by the first use of an attribute."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the module."""
+        return getattr(import_module(self.__name__), name)
 
 
 def installed(package: str) -> str | None:

@@ -54,8 +54,8 @@ DATASETS: dict[str, str] = {
 
 # Engine name → "module:Class", an etl.engine.Engine; etl.engines has their ranks for `auto`.
 ENGINES: dict[str, str] = {
-    "polars": "recsys_cli.etl.polars_engine.engine:PolarsEngine",
-    "nvtabular": "recsys_cli.etl.nvtabular_engine.engine:NVTabularEngine",
+    "polars": "recsys_cli.etl.polars_engine:PolarsEngine",
+    "nvtabular": "recsys_cli.etl.nvtabular_engine:NVTabularEngine",
 }
 
 # Model name → package with `config.Config` (validated without importing torch) and `model.Model`.

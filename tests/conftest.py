@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from recsys_cli import cpu
-from recsys_cli.etl.nvtabular_engine import pins
+from recsys_cli.etl import engines
 from recsys_cli.ops import Categorify, JoinExternal, LambdaOp
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.plan import FeaturePlan
@@ -37,7 +37,7 @@ EXPECTED_SKIPS = ("no CUDA device", "fewer than two CUDA devices", "no ml-latest
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test of NVTabular or of the Triton server outside their environment."""
-    if item.get_closest_marker("numpy1") and (problem := pins.problem()) is not None:
+    if item.get_closest_marker("numpy1") and (problem := engines.problem_of_nvtabular()) is not None:
         pytest.skip(f"{problem.message}; make test-numpy1 runs it")
 
 

@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from recsys_cli.cpu import Threads
 from recsys_cli.etl.engine import Engine
-from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.fit import Tables, fit
-from recsys_cli.etl.partitions import PartitionedFile
 from recsys_cli.etl.staging import Staged
 from recsys_cli.etl.transform import Transform, flattened, transform
 from recsys_cli.etl.write import typed_table
@@ -25,6 +24,7 @@ from recsys_cli.features.split import SPLITS
 from recsys_cli.ops import JoinGroupby
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.plan import FeaturePlan
+from recsys_cli.ops.scratch import PartitionedFile
 from recsys_cli.registry import ENGINES, load
 from tests.row_engine import RowEngine
 from tests.strategies import Case

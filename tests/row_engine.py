@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from recsys_cli.etl.polars_engine.engine import PolarsEngine
+from recsys_cli.etl.polars_engine import PolarsEngine
 from recsys_cli.features.columns import TRAIN_ROW
-from recsys_cli.features.spec import is_list
 from recsys_cli.ops import LambdaOp
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.program import PlanStep
+from recsys_cli.ops.values import Columns, Types, from_arrow, to_arrow
 from recsys_cli.serving.encoder.row_encoder import compile_nodes
 from recsys_cli.serving.encoder.slicing import Node
-from recsys_cli.serving.encoder.values import Columns, Types, Values, element, from_arrow
 
 
 class RowEngine(PolarsEngine):
@@ -36,29 +33,6 @@ class RowEngine(PolarsEngine):
         for step in steps:
             for name in set(step.writes) & set(types):
                 made[name] = to_arrow(columns[name], types[name])
-                if pa.types.is_floating(types[name]) and not isinstance(
-                    step.op, LambdaOp
-                ):  # its floats have NaN for null
-                    made[name] = pc.if_else(pc.is_nan(made[name]), pa.scalar(None, types[name]), made[name])
+                if pa.types.is_floating(types[name]) and isinstance(step.op, LambdaOp):  # its floats have NaN for null
+                    made[name] = made[name].fill_null(np.nan)
         return pa.table(made)
-
-
-def to_arrow(values: Values, kind: pa.DataType) -> pa.Array:
-    """Return a column as an Arrow array; the inverse of `from_arrow`, with NaN as null."""
-    held = element(kind)
-    if held == pa.null():
-        elements = pa.nulls(len(values.data))
-    elif values.data.dtype.kind == "O":
-        elements = pa.array(values.data.tolist(), held)
-    else:
-        elements = _cast(pa.array(values.data, mask=values.nulls), held)
-    if not is_list(kind):
-        return elements
-    assert values.offsets is not None
-    return pa.ListArray.from_arrays(pa.array(values.offsets.astype(np.int32)), elements)
-
-
-def _cast(elements: pa.Array, held: pa.DataType) -> Any:
-    if pa.types.is_date32(held) or pa.types.is_time32(held):
-        elements = elements.cast(pa.int32())
-    return elements.cast(held)

@@ -15,9 +15,10 @@ from unittest import mock
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from recsys_cli.etl.filters import FilteredRows, Part, buckets, choose_rows, groupby
+from recsys_cli.etl.filters import FilteredRows, Part, choose_rows
 from recsys_cli.events import Event, Message
 from recsys_cli.features.columns import ROW_NUMBER
+from recsys_cli.ops import buckets, groupby
 from recsys_cli.ops.program import Program, compile_plan
 
 Row = dict[str, Any]

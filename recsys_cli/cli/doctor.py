@@ -67,14 +67,16 @@ def _first(rows: list[dict[str, Any]]) -> str | None:
 
 def _releases() -> dict[str, Any]:
     """Return the required and the installed releases for etl.device=gpu, without imports."""
-    from recsys_cli.etl.nvtabular_engine import pins
-    from recsys_cli.etl.polars_engine import releases
+    from recsys_cli.etl import engines
 
-    release, polars = releases.CURRENT
-    needed = pins.needed("gpu")
+    release, polars = engines.CURRENT
+    needed = engines.pins("gpu")
     return {
-        "polars": {"needs": {f"{releases.PACKAGES[0]} {release}": f"polars{polars}"}, "here": dict(releases.facts())},
-        "nvtabular": {"needs": needed, "here": {name: pins.installed(name) for name in needed}},
+        "polars": {
+            "needs": {f"{engines.CUDF_POLARS[0]} {release}": f"polars{polars}"},
+            "here": dict(engines.polars_releases()),
+        },
+        "nvtabular": {"needs": needed, "here": {name: engines.installed_pin(name) for name in needed}},
     }
 
 
@@ -146,11 +148,11 @@ def _sharding() -> dict[str, Any]:
 
 
 def _nvtabular() -> dict[str, Any]:
-    from recsys_cli.etl.nvtabular_engine import pins
+    from recsys_cli.etl import engines
 
-    if pins.installed("nvtabular") is None:
+    if engines.installed_pin("nvtabular") is None:
         return {"state": "not installed", "wrong_pins": {}}
-    found = pins.incompatible(pins.PINS)
-    wrong = {name: f"{release or 'missing'}, needs {pins.PINS[name]}.*" for name, release in found.items()}
+    found = engines.incompatible(engines.PINS)
+    wrong = {name: f"{release or 'missing'}, needs {engines.PINS[name]}.*" for name, release in found.items()}
     state = "incompatible with the installed packages" if wrong else "with compatible packages"
-    return {"state": f"{pins.installed('nvtabular')}, {state}", "wrong_pins": wrong}
+    return {"state": f"{engines.installed_pin('nvtabular')}, {state}", "wrong_pins": wrong}

@@ -12,18 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl.aggregators.categorify import counts_of
-from recsys_cli.etl.hashed import Ids
-from recsys_cli.etl.join_keys import keyed
-from recsys_cli.etl.polars_engine.encoder import encoder_of
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import FIRST
 from recsys_cli.ops import Categorify, JoinExternal
+from recsys_cli.ops.categorify import counts_of
 from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.join_external import keyed
 from recsys_cli.ops.program import Locate, PlanStep, State
-
-NOT_COLD = -1
-"""The row of a key with an id: its table row is its id."""
 
 
 def find_cold(
@@ -44,7 +39,7 @@ def find_cold(
     return pa.table({
         "value": cold,
         "row": np.arange(first, first + len(cold), dtype=np.int32),
-        "id": encoder_of(vocabulary)(cold, num_buckets=op.num_buckets),
+        "id": op.encoding(key, {op.vocabulary_of(key): vocabulary})(cold),
         "count": np.zeros(len(cold), dtype=np.int64),
     })  # fmt: skip
 
@@ -53,14 +48,6 @@ def counted(cold: pa.Table, merged: pa.Table) -> pa.Table:
     """Set the train counts of cold keys: above 0 for values cut from the vocabulary as too rare."""
     counts = counts_of(cold.select(["value"]), merged)
     return cold.set_column(cold.schema.get_field_index("count"), "count", counts)
-
-
-def locate(values: pa.Array | pa.ChunkedArray, cold: pa.Table) -> Ids:
-    """Return the table row of each raw key, int32; NOT_COLD for keys with an id."""
-    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    codes = encoder_of(cold)(values)
-    rows = np.append(cold.column("row").to_numpy(), np.int32(NOT_COLD))
-    return rows[np.where(codes < FIRST, -1, codes - FIRST)]
 
 
 def shared_ids(cold: pa.Table) -> pa.Array:

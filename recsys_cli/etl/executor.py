@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from recsys_cli.config import EtlConfig
-from recsys_cli.cpu import cores
+from recsys_cli.cpu import Threads
 from recsys_cli.etl.engine import Engine
 from recsys_cli.events import Emit
 
@@ -27,37 +25,6 @@ class Executor(Protocol):
 
     def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
         """Yield the results of the parts, in order, with a bounded number of parts in flight."""
-
-
-class Threads:
-    """A thread pool: tasks spend their time in libraries that release the GIL."""
-
-    def __init__(self, count: int | None = None) -> None:
-        self.count = count or cores()
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """See `Executor.facts`."""
-        return {"cluster": None, "workers": 1, "threads": self.count}
-
-    def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
-        """See `Executor.map`; at most one part more than there are threads is in flight."""
-        if self.count == 1:
-            yield from map(task, parts)
-            return
-        with ThreadPoolExecutor(self.count, thread_name_prefix="etl") as pool:
-            ahead: deque[Future[Result]] = deque()
-            try:
-                for part in parts:
-                    ahead.append(pool.submit(task, part))
-                    del part  # a part may be large, and is not needed after its task
-                    if len(ahead) > self.count:
-                        yield ahead.popleft().result()
-                while ahead:
-                    yield ahead.popleft().result()
-            finally:
-                for future in ahead:
-                    future.cancel()
 
 
 @contextmanager

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl import aggregators
+from recsys_cli.cpu import Threads
 from recsys_cli.etl.cold_keys import counted, find_cold, without_idle
 from recsys_cli.etl.engine import Aggregates, Engine, PassSteps
-from recsys_cli.etl.executor import Executor, Threads
+from recsys_cli.etl.executor import Executor
 from recsys_cli.etl.staging import Staged
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.columns import REST, ROW_WEIGHT, TRAIN_ROW
@@ -148,7 +148,7 @@ class _MergedAggregates:
         return dict(zip(self._parts, Threads(threads).map(self._merge, self._parts), strict=True))
 
     def _merge(self, key: tuple[int, str]) -> pa.Table:
-        return aggregators.of(self._ops[key[0]]).merge(self._parts[key])
+        return self._ops[key[0]].merge(self._parts[key])
 
 
 def _finish(program: Program, number: int, aggregates: Aggregates) -> Aggregates:
@@ -157,7 +157,7 @@ def _finish(program: Program, number: int, aggregates: Aggregates) -> Aggregates
         if step.fitted and step.after == number:
             op = cast("Op", step.op)
             merged = {name: table for (index, name), table in aggregates.items() if index == step.index}
-            fitted = aggregators.finalize(op, {name: merged[name] for name in op.learns})
+            fitted = op.finalize({name: merged[name] for name in op.learns})
             state |= {(step.index, name): table for name, table in fitted.items()}
     return state
 
@@ -206,7 +206,7 @@ class Tables:
                 raw = raw.take(pa.array(positions)).append_column(ROW_WEIGHT, pa.array(weights[positions]))
                 partial = self.engine.learn(steps, self.fitted, raw)
                 ops = self.fitted.plan.ops
-                aggregates |= {at: aggregators.of(ops[at[0]]).merge([table]) for at, table in partial.items()}
+                aggregates |= {at: ops[at[0]].merge([table]) for at, table in partial.items()}
         return aggregates
 
     def gathered(self) -> Aggregates:

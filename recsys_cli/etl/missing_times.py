@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.reader import Reader
-from recsys_cli.etl.spill import Rows
 from recsys_cli.features.columns import ROW_NUMBER
+from recsys_cli.ops.scratch import Rows
 
 
 @dataclass(frozen=True)

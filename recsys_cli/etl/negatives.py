@@ -15,13 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl.partitions import PartitionedFile
-from recsys_cli.etl.spill import Numbering
 from recsys_cli.etl.staging import Staged
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.hashing import below, hash_counters, mix
 from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.ops import NegativeSampling
+from recsys_cli.ops.scratch import Numbering, PartitionedFile
 
 Ints = npt.NDArray[np.int64]
 _STREAM = 4

@@ -11,14 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.config import RunConfig
-from recsys_cli.cpu import cores
+from recsys_cli.cpu import Threads, cores
 from recsys_cli.data import RawColumn, RawTable, open_given
 from recsys_cli.data.source import RawType
 from recsys_cli.errors import DataError, listed
 from recsys_cli.etl.engine import Engine, check_ops, choose
-from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.filters import choose_rows
-from recsys_cli.etl.nan import nan_to_null
 from recsys_cli.etl.reading.reader import Reader, chunk_bytes
 from recsys_cli.etl.reading.times import DETECT
 from recsys_cli.etl.staging import rows_per_shard
@@ -29,6 +27,7 @@ from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.features.spec import is_list, is_text
 from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.values import nan_to_null
 from recsys_cli.workspace import PreparedData, replacing
 
 _MAY_LACK = frozenset({Role.LABEL, Role.WEIGHT, Role.TIMESTAMP, Role.SAMPLED})

@@ -14,15 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli.config import EtlConfig, RunConfig
-from recsys_cli.etl.executor import Threads
-from recsys_cli.etl.partitions import PartitionedFile, Span, read
-from recsys_cli.etl.spill import Rows, spill_rows, typed
+from recsys_cli.cpu import Threads
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.hashing import below, hash_counters, mix, permutation
 from recsys_cli.features.spec import is_list
 from recsys_cli.features.split import SPLITS, TRAIN, AnySplit, Codes, FilesSplit, RandomSplit, assign
 from recsys_cli.ops.program import INTERACTIONS
+from recsys_cli.ops.scratch import PartitionedFile, Rows, Span, read, spill_rows, typed
 
 _SHARD_STREAM, _ORDER_STREAM = 2, 3
 _MAX_SHARD_ROWS, _SHARD_BYTES = 2_000_000, 128 << 20

@@ -9,8 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.fields import Names
-from recsys_cli.ops.op import Op
+from recsys_cli.ops.op import Names, Op
 
 
 class AddTags(Op):

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
+import numpy as np
 import pyarrow as pa
 from pydantic import FiniteFloat, field_validator, model_validator
 
-from recsys_cli.features.schema import FIRST
+from recsys_cli.features.schema import FIRST, NULL
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.fields import FrozenDict
-from recsys_cli.ops.numeric import Columns
-from recsys_cli.ops.op import NumericOp, numbers
+from recsys_cli.ops.numeric import DistinctNames, NumericOp
+from recsys_cli.ops.op import FrozenDict, Tables, numbers
+from recsys_cli.ops.values import Array
+from recsys_cli.packages import Lazy
 
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Lazy("polars")
+
+MAX_COMPARISONS = 32
+"""Number of boundaries up to which comparisons are faster than a search in Polars (measured)."""
 Boundaries = tuple[FiniteFloat, ...]
 
 
@@ -30,7 +39,7 @@ class Bucketize(NumericOp):
     """
 
     op: Literal["Bucketize"] = "Bucketize"
-    columns: Columns
+    columns: DistinctNames
     """Numeric columns."""
     boundaries: Boundaries | dict[str, Boundaries]
     """Lower bounds of the intervals, ascending; one list, or one per column such as `{age: [18, 30]}`."""
@@ -62,3 +71,34 @@ class Bucketize(NumericOp):
             name: spec.computed(pa.int32(), categorical=True, cardinality=FIRST + len(self.of(name)) + 1, dtype="int32")
             for name, spec in numbers(inputs).items()
         }
+
+    def result(self, calculation: pa.DataType) -> pa.DataType:
+        """Return the type of ids."""
+        del calculation
+        return pa.int32()
+
+    def on_numpy(self, name: str, kind: pa.DataType, state: Tables) -> Callable[[Array], Array]:
+        """Search the boundaries."""
+        del kind, state
+        boundaries = np.array(self.of(name), dtype=np.float64)
+
+        def ids(data: Array) -> Array:
+            intervals = boundaries.searchsorted(data, side="right").astype(np.int32) + np.int32(FIRST)
+            return np.where(np.isnan(data), np.int32(NULL), intervals)
+
+        return ids
+
+    def on_polars(self, values: pl.Expr, name: str, kind: pa.DataType, state: Tables) -> pl.Expr:
+        """Compare with a few boundaries, or search many."""
+        del kind, state
+        return (
+            pl.when(values.is_not_nan()).then(_interval(values, self.of(name)) + FIRST).otherwise(NULL).cast(pl.Int32)
+        )
+
+
+def _interval(values: pl.Expr, boundaries: Boundaries) -> pl.Expr:
+    """Return the number of boundaries at or below each value."""
+    if len(boundaries) > MAX_COMPARISONS:
+        return pl.lit(pl.Series(boundaries, dtype=pl.Float64)).search_sorted(values, side="right").cast(pl.Int32)
+    first, *rest = ((values >= boundary).cast(pl.Int32) for boundary in boundaries)
+    return sum(rest, start=first)

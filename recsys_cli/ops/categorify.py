@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, Self
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import AfterValidator, Field, model_validator
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.columns import COUNTS, REST
+from recsys_cli.features.columns import COUNTS, REST, ROW_WEIGHT
 from recsys_cli.features.schema import FIRST
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.fields import FrozenDict, Names
-from recsys_cli.ops.op import Op
+from recsys_cli.ops.counts import PACKED, add_up, count, in_order, unpacked, without_null
+from recsys_cli.ops.given_vocabulary import read_vocabulary
+from recsys_cli.ops.op import FrozenDict, Names, Op, Tables
+from recsys_cli.ops.values import Apply, Types, canonical, mapped, retype
+from recsys_cli.ops.vocabulary import Ids, VocabularyIndex, encode_arrow, encoder_of
+from recsys_cli.packages import Lazy
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Lazy("polars")
+
 
 MAX_BUCKETS = 2**31 - 1 - FIRST
 """Maximum number of hash buckets: the int32 ids minus the reserved ones."""
@@ -134,10 +147,98 @@ class Categorify(Op):
             for name, spec in inputs.items()
         }
 
-    def fitted_output(self, name: str, spec: Spec, state: Mapping[str, pa.Table]) -> Spec:
+    def fitted_output(self, name: str, spec: Spec, state: Tables) -> Spec:
         """Add the size of the embedding table."""
         size = state[self.vocabulary_of(name)].num_rows
         return replace(spec, cardinality=FIRST + size + self.num_buckets)
+
+    def learn(self, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
+        """Count each distinct value, null included, as `value` and `count`; lists by element.
+
+        Counting and encoding run in NumPy on 64-bit keys, faster than Polars on strings.
+        """
+        unweighted = not weight.meta.root_names()
+        queries = {}
+        for column in self.learns:
+            values = frame.select(pl.col(column).alias("value"), weight.alias("count"))
+            if isinstance(values.collect_schema()["value"], pl.List):
+                values = values.filter(pl.col("value").list.len() > 0).explode("value")
+            kind = values.collect_schema()["value"]
+            if isinstance(kind, pl.Categorical | pl.Enum):
+                kind = pl.String()
+                values = values.with_columns(pl.col("value").cast(kind))
+            if unweighted:
+                schema = {"value": kind, "count": pl.Int64()}
+                queries[column] = values.select("value").map_batches(_counted, schema=schema)
+            else:
+                queries[column] = values.group_by("value").agg(pl.col("count").sum())
+        return queries
+
+    def learn_on_nvtabular(self, rows: pa.Table, folder: Path) -> Tables:
+        """Count by a Categorify of NVTabular, which has no weights."""
+        from recsys_cli.ops.nvtabular import count_values
+
+        if ROW_WEIGHT in rows.column_names:
+            return super().learn_on_nvtabular(rows, folder)
+        return {name: count_values(rows.column(name), name, folder / str(at)) for at, name in enumerate(self.learns)}
+
+    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Sum the counts by value, null included, in any order."""
+        return add_up(parts)
+
+    def finalize(self, merged: Tables) -> dict[str, pa.Table]:
+        """Compute values and order of each vocabulary, without null and NaN."""
+        state: dict[str, pa.Table] = {}
+        for vocabulary in self.vocabularies:
+            columns = [column for column in self.learns if self.vocabulary_of(column) == vocabulary]
+            valid = {column: _valid_counts(merged[column]) for column in columns}
+            table = _vocabulary(self, vocabulary, add_up([*valid.values()]))
+            state[vocabulary] = table
+            for column, counts in valid.items():
+                own = _counts_in(table, counts) if self.joint else table.column("count")
+                if self.joint:
+                    state[column + COUNTS] = pa.table({"count": own})
+                num_valid, num_encoded = _total(counts.column("count")), _total(own)
+                state[column + REST] = pa.table({
+                    "null": pa.array([_total(merged[column].column("count")) - num_valid], pa.int64()),
+                    "unseen": pa.array([num_valid - num_encoded], pa.int64()),
+                })  # fmt: skip
+        return state
+
+    def numpy(self, state: Tables, types: Types, indexes: Mapping[str, VocabularyIndex] | None = None) -> Apply:
+        """Replace values by ids.
+
+        Args:
+            state: The vocabularies.
+            types: Types of the columns.
+            indexes: Indexes of vocabularies by name, such as memory-mapped ones; others are built.
+        """
+        built: dict[str, VocabularyIndex] = dict(indexes or {})
+        functions = {}
+        for name in self.learns:
+            if name not in types:  # one of several columns with one vocabulary, and not needed
+                continue
+            vocabulary = self.vocabulary_of(name)
+            if vocabulary not in built:
+                built[vocabulary] = VocabularyIndex.build(state[vocabulary].column("value"))
+            functions[name] = partial(built[vocabulary].encode, num_buckets=self.num_buckets)
+            retype(types, name, pa.int32())
+        return mapped(functions)
+
+    def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Replace values by ids."""
+        return frame.with_columns(encode_column(name, frame, self.encoding(name, state)) for name in self.learns)
+
+    def encoding(self, name: str, state: Tables) -> Callable[[pa.Array], Ids]:
+        """Return the function from Arrow values of a column to ids."""
+        return partial(encoder_of(state[self.vocabulary_of(name)]), num_buckets=self.num_buckets)
+
+    def nvtabular(self, state: Tables, rows: pa.Table, folder: Path) -> pa.Table:
+        """Replace values by ids, by a Categorify of NVTabular with given vocabularies."""
+        from recsys_cli.ops.nvtabular import Encoder
+
+        vocabularies = {column: state[self.vocabulary_of(column)] for column in self.learns}
+        return Encoder(vocabularies, folder, num_buckets=self.num_buckets).columns(rows)
 
 
 def _check_types(inputs: Mapping[str, Spec]) -> None:
@@ -147,3 +248,69 @@ def _check_types(inputs: Mapping[str, Spec]) -> None:
     if len(set(kinds.values())) > 1 and not mixable:
         held = ", ".join(f"{name} holds {kind}" for name, kind in kinds.items())
         raise ConfigError(f"columns of a joint vocabulary need one type; {held}")
+
+
+def counts_of(values: pa.Table, merged: pa.Table) -> pa.ChunkedArray:
+    """Return the train counts of values from merged counts; 0 for absent values."""
+    return _counts_in(values, _valid_counts(merged))
+
+
+def encode_column(column: str, frame: pl.LazyFrame, to_ids: Callable[[pa.Array], Ids]) -> pl.Expr:
+    """Encode a column of a query in Arrow memory."""
+    is_list = isinstance(frame.select(column).collect_schema()[column], pl.List)
+    kind = pl.List(pl.Int32()) if is_list else pl.Int32()
+    return pl.col(column).map_batches(partial(_encoded, to_ids), return_dtype=kind)
+
+
+def _encoded(to_ids: Callable[[pa.Array], Ids], series: pl.Series) -> pl.Series:
+    return pl.Series(series.name, pl.from_arrow(encode_arrow(series.to_arrow(), to_ids)))
+
+
+def _counted(frame: pl.DataFrame) -> pl.DataFrame:
+    series = frame.get_column("value")
+    return pl.DataFrame(unpacked(count(series.to_arrow()))).cast({"value": series.dtype})
+
+
+def _valid_counts(counts: pa.Table) -> pa.Table:
+    """Return the counts of non-null values in canonical form."""
+    if PACKED in counts.column_names:
+        return without_null(counts)
+    values = _plain(canonical(counts.column("value").combine_chunks()))
+    counts = without_null(
+        pa.table({"value": values, "count": counts.column("count").cast(pa.int64()).combine_chunks()})
+    )
+    if not pa.types.is_floating(values.type):
+        return counts
+    # 0.0 and -0.0 are one canonical value, possibly with two counts.
+    return pl.DataFrame(counts).group_by("value").agg(pl.col("count").sum()).to_arrow()
+
+
+def _vocabulary(op: Categorify, name: str, counts: pa.Table) -> pa.Table:
+    if name in op.vocabs:
+        kind = _plain(unpacked(counts.slice(0, 0)).column("value").combine_chunks()).type
+        values = read_vocabulary(op.vocabs[name], name, kind)
+        return pa.table({"value": values, "count": _counts_in(pa.table({"value": values}), counts)})
+    if op.freq_threshold > 1:
+        counts = counts.filter(pc.greater_equal(counts.column("count"), op.freq_threshold))
+    ordered = in_order(counts)
+    if op.max_size is not None:
+        ordered = ordered.slice(0, op.max_size - FIRST - op.num_buckets)
+    return pa.table({"value": _plain(ordered.column("value").combine_chunks()), "count": ordered.column("count")})
+
+
+def _counts_in(vocabulary: pa.Table, counts: pa.Table) -> pa.ChunkedArray:
+    values = pl.DataFrame(vocabulary.select(["value"]))
+    right = pl.DataFrame(unpacked(counts)).with_columns(pl.col("value").cast(values.schema["value"]))
+    joined = values.join(right, on="value", how="left", maintain_order="left")
+    return pa.chunked_array([joined.get_column("count").fill_null(0).to_arrow()])
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if pa.types.is_large_string(kind) or str(kind) == "string_view":
+        kind = pa.string()
+    return values if values.type == kind else values.cast(kind)
+
+
+def _total(counts: pa.ChunkedArray) -> int:
+    return int(pc.sum(counts).as_py() or 0)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+import numpy as np
+import pyarrow as pa
 from pydantic import model_validator
 
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.numeric import Columns, Number, calculated_type
-from recsys_cli.ops.op import NumericOp, numbers
+from recsys_cli.ops.numeric import DistinctNames, Number, NumericOp, calculated_type
+from recsys_cli.ops.op import Tables, numbers
+from recsys_cli.ops.values import Array, numpy_type
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class Clip(NumericOp):
@@ -22,7 +28,7 @@ class Clip(NumericOp):
     """
 
     op: Literal["Clip"] = "Clip"
-    columns: Columns
+    columns: DistinctNames
     """Numeric columns."""
     min_value: Number | None = None
     """Lower bound; null for none."""
@@ -39,7 +45,36 @@ class Clip(NumericOp):
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return the clipped columns."""
-        return {
-            name: spec.computed(calculated_type(spec.element, self.min_value, self.max_value))
-            for name, spec in numbers(inputs).items()
-        }
+        return {name: spec.computed(self.calculation(spec.element)) for name, spec in numbers(inputs).items()}
+
+    def calculation(self, kind: pa.DataType) -> pa.DataType:
+        """Return an integer type for integers and integer bounds."""
+        return calculated_type(kind, self.min_value, self.max_value)
+
+    def on_numpy(self, name: str, kind: pa.DataType, state: Tables) -> Callable[[Array], Array]:
+        """Clip values; NaN passes through."""
+        del name, state
+        dtype = numpy_type(kind).type
+        low, high = (None if bound is None else dtype(bound) for bound in (self.min_value, self.max_value))
+
+        def clipped(data: Array) -> Array:
+            data = data if low is None else np.maximum(data, low)
+            return data if high is None else np.minimum(data, high)
+
+        return clipped
+
+    def on_polars(self, values: pl.Expr, name: str, kind: pa.DataType, state: Tables) -> pl.Expr:
+        """Clip values; NaN passes through."""
+        del name, state
+        number = float if pa.types.is_floating(kind) else int
+        low, high = (None if bound is None else number(bound) for bound in (self.min_value, self.max_value))
+        return values.clip(low, high)
+
+    def on_nvtabular(self, library: Any, columns: Mapping[str, str], state: Tables) -> Any:
+        """Return a Clip, with integer bounds as integers."""
+        del columns, state
+        low, high = (
+            None if value is None else int(value) if float(value).is_integer() else value
+            for value in (self.min_value, self.max_value)
+        )
+        return library.ops.Clip(min_value=low, max_value=high)

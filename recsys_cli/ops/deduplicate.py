@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import numpy as np
+import pyarrow as pa
 from pydantic import Field
 
-from recsys_cli.ops.fields import Names
-from recsys_cli.ops.op import RowFilter
+from recsys_cli.features.columns import POSITION
+from recsys_cli.ops.buckets import Positions, group, partition
+from recsys_cli.ops.flow import Flow, Masked, OpContext
+from recsys_cli.ops.op import Names, RowFilter
 
 
 class Deduplicate(RowFilter):
@@ -32,3 +36,24 @@ class Deduplicate(RowFilter):
     def reads(self) -> tuple[str, ...]:
         """Key columns and order."""
         return tuple(dict.fromkeys((*self.columns, *self.order_by)))
+
+    def choose(self, rows: Flow, context: OpContext) -> Flow:
+        """Keep one row of each key, bucket by bucket, with a mask of one byte per row."""
+        rows = context.materialize(rows)
+        buckets = partition(rows, self.columns, self.order_by, context)
+        keep = np.zeros(rows.most or 0, dtype=bool)
+        for positions in buckets.map(self._kept):
+            keep[positions] = True
+        buckets.delete()
+        return Masked(rows, keep)
+
+    def _kept(self, rows: pa.Table) -> Positions:
+        groups = group(rows, self.columns, self.order_by)
+        if self.keep == "first":
+            kept = groups.starts
+        elif self.keep == "last":
+            kept = groups.ends - 1
+        else:
+            kept = groups.starts[groups.ends - groups.starts == 1]
+        positions: Positions = rows.column(POSITION).to_numpy()[groups.order[kept]]
+        return positions

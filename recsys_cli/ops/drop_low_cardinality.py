@@ -10,8 +10,7 @@ from pydantic import Field
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import FIRST
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.fields import Names
-from recsys_cli.ops.op import Op
+from recsys_cli.ops.op import Names, Op
 
 
 class DropLowCardinality(Op):

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.fields import Names
-from recsys_cli.ops.op import RowFilter
+from recsys_cli.ops.flow import Flow, Mask, OpContext, filter_rows
+from recsys_cli.ops.op import Names, RowFilter
 
 
 class Dropna(RowFilter):
@@ -31,3 +37,16 @@ class Dropna(RowFilter):
         """No column changes."""
         del inputs
         return {}
+
+    def choose(self, rows: Flow, context: OpContext) -> Flow:
+        """Keep the rows without a missing value."""
+        return filter_rows(rows, partial(_keep, self.columns), context.keeps)
+
+
+def _keep(names: tuple[str, ...], batch: pa.Table) -> Mask:
+    keep = np.ones(batch.num_rows, dtype=bool)
+    for name in names or [name for name in batch.column_names if name != ROW_NUMBER]:
+        values = batch.column(name)
+        if values.null_count or pa.types.is_floating(values.type):
+            keep &= ~pc.is_null(values, nan_is_null=pa.types.is_floating(values.type)).to_numpy()
+    return keep

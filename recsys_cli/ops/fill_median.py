@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from recsys_cli.ops.filling import FillingOp
-from recsys_cli.ops.numeric import Columns
+import numpy as np
+import pyarrow as pa
+
+from recsys_cli.ops.numeric import VALUE, WEIGHT, DistinctNames, FillingOp, finite_values
+from recsys_cli.ops.op import Tables
+from recsys_cli.packages import Lazy
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Lazy("polars")
 
 
 class FillMedian(FillingOp):
@@ -23,7 +33,42 @@ class FillMedian(FillingOp):
     fitted: ClassVar[bool] = True
 
     op: Literal["FillMedian"] = "FillMedian"
-    columns: Columns
+    columns: DistinctNames
     """Numeric columns, each with its own median."""
     add_binary_cols: bool = False
     """Add an indicator `<name>_filled` for each column."""
+
+    def learn(self, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
+        """Count each distinct value, as `value` (ascending) and `count`, because medians of parts do not merge."""
+        queries = {}
+        for column in self.columns:
+            counts = finite_values(frame, column, weight).group_by(VALUE).agg(pl.col(WEIGHT).sum().alias("count"))
+            queries[column] = counts.sort(VALUE)
+        return queries
+
+    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Sum the counts by value, in ascending order of values."""
+        if len(parts) == 1:
+            return parts[0]
+        stacked = pl.concat([pl.DataFrame(pl.from_arrow(part)) for part in parts])
+        return stacked.group_by(VALUE).agg(pl.col("count").sum()).sort(VALUE).to_arrow()
+
+    def finalize(self, merged: Tables) -> dict[str, pa.Table]:
+        """Return the median of each column; 0 without values."""
+        return {name: pa.table({"median": pa.array([_median(merged[name])], pa.float64())}) for name in self.columns}
+
+    def constant(self, name: str, state: Tables) -> float:
+        """Return the median of a column."""
+        median: float = state[name].column("median")[0].as_py()
+        return median
+
+
+def _median(counts: pa.Table) -> float:
+    if counts.num_rows == 0:
+        return 0.0
+    values = counts.column(VALUE).to_numpy()
+    cumulative = np.cumsum(counts.column("count").to_numpy())
+    total = int(cumulative[-1])
+    lower, upper = values[np.searchsorted(cumulative, [(total - 1) // 2, total // 2], side="right")]
+    # lower + upper could overflow; adding 0.0 turns -0.0 into 0.0.
+    return float(lower if lower == upper else lower / 2 + upper / 2) + 0.0

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+import pyarrow as pa
+
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.filling import FillingOp
-from recsys_cli.ops.numeric import Columns, Number, calculated_type
-from recsys_cli.ops.op import numbers
+from recsys_cli.ops.numeric import DistinctNames, FillingOp, Number, calculated_type
+from recsys_cli.ops.op import Tables, numbers
 
 
 class FillMissing(FillingOp):
@@ -22,7 +23,7 @@ class FillMissing(FillingOp):
     """
 
     op: Literal["FillMissing"] = "FillMissing"
-    columns: Columns
+    columns: DistinctNames
     """Numeric columns."""
     fill_val: Number = 0
     """Constant."""
@@ -31,6 +32,13 @@ class FillMissing(FillingOp):
 
     def filled(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return the filled columns."""
-        return {
-            name: spec.computed(calculated_type(spec.element, self.fill_val)) for name, spec in numbers(inputs).items()
-        }
+        return {name: spec.computed(self.calculation(spec.element)) for name, spec in numbers(inputs).items()}
+
+    def calculation(self, kind: pa.DataType) -> pa.DataType:
+        """Return an integer type for integers and an integer constant."""
+        return calculated_type(kind, self.fill_val)
+
+    def constant(self, name: str, state: Tables) -> float:
+        """Return `fill_val`."""
+        del name, state
+        return self.fill_val

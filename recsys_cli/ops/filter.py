@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+import pyarrow as pa
+
+from recsys_cli.features.columns import KEEP, ROW_NUMBER
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.fields import ExpressionText
-from recsys_cli.ops.lambda_op import LambdaOp
+from recsys_cli.ops.flow import Flow, Mask, OpContext, filter_rows
+from recsys_cli.ops.lambda_op import ExpressionText, LambdaOp
 from recsys_cli.ops.op import RowFilter
+from recsys_cli.packages import Lazy
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Lazy("polars")
 
 
 class Filter(RowFilter):
@@ -44,3 +55,13 @@ class Filter(RowFilter):
         """Check the expression."""
         self.computing("").outputs(inputs)
         return {}
+
+    def choose(self, rows: Flow, context: OpContext) -> Flow:
+        """Keep the rows with a true expression."""
+        return filter_rows(rows, partial(_keep, self.computing(KEEP)), context.keeps)
+
+
+def _keep(op: LambdaOp, batch: pa.Table) -> Mask:
+    frame = pl.LazyFrame(batch.select([ROW_NUMBER, *op.reads]))  # ROW_NUMBER, because an expression may read no column
+    truth = op.polars({}, frame).select(KEEP).collect().to_series().to_numpy()
+    return (truth != 0) & ~np.isnan(truth)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pydantic import AfterValidator, Field, model_validator
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.hashing import can_hash
-from recsys_cli.features.schema import FIRST
+from recsys_cli.features.hashing import can_hash, hash_values
+from recsys_cli.features.schema import FIRST, NULL
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.categorify import MAX_BUCKETS
-from recsys_cli.ops.fields import FrozenDict, Names
-from recsys_cli.ops.op import Op
+from recsys_cli.ops.categorify import MAX_BUCKETS, encode_column
+from recsys_cli.ops.op import FrozenDict, Names, Op, Tables
+from recsys_cli.ops.values import Apply, Types, Values, canonical, hashes_of, mapped, null_mask, retype
+from recsys_cli.ops.vocabulary import Ids, bucket_ids
+
+if TYPE_CHECKING:
+    import polars as pl
+
 
 Buckets = Annotated[int, Field(ge=1, le=MAX_BUCKETS)]
 
@@ -50,12 +58,48 @@ class HashBucket(Op):
         """Return the number of buckets of a column."""
         return self.num_buckets if isinstance(self.num_buckets, int) else self.num_buckets[column]
 
+    def numpy(self, state: Tables, types: Types) -> Apply:
+        """Replace values by bucket ids."""
+        del state
+        for name in self.columns:
+            retype(types, name, pa.int32())
+        return mapped({name: partial(_encoded, self.buckets_of(name)) for name in self.columns})
+
+    def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Replace values by bucket ids, in Arrow memory."""
+        del state
+        return frame.with_columns(
+            encode_column(name, frame, partial(hashed_ids, num_buckets=self.buckets_of(name))) for name in self.columns
+        )
+
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return the specs of the ids."""
         return {
             name: spec.computed(pa.int32(), categorical=True, dtype="int32", cardinality=FIRST + self.buckets_of(name))
             for name, spec in hashable(inputs).items()
         }
+
+
+def _encoded(num_buckets: int, values: Values) -> Values:
+    ids = bucket_ids(hashes_of(values.data), num_buckets)
+    nulls = null_mask(values)
+    if nulls is not None:
+        ids[nulls] = NULL
+    return values.with_data(ids)
+
+
+def hashed_ids(values: pa.Array, num_buckets: int, *, first: int = FIRST) -> Ids:
+    """Return the id of the hash bucket of each Arrow value, counted from `first`; NULL for null and NaN."""
+    ids = bucket_ids(hash_values(values), num_buckets, first)
+    ids[missing(values)] = NULL
+    return ids
+
+
+def missing(values: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return the mask of null and NaN of Arrow values."""
+    if isinstance(values, pa.DictionaryArray):
+        values = values.dictionary_decode()
+    return np.array(canonical(values).is_null().to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def hashable(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:

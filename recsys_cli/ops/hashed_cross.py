@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pyarrow as pa
 from pydantic import Field
 
-from recsys_cli.features.schema import FIRST
+from recsys_cli.features.hashing import hash_counters, hash_values
+from recsys_cli.features.schema import FIRST, NULL
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.fields import Names
-from recsys_cli.ops.hash_bucket import Buckets, hashable
-from recsys_cli.ops.op import Op, scalars
+from recsys_cli.ops.hash_bucket import Buckets, hashable, missing
+from recsys_cli.ops.op import Names, Op, Tables, scalars
+from recsys_cli.ops.values import Apply, Columns, Types, Values, hashes_of, null_mask
+from recsys_cli.ops.vocabulary import bucket_ids
+from recsys_cli.packages import Lazy
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Lazy("polars")
 
 
 class HashedCross(Op):
@@ -42,3 +50,38 @@ class HashedCross(Op):
         """Return the spec of the ids."""
         hashable(scalars(inputs))
         return {self.output: Spec(pa.int32(), categorical=True, dtype="int32", cardinality=FIRST + self.num_buckets)}
+
+    def numpy(self, state: Tables, types: Types) -> Apply:
+        """Add the crossed column as bucket ids."""
+        del state
+        types[self.output] = pa.int32()
+        first, *others = self.columns
+
+        def apply(columns: Columns, rows: int) -> None:  # noqa: ARG001 - as every Apply
+            hashes = hashes_of(columns[first].data)
+            for name in others:
+                hashes = hash_counters(hashes, hashes_of(columns[name].data))
+            ids = bucket_ids(hashes, self.num_buckets)
+            for name in self.columns:
+                nulls = null_mask(columns[name])
+                if nulls is not None:
+                    ids[nulls] = NULL
+            columns[self.output] = Values(ids)
+
+        return apply
+
+    def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Add the crossed column as bucket ids, in Arrow memory."""
+        del state
+        crossed = pl.map_batches(self.columns, self._crossed, return_dtype=pl.Int32())
+        return frame.with_columns(crossed.alias(self.output))
+
+    def _crossed(self, columns: Sequence[pl.Series]) -> pl.Series:
+        first, *others = (column.to_arrow() for column in columns)
+        hashes, nulls = hash_values(first), missing(first)
+        for values in others:
+            hashes = hash_counters(hashes, hash_values(values))
+            nulls |= missing(values)
+        ids = bucket_ids(hashes, self.num_buckets)
+        ids[nulls] = NULL
+        return pl.Series(ids)

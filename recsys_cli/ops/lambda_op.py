@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import numpy as np
 import pyarrow as pa
+from pydantic import AfterValidator
 
+from recsys_cli.errors import ConfigError
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops import expression as expressions
-from recsys_cli.ops.fields import ExpressionText
-from recsys_cli.ops.op import Op, scalars
+from recsys_cli.ops.evaluate import numbers_of, operand_of, polars_expression
+from recsys_cli.ops.expression import Expression, check, columns, kind_of_type, parse
+from recsys_cli.ops.op import Op, Tables, scalars
+from recsys_cli.ops.values import Apply, Array, Columns, Types, Values, element
+from recsys_cli.packages import Lazy
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Lazy("polars")
+
+
+def _readable(text: str) -> str:
+    try:
+        parse(text)
+    except ConfigError as error:
+        raise ValueError(error.message) from error
+    return text
+
+
+ExpressionText = Annotated[str, AfterValidator(_readable)]
+"""Expression as text, parsed by a small grammar, never run as Python."""
 
 
 class LambdaOp(Op):
@@ -57,7 +79,12 @@ class LambdaOp(Op):
     @property
     def reads(self) -> tuple[str, ...]:
         """The columns of the expression."""
-        return tuple(sorted(expressions.columns(expressions.parse(self.expression))))
+        return tuple(sorted(columns(self.tree)))
+
+    @property
+    def tree(self) -> Expression:
+        """The syntax tree."""
+        return parse(self.expression)
 
     @property
     def expressions(self) -> Mapping[str, str]:
@@ -71,6 +98,51 @@ class LambdaOp(Op):
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return the spec of the output; a `ConfigError` for mixed text and numbers and for a text result."""
-        kinds = {name: expressions.kind_of_type(spec.type, name) for name, spec in scalars(inputs).items()}
-        expressions.check(expressions.parse(self.expression), kinds)
+        check(self.tree, {name: kind_of_type(spec.type, name) for name, spec in scalars(inputs).items()})
         return {self.output: Spec(pa.type_for_alias(self.dtype), dtype=self.dtype)}
+
+    def numpy(self, state: Tables, types: Types) -> Apply:
+        """Add the column.
+
+        Raises:
+            ConfigError: The expression mixes text and numbers.
+        """
+        del state
+        tree = self.tree
+        kinds = {name: kind_of_type(types[name], name) for name in self.reads}
+        check(tree, kinds)
+        reads = {name: operand_of(element(types[name]), kind) for name, kind in kinds.items()}
+        evaluate, finish = numbers_of(tree, kinds), _finish(self.dtype)
+        types[self.output] = pa.type_for_alias(self.dtype)
+
+        def apply(columns: Columns, rows: int) -> None:
+            values, nulls = evaluate({name: read(columns[name]) for name, read in reads.items()})
+            if len(values) != rows or len(nulls) != rows:  # literals have one entry
+                values, nulls = np.broadcast_to(values, (rows,)), np.broadcast_to(nulls, (rows,))
+            columns[self.output] = Values(finish(values, nulls))
+
+        return apply
+
+    def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Add the column."""
+        del state
+        values = polars_expression(self.tree, frame)
+        missing = float("nan") if self.dtype.startswith("float") else 0
+        dtype = getattr(pl, self.dtype.replace("int", "Int").replace("float", "Float"))
+        return frame.with_columns(values.cast(dtype, strict=False).fill_null(missing).alias(self.output))
+
+
+def _finish(dtype: str) -> Callable[[Array, Array], Array]:
+    """Return the cast to the output type: a null is NaN, or 0 as an integer, and so is a number out of range."""
+    if dtype.startswith("float"):
+        return lambda values, nulls: np.where(nulls, np.nan, values).astype(dtype)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+
+    def whole(values: Array, nulls: Array) -> Array:
+        if dtype != "int64":
+            fits = (values > low - 1) & (values < high + 1) & ~nulls
+        else:
+            fits = ~nulls if values.dtype.kind == "i" else (values >= -(2.0**63)) & (values < 2.0**63) & ~nulls
+        return np.where(fits, values, values.dtype.type(0)).astype(dtype)
+
+    return whole

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
+import numpy as np
 import pyarrow as pa
 from pydantic import Field, model_validator
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.fields import Names
-from recsys_cli.ops.op import Op, lists
+from recsys_cli.ops.op import Names, Op, Tables, lists
+from recsys_cli.ops.values import Apply, Array, Types, Values, element, mapped, retype, sliced
+from recsys_cli.packages import Lazy
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Lazy("polars")
 
 
 class ListSlice(Op):
@@ -70,15 +77,15 @@ class ListSlice(Op):
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return the specs of the slices; a `ConfigError` for single values and for lists that cannot be padded."""
-        sliced: dict[str, Spec | None] = {}
+        specs: dict[str, Spec | None] = {}
         for name, spec in lists(inputs).items():
             if self.pad:
                 self._check_padding(name, spec)
             lengths = (self.length(spec.lengths[0]), self.length(spec.lengths[1])) if spec.lengths else None
             if self.pad:
                 lengths = (self.length(0), self.length(0))
-            sliced[name] = replace(spec, type=spec.holding(spec.element), lengths=lengths)
-        return sliced
+            specs[name] = replace(spec, type=spec.holding(spec.element), lengths=lengths)
+        return specs
 
     def _check_padding(self, name: str, spec: Spec) -> None:
         kind = spec.element
@@ -89,3 +96,61 @@ class ListSlice(Op):
                 pa.scalar(self.pad_value).cast(kind)
             except pa.ArrowInvalid as error:
                 raise ConfigError(f"pad_value {self.pad_value} does not fit {name!r}, which holds {kind}") from error
+
+    def numpy(self, state: Tables, types: Types) -> Apply:
+        """Slice, and optionally pad, the lists."""
+        del state
+        for name in self.columns:
+            retype(types, name, element(types[name]))
+        return mapped(dict.fromkeys(self.columns, self._sliced))
+
+    def _sliced(self, values: Values) -> Values:
+        assert values.offsets is not None
+        first, last = self.bounds
+        lengths = np.diff(values.offsets)
+        start = _clamped(first, lengths)
+        sizes = np.maximum((lengths if last is None else _clamped(last, lengths)) - start, 0)
+        cut = sliced(values, values.offsets[:-1] + start, sizes)
+        return _padded(cut, sizes, self.size, self.pad_value) if self.pad and self.size is not None else cut
+
+    def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Slice, and optionally pad, the lists."""
+        del state
+        types = frame.select(self.columns).collect_schema()
+        return frame.with_columns(self._expression(column, kind.inner) for column, kind in types.items())  # type: ignore[attr-defined]
+
+    def _expression(self, column: str, element: pl.DataType) -> pl.Expr:
+        kind = pl.List(element)
+        lists = pl.col(column).cast(kind).fill_null(pl.lit([], dtype=kind))
+        first, last = self.bounds
+        length = lists.list.len().cast(pl.Int64)
+        start = _clamped_expression(first, length)
+        end = length if last is None else _clamped_expression(last, length)
+        cut = lists.list.slice(start, (end - start).clip(0))
+        # Concatenation even without padding: in Polars 1.36 a slice of an empty column loses its type.
+        padding = pl.lit([self.pad_value] * (self.size or 0) if self.pad else [], dtype=kind)
+        filled = pl.concat_list(cut, padding)
+        return (filled.list.head(self.size) if self.pad and self.size else filled).alias(column)
+
+
+def _clamped(position: int, lengths: Array) -> Array:
+    """Return list positions from the start, clamped to the lists."""
+    return np.maximum(lengths + position, 0) if position < 0 else np.minimum(lengths, position)
+
+
+def _clamped_expression(position: int, length: pl.Expr) -> pl.Expr:
+    if position < 0:
+        return (length + position).clip(0)
+    return pl.min_horizontal(length, pl.lit(position, pl.Int64))
+
+
+def _padded(values: Values, sizes: Array, size: int, value: float) -> Values:
+    rows = len(sizes)
+    into = (np.arange(size) < sizes[:, None]).ravel()
+    padded = np.full(rows * size, value).astype(values.data.dtype)
+    padded[into] = values.data
+    mask = None
+    if values.nulls is not None:
+        mask = np.zeros(rows * size, dtype=bool)
+        mask[into] = values.nulls
+    return Values(padded, mask, np.arange(rows + 1, dtype=np.int64) * size)

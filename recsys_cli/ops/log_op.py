@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
-from recsys_cli.ops.numeric import Columns
-from recsys_cli.ops.op import NumericOp
+import numpy as np
+import pyarrow as pa
+
+from recsys_cli.ops.numeric import DistinctNames, NumericOp
+from recsys_cli.ops.op import Tables
+from recsys_cli.ops.values import Array
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class LogOp(NumericOp):
@@ -19,5 +27,24 @@ class LogOp(NumericOp):
     """
 
     op: Literal["LogOp"] = "LogOp"
-    columns: Columns
+    columns: DistinctNames
     """Numeric columns."""
+
+    def on_numpy(self, name: str, kind: pa.DataType, state: Tables) -> Callable[[Array], Array]:
+        """Return log(1 + x)."""
+        del name, kind, state
+        return lambda data: np.log(data + 1.0)
+
+    def on_polars(self, values: pl.Expr, name: str, kind: pa.DataType, state: Tables) -> pl.Expr:
+        """Return log(1 + x)."""
+        del name, kind, state
+        return (values + 1.0).log()
+
+    def on_nvtabular(self, library: Any, columns: Mapping[str, str], state: Tables) -> Any:
+        """Return a LogOp in float64: in its default float32, 1 + x loses a small x."""
+        del columns, state
+
+        class DoubleLogOp(library.ops.LogOp):
+            output_dtype = np.float64
+
+        return DoubleLogOp()

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from recsys_cli.ops.numeric import Columns
-from recsys_cli.ops.op import NumericOp
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recsys_cli.ops.numeric import VALUE, DistinctNames, NumericOp, finite_values
+from recsys_cli.ops.op import Tables
+from recsys_cli.ops.values import Array
+from recsys_cli.packages import Lazy
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Lazy("polars")
 
 
 class NormalizeMinMax(NumericOp):
@@ -22,5 +34,49 @@ class NormalizeMinMax(NumericOp):
     fitted: ClassVar[bool] = True
 
     op: Literal["NormalizeMinMax"] = "NormalizeMinMax"
-    columns: Columns
+    columns: DistinctNames
     """Numeric columns, each with its own range."""
+
+    def learn(self, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
+        """Compute the range of each column, in one row; lists by element."""
+        bounds = (pl.col(VALUE).min().alias("low"), pl.col(VALUE).max().alias("high"))
+        return {column: finite_values(frame, column, weight).select(bounds) for column in self.columns}
+
+    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Return the range over all parts; null if all are null."""
+        return merged_range(parts)
+
+    def finalize(self, merged: Tables) -> dict[str, pa.Table]:
+        """Return the range of each column."""
+        return dict(merged)
+
+    def on_numpy(self, name: str, kind: pa.DataType, state: Tables) -> Callable[[Array], Array]:
+        """Scale by the range of train; NaN passes through."""
+        del kind
+        low, high = range_of(state[name])
+        if low == high:
+            return lambda data: np.where(np.isnan(data), np.nan, 0.5)
+        return lambda data: (data - low) / (high - low)
+
+    def on_polars(self, values: pl.Expr, name: str, kind: pa.DataType, state: Tables) -> pl.Expr:
+        """Scale by the range of train; NaN passes through."""
+        del kind
+        low, high = range_of(state[name])
+        if low == high:
+            return pl.when(values.is_not_nan()).then(0.5)
+        return (values - low) / (high - low)
+
+
+def merged_range(parts: Sequence[pa.Table]) -> pa.Table:
+    """Return the range `low` to `high` over all parts, integer or float; null if all are null."""
+    stacked = pa.concat_tables(parts)
+    low, high = pc.min(stacked.column("low")), pc.max(stacked.column("high"))
+    return pa.table({
+        "low": pa.array([low.as_py()], stacked.schema.field("low").type),
+        "high": pa.array([high.as_py()], stacked.schema.field("high").type),
+    })  # fmt: skip
+
+
+def range_of(state: pa.Table) -> tuple[Any, Any]:
+    """Return both ends of a range; None without values."""
+    return state.column("low")[0].as_py(), state.column("high")[0].as_py()

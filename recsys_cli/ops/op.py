@@ -1,35 +1,112 @@
-"""Base class of all ops."""
+"""Base class of all ops: what a plan knows of an op, and its forms on NumPy, Polars and NVTabular."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal, Self
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from recsys_cli.errors import ConfigError
+from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.features.spec import Spec
+from recsys_cli.ops.flow import Flow, OpContext
+from recsys_cli.ops.values import Apply, Types, computed
+from recsys_cli.packages import Lazy
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Lazy("polars")
 
 Phase = Literal["rows", "draw", "columns"]
+Tables = Mapping[str, pa.Table]
+"""Tables by name: partial aggregates, or the fitted state."""
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
-class Op(BaseModel):
-    """Description of one preparation step; each engine maps the type to an implementation.
+class FrozenDict(dict[Key, Value]):
+    """Read-only mapping, hashable as a field of a frozen op."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+def as_tuple(value: Any) -> Any:
+    """Return a single text or number as a tuple."""
+    return (value,) if isinstance(value, str | int) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
+"""Column names, or a single one."""
+
+
+class Forms:
+    """Forms of a step: the engines run those on Polars and NVTabular, requests that on NumPy, the reference.
+
+    A fitted step learns partial aggregates of a part of train (`learn`), merges them in the order of the parts, and
+    finalizes its state. `merge` and `finalize` are deterministic: threads and clusters give the same bytes.
+    """
+
+    def numpy(self, state: Tables, types: Types) -> Apply:
+        """Return the step as a function of NumPy columns; `types` gets the types of its outputs."""
+        raise NotImplementedError
+
+    def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Add or change the columns of a query; number and order of rows stay."""
+        raise NotImplementedError
+
+    def nvtabular(self, state: Tables, rows: pa.Table, folder: Path) -> pa.Table:
+        """Add or change columns of rows; by default on NumPy, because NVTabular lacks the op, or computes it differently.
+
+        Args:
+            state: The fitted state.
+            rows: The rows.
+            folder: Folder for files of NVTabular; created by the op.
+        """
+        del folder
+        return computed(self.numpy, state, rows)
+
+    def learn(self, frame: pl.LazyFrame, weight: pl.Expr) -> Mapping[str, pl.LazyFrame]:
+        """Return the queries for the partial aggregates of a part; each row counts as `weight` interactions."""
+        raise NotImplementedError
+
+    def learn_on_nvtabular(self, rows: pa.Table, folder: Path) -> Tables:
+        """Return the partial aggregates of a part; by default on Polars, as the NVTabular statistics depend on the parts."""
+        del folder
+        weight = pl.col(ROW_WEIGHT) if ROW_WEIGHT in rows.column_names else pl.lit(1, pl.Int64)
+        queries = self.learn(pl.LazyFrame(rows), weight)
+        tables = pl.collect_all(list(queries.values()), engine="in-memory")
+        return {name: table.to_arrow() for name, table in zip(queries, tables, strict=True)}
+
+    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Merge partial aggregates of one name, in the order of the parts, to one that can be merged again."""
+        raise NotImplementedError
+
+    def finalize(self, merged: Tables) -> dict[str, pa.Table]:
+        """Return the fitted state from the merged aggregates."""
+        raise NotImplementedError
+
+
+class Op(BaseModel, Forms):
+    """Description of one preparation step, with its forms.
 
     Attributes:
         phase: `rows` selects or computes interactions before the split; `draw` adds sampled rows to the splits; `columns`
             computes columns after the split.
         fitted: Fits statistics on train.
         columnwise: Computes each of its `columns` independently, so they may live in different tables.
-        acts: Has an implementation in the engines; False for an op that only annotates columns.
+        acts: Computes something; False for an op that only annotates columns.
         replaces: Keeps only the columns that it writes.
         fits_on_sampled: Is fitted on the rows of NegativeSampling as well.
         needs_row_numbers: Assigns train rows to folds by number; always runs on the interactions.
         drops_only: Only drops rows; skipped when features of new rows are computed.
         train_only: Drops rows of train only, if the splits are given as files.
         format: Version of the result, raised by a fix that changes rows or values: older prepared data is rebuilt.
-        modules: Implementing modules of an op of another package, by engine name, "aggregator" or "filter".
+        modules: Implementing modules of an op of another package, by engine name, "aggregator", "encoder" or "filter".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -148,11 +225,11 @@ class Op(BaseModel):
         """
         raise NotImplementedError
 
-    def fitted_outputs(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
+    def fitted_outputs(self, outputs: dict[str, Spec | None], state: Tables) -> dict[str, Spec | None]:
         """Refine the output columns by the fitted state, such as the size of a vocabulary."""
         return {name: spec and self.fitted_output(name, spec, state) for name, spec in outputs.items()}
 
-    def fitted_output(self, name: str, spec: Spec, state: Mapping[str, pa.Table]) -> Spec:
+    def fitted_output(self, name: str, spec: Spec, state: Tables) -> Spec:
         """Refine one output column by the fitted state."""
         del name, state
         return spec
@@ -160,6 +237,33 @@ class Op(BaseModel):
     def only(self, columns: tuple[str, ...]) -> Self:
         """Return the op restricted to some of its columns."""
         return self.model_copy(update={"columns": columns})
+
+    def choose(self, rows: Flow, context: OpContext) -> Flow:
+        """Return the rows of an op of phase "rows"."""
+        raise NotImplementedError
+
+    def refusal(self, engine: str) -> str | None:
+        """Return the reason why an engine cannot compute the op, or None."""
+        del engine
+        if self.phase == "rows":
+            return f"{self.name} chooses rows before the split, outside the engines"
+        if self.phase == "draw":
+            return f"{self.name} samples rows after the split, outside the engines"
+        if not self.acts and not self.fitted:
+            return f"{self.name} only describes columns, so the engines have nothing to compute"
+        return None
+
+    def refusal_for_rows(self) -> str | None:
+        """Return the reason why the op has no values for single rows, or None."""
+        if self.drops_only:
+            return f"{self.name} only drops rows, so single rows skip it"
+        if self.phase == "rows":
+            return f"{self.name} reads other rows; bring its output columns"
+        if self.phase == "draw":
+            return f"{self.name} samples rows of a data set"
+        if self.joined_by:
+            return f"{self.name} joins a table; the tables by id have its columns"
+        return None if self.acts else f"{self.name} only describes columns"
 
 
 class RowFilter(Op):
@@ -172,16 +276,6 @@ class RowFilter(Op):
         """Refuse lists; no column changes."""
         scalars(inputs)
         return {}
-
-
-class NumericOp(Op):
-    """Op that replaces the numbers of each of its columns."""
-
-    columnwise: ClassVar[bool] = True
-
-    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the new numbers: float64 between ops, float32 when written."""
-        return calculated(numbers(inputs))
 
 
 def numbers(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.expression import Name, shown
-from recsys_cli.ops.numeric import Columns
-from recsys_cli.ops.op import NumericOp, numbers
+from recsys_cli.ops.normalize_min_max import merged_range
+from recsys_cli.ops.numeric import (
+    VALUE,
+    DistinctNames,
+    NumericOp,
+    calculated_type,
+    dtype_of,
+    elements,
+    finite_values,
+)
+from recsys_cli.ops.op import Tables, numbers
+from recsys_cli.ops.values import Apply, Types, Values, caster, element, mapped, numpy_type, retype
+from recsys_cli.packages import Lazy
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Lazy("polars")
 
 TYPES = ("int8", "int16", "int32", "int64")
 """Integer types, smallest first."""
@@ -32,7 +48,7 @@ class ReduceDtypeSize(NumericOp):
     fitted: ClassVar[bool] = True
 
     op: Literal["ReduceDtypeSize"] = "ReduceDtypeSize"
-    columns: Columns
+    columns: DistinctNames
     """Numeric columns, each with its own type."""
 
     @property
@@ -52,6 +68,64 @@ class ReduceDtypeSize(NumericOp):
         """Add the fitted type."""
         dtype = spec.dtype if spec.dtype == "float32" else reduced(state[name])
         return replace(spec, type=spec.holding(pa.type_for_alias(dtype)), dtype=dtype)
+
+    def calculation(self, kind: pa.DataType) -> pa.DataType:
+        """Return an integer type for integers and booleans."""
+        return calculated_type(kind)
+
+    def learn(self, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
+        """Compute the range of integer columns, null for float columns; lists by element."""
+        ends = {"low": pl.col(VALUE).min(), "high": pl.col(VALUE).max()}
+        within = [end.clip(upper_bound=2**63 - 1).cast(pl.Int64).alias(name) for name, end in ends.items()]
+        nothing = [pl.lit(None, pl.Int64).alias(name) for name in ends]
+        types = {name: calculated_type(kind) for name, kind in elements(frame, self.columns).items()}
+        return {
+            column: frame.select(nothing)
+            if pa.types.is_floating(kind)
+            else finite_values(frame, column, weight, kind=kind).select(within)
+            for column, kind in types.items()
+        }
+
+    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Return the range over all parts; null if all are null."""
+        return merged_range(parts)
+
+    def finalize(self, merged: Tables) -> dict[str, pa.Table]:
+        """Return the range of each column."""
+        return dict(merged)
+
+    def numpy(self, state: Tables, types: Types) -> Apply:
+        """Cast to the smallest types for the values of train."""
+        functions = {}
+        for name in self.columns:
+            kind = calculated_type(element(types[name]))
+            dtype = "float32" if pa.types.is_floating(kind) else reduced(state[name])
+            functions[name] = _single if pa.types.is_floating(kind) else _smaller(kind, dtype)
+            retype(types, name, pa.type_for_alias(dtype))
+        return mapped(functions)
+
+    def on_polars(self, values: pl.Expr, name: str, kind: pa.DataType, state: Tables) -> pl.Expr:
+        """Cast to the smallest types for the values of train."""
+        if pa.types.is_floating(kind):
+            return values.cast(pl.Float32)
+        dtype = reduced(state[name])
+        low = 0 if kind == pa.uint64() else int(np.iinfo(dtype).min)
+        return values.clip(low, int(np.iinfo(dtype).max)).cast(dtype_of(pa.type_for_alias(dtype))).fill_null(0)
+
+
+def _single(values: Values) -> Values:
+    return values.with_data(caster(pa.float64())(values).data.astype(np.float32))
+
+
+def _smaller(kind: pa.DataType, dtype: str) -> Callable[[Values], Values]:
+    cast, wide = caster(kind), numpy_type(kind).type
+    low, high = wide(0 if kind == pa.uint64() else np.iinfo(dtype).min), wide(np.iinfo(dtype).max)
+
+    def smaller(values: Values) -> Values:
+        data = np.clip(cast(values).data, low, high).astype(dtype)
+        return values.with_data(data if values.nulls is None else np.where(values.nulls, data.dtype.type(0), data))
+
+    return smaller
 
 
 def is_whole(kind: pa.DataType) -> bool:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
+import pyarrow as pa
 from pydantic import AfterValidator, Field, field_validator
 
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.fields import FrozenDict
-from recsys_cli.ops.op import Op
+from recsys_cli.ops.op import FrozenDict, Op, Tables
+from recsys_cli.ops.values import Apply, Columns, Types
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class Rename(Op):
@@ -57,3 +62,25 @@ class Rename(Op):
         """Return the columns by new name, and None for the old ones."""
         dropped: dict[str, Spec | None] = dict.fromkeys(inputs)
         return dropped | {self.columns[name]: spec for name, spec in inputs.items()}
+
+    def numpy(self, state: Tables, types: Types) -> Apply:
+        """Rename the columns."""
+        del state
+        for old, new in self.columns.items():
+            types[new] = types.pop(old)
+
+        def apply(columns: Columns, rows: int) -> None:  # noqa: ARG001 - as every Apply
+            for old, new in self.columns.items():
+                columns[new] = columns.pop(old)
+
+        return apply
+
+    def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Rename the columns."""
+        del state
+        return frame.rename(self.columns)
+
+    def nvtabular(self, state: Tables, rows: pa.Table, folder: Path) -> pa.Table:
+        """Rename the columns, without a conversion of their values."""
+        del state, folder
+        return rows.rename_columns([self.columns.get(name, name) for name in rows.column_names])

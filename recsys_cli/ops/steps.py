@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from recsys_cli.features.columns import row_column
-from recsys_cli.ops.op import Op, Phase
+from recsys_cli.features.schema import FIRST
+from recsys_cli.ops.op import Forms, Op, Phase, Tables
+from recsys_cli.ops.values import Apply, Columns, Types, Values, comparable, from_arrow, taken
+from recsys_cli.ops.vocabulary import ABSENT, Ids, VocabularyIndex, encoder_of
+from recsys_cli.packages import Lazy
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Lazy("polars")
 
 State = Mapping[tuple[int, str], pa.Table]
 """Fitted state, by position of the op in the plan and name of the table."""
@@ -21,7 +32,7 @@ COLD = -3
 `value`, its `row` in the dimension table (after the rows of all ids), its shared `id`, and its `count` of train rows."""
 
 
-class Lookup:
+class Lookup(Forms):
     """Step without an op in the plan."""
 
     modules: ClassVar[Mapping[str, str]] = {}
@@ -70,6 +81,43 @@ class Gather(Lookup):
         """Names of the joined columns in the state."""
         return tuple(f"{self.number}/{self.table}/{column}" for column in self.columns)
 
+    def numpy(self, state: Tables, types: Types) -> Apply:
+        """Add the table's columns by the id of each row, or by the table row of its cold key."""
+        tables = {}
+        for state_name, column in zip(self.states, self.columns, strict=True):
+            tables[column] = from_arrow(state[state_name].column(column))
+            types[column] = state[state_name].schema.field(column).type
+        ids, cold = self.reads
+        has_cold = cold in types
+
+        def apply(columns: Columns, rows: int) -> None:  # noqa: ARG001 - as every Apply
+            table_rows = columns[ids].data
+            if has_cold:
+                table_rows = np.maximum(table_rows, columns[cold].data)
+            for column, values in tables.items():
+                columns[column] = taken(values, table_rows)
+
+        return apply
+
+    def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Add the table's columns by the id of each row, or by the table row of its cold key."""
+        present = frame.collect_schema().names()
+        row = pl.max_horizontal(name for name in self.reads if name in present)
+        return frame.with_columns(
+            pl.lit(pl.from_arrow(state[name].column(column))).gather(row).alias(column)
+            for name, column in zip(self.states, self.columns, strict=True)
+        )
+
+    def nvtabular(self, state: Tables, rows: pa.Table, folder: Path) -> pa.Table:
+        """Add the table's columns in Arrow, without a conversion of their values."""
+        del folder
+        ids = [rows.column(name).to_numpy() for name in self.reads if name in rows.column_names]
+        table_rows = pa.array(np.maximum.reduce(ids))
+        columns = {name: rows.column(name) for name in rows.column_names}
+        for name, column in zip(self.states, self.columns, strict=True):
+            columns[column] = state[name].column(column).take(table_rows)
+        return pa.table(columns)
+
 
 @dataclass(frozen=True)
 class Locate(Lookup):
@@ -91,6 +139,43 @@ class Locate(Lookup):
     def output(self) -> str:
         """Column of row numbers."""
         return row_column(self.key)
+
+    def numpy(self, state: Tables, types: Types, indexes: Mapping[str, VocabularyIndex] | None = None) -> Apply:
+        """Add the column of table rows; ABSENT for keys with an id. An index with the name of that column is not built."""
+        cold = state[self.key]
+        built = indexes or {}
+        index = built[self.output] if self.output in built else VocabularyIndex.build(cold.column("value"))
+        table_rows = np.append(cold.column("row").to_numpy(), np.int32(ABSENT))
+        types[self.output] = pa.int32()
+
+        def apply(columns: Columns, rows: int) -> None:  # noqa: ARG001 - as every Apply
+            keys = comparable(columns[self.key])
+            found = table_rows[index.positions(keys.data)]
+            if keys.nulls is not None:
+                found[keys.nulls] = ABSENT
+            columns[self.output] = Values(found)
+
+        return apply
+
+    def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Add the column of table rows, in Arrow memory."""
+
+        def located(keys: pl.Series) -> pl.Series:
+            return pl.Series(self.output, self.located(keys.to_arrow(), state))
+
+        return frame.with_columns(pl.col(self.key).map_batches(located, return_dtype=pl.Int32()).alias(self.output))
+
+    def nvtabular(self, state: Tables, rows: pa.Table, folder: Path) -> pa.Table:
+        """Add the column of table rows."""
+        del folder
+        return rows.append_column(self.output, pa.array(self.located(rows.column(self.key).combine_chunks(), state)))
+
+    def located(self, keys: pa.Array, state: Tables) -> Ids:
+        """Return the table row of each raw key; ABSENT for keys with an id."""
+        cold = state[self.key]
+        codes = encoder_of(cold)(keys)
+        rows = np.append(cold.column("row").to_numpy(), np.int32(ABSENT))
+        return rows[np.where(codes < FIRST, -1, codes - FIRST)]
 
 
 @dataclass(frozen=True)

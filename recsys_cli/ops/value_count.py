@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field
 
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.fields import Names
-from recsys_cli.ops.op import Op, lists
+from recsys_cli.ops.op import Names, Op, Tables, lists
+from recsys_cli.packages import Lazy
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Lazy("polars")
+
 
 SHORTEST, LONGEST = "shortest", "longest"
 """Columns of the fitted state, in one row."""
@@ -38,6 +45,32 @@ class ValueCount(Op):
         """Return the columns, unchanged, with one element in each list before fitting."""
         return {name: replace(spec, lengths=(1, 1)) for name, spec in lists(inputs).items()}
 
-    def fitted_output(self, name: str, spec: Spec, state: Mapping[str, pa.Table]) -> Spec:
+    def fitted_output(self, name: str, spec: Spec, state: Tables) -> Spec:
         """Add the fitted list lengths."""
         return replace(spec, lengths=tuple(state[name].column(end)[0].as_py() for end in (SHORTEST, LONGEST)))
+
+    def learn(self, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
+        """Compute the shortest and longest list of each column; null without rows."""
+        queries = {}
+        for column in self.columns:
+            lengths = pl.col(column).list.len().fill_null(0).cast(pl.Int64).alias(SHORTEST)
+            queries[column] = (
+                frame.filter(weight > 0)
+                .select(lengths)
+                .select(pl.col(SHORTEST).min(), pl.col(SHORTEST).max().alias(LONGEST))
+            )
+        return queries
+
+    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Return the shortest and longest list; parts without rows have nulls."""
+        stacked = pa.concat_tables(parts)
+        shortest, longest = pc.min(stacked.column(SHORTEST)), pc.max(stacked.column(LONGEST))
+        ends = {SHORTEST: shortest, LONGEST: longest}
+        return pa.table({name: pa.array([end.as_py()], pa.int64()) for name, end in ends.items()})
+
+    def finalize(self, merged: Tables) -> dict[str, pa.Table]:
+        """Return the lengths; 0 without rows."""
+        return {
+            column: pa.table({name: merged[column].column(name).fill_null(0) for name in (SHORTEST, LONGEST)})
+            for column in self.columns
+        }

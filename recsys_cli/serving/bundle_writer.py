@@ -21,7 +21,7 @@ from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.weights import PREFIX
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.bundle import read_bundle
-from recsys_cli.serving.encoder.indexes import build_indexes, write_indexes
+from recsys_cli.serving.encoder.slicing import build_indexes, write_indexes
 from recsys_cli.serving.model_card import model_card
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.rows import RowScorer

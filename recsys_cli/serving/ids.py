@@ -14,9 +14,8 @@ import pyarrow as pa
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import FIRST, Column
 from recsys_cli.features.spec import cast_ids
-from recsys_cli.serving.encoder.ids import comparable
-from recsys_cli.serving.encoder.values import from_arrow, stored
-from recsys_cli.serving.encoder.vocabulary import VocabularyIndex
+from recsys_cli.ops.values import comparable, from_arrow, stored
+from recsys_cli.ops.vocabulary import VocabularyIndex
 
 _DIGITS = 19
 """Digits of the largest int64."""

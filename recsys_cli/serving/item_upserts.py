@@ -20,9 +20,8 @@ from recsys_cli.features.spec import cast_ids
 from recsys_cli.loader import DimensionTables
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.steps import COLD, Gather
-from recsys_cli.serving.encoder.ids import encoder
-from recsys_cli.serving.encoder.table_encoder import TableEncoder
-from recsys_cli.serving.encoder.values import element, from_arrow
+from recsys_cli.ops.values import element, from_arrow
+from recsys_cli.serving.encoder.row_encoder import TableEncoder
 from recsys_cli.serving.ids import IdIndex
 from recsys_cli.serving.item_features import ChangedFeatures
 from recsys_cli.serving.recommender import Recommender
@@ -245,7 +244,7 @@ class ItemUpserts:
     def _shared_ids(self, ids: pa.Array) -> Ints:
         """Return the encoded ids that raw ids outside train share."""
         _, op = self._base.fitted.plan.encoder_of(self._base.item.name)
-        encoded: Ints = encoder(self._base.items.vocabulary, op.num_buckets)(from_arrow(ids)).data.astype(np.int64)
+        encoded: Ints = self._base.items.vocabulary.encode(from_arrow(ids), op.num_buckets).data.astype(np.int64)
         return encoded
 
     def _changed(self, items: Sequence[ItemValues], rows: pa.Table, places: _Rows) -> ServedModel:

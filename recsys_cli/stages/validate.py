@@ -99,7 +99,7 @@ def raw_tables(config: RunConfig, workspace: Workspace) -> Iterator[RawTables | 
 
 def _checked(config: RunConfig, raw: RawTables, *, timed: bool, builds: bool) -> Checked:
     from recsys_cli.etl.inputs import Inputs  # loads Polars; configs alone need none
-    from recsys_cli.etl.join_keys import keyed
+    from recsys_cli.ops.join_external import keyed
 
     inputs = Inputs.of(config, raw.folder)
     reader = next(iter(inputs.interactions.values()))

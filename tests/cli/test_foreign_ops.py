@@ -83,7 +83,7 @@ def finalize(op, merged):
     return dict(merged)
 """
 EVEN = """
-from recsys_cli.etl.filters.flow import filter_rows
+from recsys_cli.ops.flow import filter_rows
 
 def keep(batch):
     return batch.column("price").to_numpy() % 2 == 0
@@ -296,7 +296,7 @@ FILTER = "(their_ops.scale.even) "
 BATCHES = """
 import pyarrow as pa
 from dataclasses import dataclass
-from recsys_cli.etl.filters.flow import Derived, Flow
+from recsys_cli.ops.flow import Derived, Flow
 
 @dataclass(frozen=True)
 class Rows(Derived):
@@ -338,7 +338,7 @@ def test_verbose_shows_the_traceback_of_a_plugin(recsys: Recsys, package: Path) 
     assert "on_polars.py" in recsys("etl", config, "--trust", FOREIGN, "--verbose").err
 
 
-@pytest.mark.parametrize("module", ["os.path", "test.support", "recsys_cli.etl.polars_engine.clip", "pandas.io.common"])
+@pytest.mark.parametrize("module", ["os.path", "test.support", "recsys_cli.ops.clip", "pandas.io.common"])
 def test_implementation_outside_the_package_is_refused(recsys: Recsys, package: Path, module: str) -> None:
     (package / "__init__.py").write_text(OPS.replace("their_ops.scale.on_polars", module))
     answer = recsys("etl", written(f"{FOREIGN}.scale:OnPolars"), "--trust", FOREIGN)

@@ -175,10 +175,10 @@ def test_doctor_reports_clusters(recsys: Recsys, monkeypatch: pytest.MonkeyPatch
 
 
 def test_doctor_reports_a_wrong_pin(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recsys_cli.etl.nvtabular_engine import pins
+    from recsys_cli.etl import engines
 
-    here = {**pins.PINS, "numpy": "2.4.0", "distributed": None}
-    monkeypatch.setattr(pins, "installed", here.get)
+    here = {**engines.PINS, "numpy": "2.4.0", "distributed": None}
+    monkeypatch.setattr(engines, "installed_pin", here.get)
     wrong = recsys("doctor", "--json").json["nvtabular"]["wrong_pins"]
     assert wrong == {"numpy": "2.4.0, needs 1.*", "distributed": "missing, needs 2023.7.*"}
 

@@ -8,30 +8,15 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from recsys_cli.cli.field_docs import field_docs
-from recsys_cli.errors import ConfigError
-from recsys_cli.etl.aggregators import MODULES as AGGREGATORS
-from recsys_cli.etl.filters.ops import MODULES as FILTERS
-from recsys_cli.etl.implementations import load, refusal
-from recsys_cli.etl.nvtabular_engine.ops import MODULES as NVTABULAR
-from recsys_cli.etl.polars_engine.ops import MODULES as POLARS
 from recsys_cli.ops import AnyOp
 from recsys_cli.ops.op import Op
-from recsys_cli.ops.steps import Gather, Locate
 from recsys_cli.registry import ENGINES
-from recsys_cli.serving.encoder import ops as encoder
 from tests.op_examples import EXAMPLES
 
 OPS: tuple[type[Op], ...] = get_args(get_args(AnyOp)[0])
 
 every_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
 reader: TypeAdapter[Op] = TypeAdapter(AnyOp)
-ROLES = {
-    "polars": POLARS,
-    "nvtabular": NVTABULAR,
-    "aggregator": AGGREGATORS,
-    "filter": FILTERS,
-    "encoder": encoder.MODULES,
-}
 OUTSIDE = "chooses rows before the split, outside the engines"
 DESCRIBES = "only describes columns, so the engines have nothing to compute"
 REFUSED = {
@@ -90,17 +75,17 @@ def test_op_cannot_be_changed(op: type[Op]) -> None:
 @every_op
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engine_computes_an_op_or_says_why_not(op: type[Op], engine: str) -> None:
-    example, modules = example_of(op), ROLES[engine]
+    example = example_of(op)
     if op.__name__ in REFUSED:
-        reason = f"{op.__name__} {REFUSED[op.__name__]}"
-        assert refusal(example, engine, modules) == reason
-        with pytest.raises(ConfigError, match=reason):
-            load(example, engine, modules)
+        assert example.refusal(engine) == f"{op.__name__} {REFUSED[op.__name__]}"
     else:
-        assert refusal(example, engine, modules) is None
-        module = load(example, engine, modules)
-        wanted = {"by_id"} if example.joined_by else {"apply"} if example.acts else set()
-        assert not {*wanted, *(["learn"] if example.fitted else [])} - set(vars(module))
+        assert example.refusal(engine) is None
+        assert example.joined_by or not example.acts or has(op, "polars")
+
+
+def has(op: type[Op], form: str) -> bool:
+    """Whether an op has a form of its own or of a base class for some ops."""
+    return getattr(op, form) is not getattr(Op, form)
 
 
 FOR_ROWS = {
@@ -117,28 +102,13 @@ FOR_ROWS = {
 def test_encoder_computes_an_op_for_single_rows_or_says_why_not(op: type[Op]) -> None:
     example = EXAMPLES[op]
     if op.__name__ in FOR_ROWS:
-        reason = f"{op.__name__} {FOR_ROWS[op.__name__]}"
-        assert encoder.refusal(example) == reason
-        with pytest.raises(ConfigError, match=reason):
-            encoder.load(example)
+        assert example.refusal_for_rows() == f"{op.__name__} {FOR_ROWS[op.__name__]}"
     else:
-        assert encoder.refusal(example) is None
-        assert callable(encoder.load(example).compiled)
+        assert example.refusal_for_rows() is None
+        assert has(op, "numpy")
 
 
 @every_op
-def test_fitted_op_has_an_aggregator_and_row_op_a_filter(op: type[Op]) -> None:
-    example = example_of(op)
-    for role, has, functions, reason in (
-        ("aggregator", example.fitted, ("merge", "finalize"), "learns nothing from train"),
-        ("filter", example.phase == "rows", ("choose",), "filters no rows"),
-    ):
-        assert refusal(example, role, ROLES[role]) == (None if has else f"{op.__name__} {reason}")
-        if has:
-            module = load(example, role, ROLES[role])
-            assert all(callable(getattr(module, function)) for function in functions)
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_table_of_implementations_names_only_ops(role: str) -> None:
-    assert set(ROLES[role]) <= {*OPS, Gather, Locate}
+def test_fitted_op_learns_and_row_op_chooses(op: type[Op]) -> None:
+    assert {has(op, form) for form in ("learn", "merge", "finalize")} == {op.fitted}
+    assert has(op, "choose") == (op.phase == "rows")

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar, cast
 
+from recsys_cli.cpu import Threads
 from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import Stream, compression, fill, head, opened, size_of
 from recsys_cli.errors import DataError
-from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.reading.columns import in_file
 from recsys_cli.etl.reading.row_ends import BOM, count_lines, end_of_rows, open_quote
 

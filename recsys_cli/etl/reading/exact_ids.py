@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from recsys_cli.data.source import RawTable
 from recsys_cli.errors import DataError
-from recsys_cli.etl.nan import nan_to_null
 from recsys_cli.features.spec import is_list
+from recsys_cli.ops.values import nan_to_null
 
 _DIGITS = {pa.float32(): 24, pa.float64(): 53}
 """Binary digits of a whole number in a float; from 2^53 on, neighboring whole numbers are one float64."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from recsys_cli.etl.executor import Threads
+from recsys_cli.cpu import Threads
 from recsys_cli.etl.report.clock import Clock
 from recsys_cli.etl.report.facts import LabelFacts
 from recsys_cli.etl.report.sample import Keys, Sample

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from recsys_cli.ops.vocabulary import VocabularyIndex
 from recsys_cli.serving.encoder.row_encoder import Lists, RowEncoder
-from recsys_cli.serving.encoder.vocabulary import VocabularyIndex
 
 __all__ = ["Lists", "RowEncoder", "VocabularyIndex"]

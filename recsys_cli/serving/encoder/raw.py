@@ -2,17 +2,191 @@
 
 from __future__ import annotations
 
+import datetime
 import math
+import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from recsys_cli.errors import DataError
-from recsys_cli.features.spec import is_list
-from recsys_cli.serving.encoder.convert import EXACT, converter
-from recsys_cli.serving.encoder.values import Array, Values, stored
+from recsys_cli.features.spec import is_list, is_text
+from recsys_cli.ops.values import Array, Values, numpy_type, stored
+
+EXACT = 2**53
+"""Floats below have no rounded whole number."""
+Convert = Callable[[Any], Any]
+"""Conversion of one value to its stored form; None for null. Raises ValueError or TypeError for other values."""
+
+_ZONE = re.compile(r" ?(Z|UTC|GMT)$")
+_SPACED_OFFSET = re.compile(r" ([+-]\d{2}(:?\d{2})?)$")
+_OFFSET = re.compile(r":\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?$")
+
+
+def converter(kind: pa.DataType) -> Convert:
+    """Return the conversion of values to a raw type; of list elements for their type."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_boolean(kind):
+        return _truth
+    if types.is_integer(kind):
+        return _whole(kind)
+    if types.is_floating(kind):
+        return _real
+    if types.is_null(kind):
+        return _nothing
+    if types.is_timestamp(kind):
+        return _time(kind)
+    if is_text(kind):
+        return _bytes if types.is_binary(kind) or types.is_large_binary(kind) else _text
+    if types.is_decimal(kind):
+        return _decimal(kind)
+    return _of_arrow(kind)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float | np.floating) and math.isnan(value)
+
+
+def _whole(kind: pa.DataType) -> Convert:
+    ends = np.iinfo(numpy_type(kind))
+    low, high = int(ends.min), int(ends.max)
+
+    def whole(value: Any) -> int | None:
+        if type(value) is not int:
+            if isinstance(value, str):
+                value = int(pa.scalar(value, pa.string()).cast(kind).as_py())
+            elif isinstance(value, np.integer):
+                value = int(value)
+            elif _is_nan(value):
+                return None
+            elif isinstance(value, float | np.floating) and -EXACT < value < EXACT and value == int(value):
+                value = int(value)
+            else:
+                raise TypeError("a whole number is expected; floats of 2**53 or more are inexact")
+        if not low <= value <= high:
+            raise ValueError(f"the range is {low} to {high}")
+        return int(value)
+
+    return whole
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, str):
+        return float(pa.scalar(value, pa.string()).cast(pa.float64()).as_py())
+    if isinstance(value, float | int | np.number | Decimal) and not isinstance(value, bool):
+        return float(value)
+    raise TypeError("a number is expected")
+
+
+def _truth(value: Any) -> bool | None:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, str):
+        return bool(pa.scalar(value, pa.string()).cast(pa.bool_()).as_py())
+    if _is_nan(value):
+        return None
+    if isinstance(value, int | float | np.number) and value in {0, 1}:
+        return bool(value)
+    raise TypeError("true or false is expected")
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, str):
+        if not value.isascii():
+            value.encode()  # refuses lone surrogates, which JSON allows and UTF-8 does not
+        return value
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return str(value)
+    if _is_nan(value):
+        return None
+    raise TypeError("text is expected")
+
+
+def _bytes(value: Any) -> bytes | None:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if _is_nan(value):
+        return None
+    raise TypeError("text is expected")
+
+
+def _nothing(value: Any) -> None:
+    if not _is_nan(value):
+        raise ValueError("train has no value in this column, so only null fits")
+
+
+def _decimal(kind: pa.DataType) -> Convert:
+    def decimal(value: Any) -> Decimal | None:
+        if _is_nan(value):
+            return None
+        exact = value if isinstance(value, Decimal) else Decimal(str(value))
+        converted: Decimal = pa.scalar(exact).cast(kind).as_py()
+        return converted
+
+    return decimal
+
+
+def _of_arrow(kind: pa.DataType) -> Convert:
+    """Return the conversion of dates, times of day and durations: by Arrow, or the stored integer."""
+
+    def convert(value: Any) -> int | None:
+        if _is_nan(value):
+            return None
+        if type(value) is int or isinstance(value, np.integer):
+            return _stored_integer(value)
+        scalar = pa.scalar(value, pa.string()).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
+        return int(scalar.value)
+
+    return convert
+
+
+def _time(kind: pa.DataType) -> Convert:
+    """Return the conversion to a timestamp: ISO text, a datetime (UTC without a zone), or a number in the unit of the type."""
+    unit = kind.unit
+
+    def time(value: Any) -> int | None:
+        if type(value) is int:
+            return _stored_integer(value)
+        if isinstance(value, str):
+            return _iso(value, unit)
+        if isinstance(value, np.datetime64):
+            return None if np.isnat(value) else int(value.astype(f"M8[{unit}]").astype(np.int64))
+        if isinstance(value, datetime.date):
+            return _moment(value, unit)
+        if _is_nan(value):
+            return None
+        if isinstance(value, np.integer) or (isinstance(value, float | np.floating) and value == int(value)):
+            return _stored_integer(value)
+        raise TypeError(f"a time such as 2026-01-31 12:00:00 is expected, or a number of {unit} since 1970")
+
+    return time
+
+
+def _stored_integer(value: Any) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("the range is that of int64")
+    return int(value)
+
+
+def _iso(text: str, unit: str) -> int:
+    """Return the ticks of an ISO time in the forms that files may have, such as 2019-10-01 12:00:00 UTC."""
+    text = _SPACED_OFFSET.sub(r"\1", _ZONE.sub("", text) if text[:1].isdigit() else text)
+    zone = "UTC" if _OFFSET.search(text) else None
+    return int(pa.scalar(text, pa.string()).cast(pa.timestamp(unit, zone)).value)
+
+
+def _moment(value: datetime.date, unit: str) -> int:
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+    return int(np.datetime64(value, "us").astype(f"M8[{unit}]").astype(np.int64))
+
 
 Read = Callable[[Sequence[Any] | Array], Values]
 

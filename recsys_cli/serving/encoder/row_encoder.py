@@ -15,13 +15,13 @@ from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.ops import Categorify
 from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.op import Op
 from recsys_cli.ops.program import FLAT
 from recsys_cli.ops.steps import Locate
-from recsys_cli.serving.encoder.ops import load
+from recsys_cli.ops.values import Apply, Array, Columns, Types, Values
+from recsys_cli.ops.vocabulary import VocabularyIndex
 from recsys_cli.serving.encoder.raw import reader
 from recsys_cli.serving.encoder.slicing import Node, slice_plan
-from recsys_cli.serving.encoder.values import Apply, Array, Columns, Types, Values
-from recsys_cli.serving.encoder.vocabulary import VocabularyIndex
 
 
 class Lists(NamedTuple):
@@ -153,9 +153,12 @@ def compile_nodes(
     steps: list[Apply] = []
     for node in nodes:
         state = {name: fitted.state[node.index, name] for name in node.op.states}
-        module = load(node.op)
-        more = {"indexes": indexes} if isinstance(node.op, Categorify | Locate) else {}
-        steps.append(module.compiled(node.op, state, types, **more))
+        if isinstance(node.op, Op) and (reason := node.op.refusal_for_rows()) is not None:
+            raise ConfigError(reason, hint="remove the op from features.ops, or the columns that depend on it")
+        if isinstance(node.op, Categorify | Locate):
+            steps.append(node.op.numpy(state, types, indexes))
+        else:
+            steps.append(node.op.numpy(state, types))
     return steps
 
 
@@ -211,3 +214,48 @@ def _with_weights(name: str, feature: Feature, weights_name: str, weights: Array
             f"row {row + 1}: {name} has {one} elements, and {weights_name} has {other}", hint="give equal lists"
         )
     return Ragged(feature.values, feature.offsets, torch.from_numpy(weights.values.astype(np.float32, copy=False)))
+
+
+class TableEncoder:
+    """Encodes the joined columns of keys, such as the genres of movies; compiled once.
+
+    Args:
+        fitted: The fitted plan.
+        key: Key column of the table.
+        indexes: Indexes of vocabularies by name; the others are built here.
+
+    Attributes:
+        inputs: Types of the raw columns.
+
+    Raises:
+        ConfigError: A column depends on an op without an implementation for single rows.
+    """
+
+    def __init__(self, fitted: FittedPlan, key: str, indexes: Mapping[str, VocabularyIndex]) -> None:
+        joins = [op for _, op in fitted.program.joins if op.on == key]
+        self.inputs: Mapping[str, pa.DataType] = {
+            name: fitted.inputs[op.table].field(name).type for op in joins for name in op.columns
+        }
+        self._readers = {name: reader(name, kind) for name, kind in self.inputs.items()}
+        nodes = [Node(step.op, step.index, dict.fromkeys(step.writes)) for step in fitted.program.transforms(key)]
+        types: Types = dict(self.inputs)
+        self._steps = compile_nodes(nodes, fitted, types, indexes)
+        self._outputs = {column.name: finisher(column.dtype) for column in fitted.schema("star").in_table(key)}
+
+    def encode(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+        """Return the prepared columns of raw rows; a missing column is null.
+
+        Raises:
+            DataError: A value does not fit its type.
+        """
+        columns: Columns = {name: read([row.get(name) for row in rows]) for name, read in self._readers.items()}
+        with np.errstate(all="ignore"):
+            for step in self._steps:
+                step(columns, len(rows))
+            return pa.table({name: _arrow(finish(columns[name])) for name, finish in self._outputs.items()})
+
+
+def _arrow(values: Array | Lists) -> pa.Array:
+    if isinstance(values, Lists):
+        return pa.ListArray.from_arrays(pa.array(values.offsets.astype(np.int32)), pa.array(values.values))
+    return pa.array(values)

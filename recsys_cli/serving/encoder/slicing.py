@@ -1,22 +1,28 @@
-"""The part of a fitted plan that single rows need: backward from the wanted columns to the raw ones."""
+"""The part of a fitted plan that single rows need, and the indexes of its vocabularies in a folder."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
+from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 
+from recsys_cli.errors import DataError
 from recsys_cli.features.columns import row_column
+from recsys_cli.features.schema import file_of
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.filling import FILLED
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.foreign import ForeignOp
-from recsys_cli.ops.grouping import Group, GroupOp
+from recsys_cli.ops.grouping import GroupOp
+from recsys_cli.ops.numeric import FILLED
 from recsys_cli.ops.op import Op
 from recsys_cli.ops.program import FLAT, INTERACTIONS, Gather, Locate
-from recsys_cli.serving.encoder.ops import ROLE
+from recsys_cli.ops.vocabulary import VocabularyIndex
+from recsys_cli.serving.arrays import read_array, read_offsets
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ def _nodes(fitted: FittedPlan) -> Iterator[Node]:
         specs = {name: spec for name, spec in ({} if op.replaces else specs).items() if name not in outputs}
         specs |= {name: spec for name, spec in outputs.items() if spec is not None}
         writes = {name: None if spec is None else spec.type for name, spec in outputs.items()}
-        yield Node(op, index, writes, brought=op.phase == "rows" and ROLE not in op.modules)
+        yield Node(op, index, writes, brought=op.phase == "rows" and "encoder" not in op.modules)
     for step in program.transforms(None):
         if not isinstance(step.op, Locate) or fitted.has_cold(step.op.key, train=False):
             yield Node(step.op, step.index, dict.fromkeys(step.writes))
@@ -107,7 +113,7 @@ def _restricted(node: Node, hit: set[str]) -> Node:
     if isinstance(op, Locate | ForeignOp):
         return node
     if isinstance(op, GroupOp):
-        groups = tuple(group for group in op.columns if hit & _written_for(op, group))
+        groups = tuple(group for group in op.columns if hit & set(op.written(group).values()))
         return replace(node, op=op.model_copy(update={"columns": groups}), writes=dict.fromkeys(hit))
     if op.encodes and not op.separable:
         return replace(node, writes=dict.fromkeys(hit))  # one vocabulary, but each column is encoded on its own
@@ -126,11 +132,64 @@ def _reads(node: Node) -> set[str]:
     return set(node.writes) if node.op.encodes else set(node.op.reads_to_apply)
 
 
-def _written_for(op: Any, group: Group) -> set[str]:
-    names = op.written(group)  # by statistic in JoinGroupby
-    return set(names.values() if isinstance(names, Mapping) else names)
-
-
 def _written(op: Op, column: str) -> set[str]:
     """Return the outputs of a column of an op that computes each column independently."""
     return {column, op.renames[column]} if op.renames else {column, column + FILLED}
+
+
+def build_indexes(fitted: FittedPlan, built: Mapping[str, VocabularyIndex]) -> dict[str, VocabularyIndex]:
+    """Return the indexes of all vocabularies, and of cold keys by their column of table rows.
+
+    Args:
+        fitted: The fitted plan.
+        built: Indexes that exist already.
+    """
+    cold = {row_column(key): fitted.cold_keys(key) for key in fitted.program.keys}
+    tables = fitted.vocabularies | {name: table for name, table in cold.items() if table is not None}
+    rest = {name: table for name, table in tables.items() if name not in built}
+    return {**built, **{name: VocabularyIndex.build(table.column("value")) for name, table in rest.items()}}
+
+
+def write_indexes(indexes: Mapping[str, VocabularyIndex], folder: Path) -> None:
+    """Write a subfolder for each index."""
+    for name, index in indexes.items():
+        write_index(index, folder / file_of(name).removesuffix(".parquet"))
+
+
+def write_index(index: VocabularyIndex, folder: Path) -> None:
+    """Write the arrays of an index as `.npy` files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, array in index.arrays.items():
+        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+
+
+def open_indexes(folder: Path) -> dict[str, VocabularyIndex]:
+    """Memory-map the indexes of `write_indexes`.
+
+    Raises:
+        DataError: A file is missing or damaged.
+    """
+    return {unquote(path.name): open_index(path) for path in sorted(folder.iterdir()) if path.is_dir()}
+
+
+def open_index(folder: Path) -> VocabularyIndex:
+    """Memory-map an index.
+
+    Raises:
+        DataError: A file is missing or damaged.
+    """
+    try:
+        hashes = read_array(folder / "hashes.npy", "uint64", mapped=True)
+        size = len(hashes)
+        if (hashes[1:] < hashes[:-1]).any():
+            raise ValueError(f"{folder / 'hashes.npy'}: the hashes do not ascend")
+        positions = read_array(folder / "positions.npy", "int32", length=size, below=size, mapped=True)
+        arrays = {"hashes": hashes, "positions": positions}
+        if (folder / "bytes.npy").exists():
+            arrays["offsets"] = read_offsets(folder / "offsets.npy", length=size + 1)
+            num_bytes = int(arrays["offsets"][-1])
+            arrays["bytes"] = read_array(folder / "bytes.npy", "uint8", length=num_bytes, mapped=True)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder}: not a vocabulary index: {error}", hint="export the run again") from error
+    # Indexing of a `memmap` object is slow.
+    return VocabularyIndex({name: np.asarray(array) for name, array in arrays.items()})

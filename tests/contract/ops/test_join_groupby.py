@@ -18,8 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.etl.aggregators.join_groupby import finalize, merge
-from recsys_cli.etl.polars_engine.join_groupby import learn
 from recsys_cli.features.columns import row_column
 from recsys_cli.ops import Categorify, JoinExternal, JoinGroupby
 from tests.engines import (
@@ -161,17 +159,21 @@ def test_parts_may_be_merged_in_any_groups_of_neighbours() -> None:
     rng = np.random.default_rng(0)
     rows = pl.DataFrame({"user": rng.integers(0, 5, 4000), "rating": rng.normal(1e6, 1, 4000)})
     parts = [
-        learn(op, rows[at : at + 500].lazy(), pl.lit(1, pl.Int64))["user"].collect().to_arrow()
+        op.learn(rows[at : at + 500].lazy(), pl.lit(1, pl.Int64))["user"].collect().to_arrow()
         for at in range(0, 4000, 500)
     ]
-    merged = [merge(parts), merge([merge(parts[:3]), *parts[3:5], merge(parts[5:])]), merge([merge(parts)])]
+    merged = [
+        op.merge(parts),
+        op.merge([op.merge(parts[:3]), *parts[3:5], op.merge(parts[5:])]),
+        op.merge([op.merge(parts)]),
+    ]
     whole = (
         rows.group_by("user")
         .agg(pl.col("rating").var().alias("var"), pl.col("rating").mean().alias("mean"))
         .sort("user")
     )
     for table in merged:
-        found = finalize(op, {"user": table})["user"]
+        found = op.finalize({"user": table})["user"]
         assert found.column("count").to_pylist() == np.bincount(rows["user"]).tolist()
         assert found.column("var0").to_pylist() == pytest.approx(whole["var"].to_list(), rel=1e-9)
         assert found.column("mean0").to_pylist() == pytest.approx(whole["mean"].to_list(), rel=1e-14)
@@ -179,7 +181,7 @@ def test_parts_may_be_merged_in_any_groups_of_neighbours() -> None:
 
 _DIGEST = """
 import hashlib, numpy as np, pyarrow as pa
-from recsys_cli.etl.polars_engine.engine import PolarsEngine
+from recsys_cli.etl.polars_engine import PolarsEngine
 from recsys_cli.ops import JoinGroupby
 from recsys_cli.ops.steps import PlanStep
 rng = np.random.default_rng(0)
@@ -204,7 +206,7 @@ def test_sums_are_the_same_bytes_whatever_the_number_of_threads() -> None:
 def test_a_count_that_does_not_fit_is_an_error() -> None:
     op = JoinGroupby(columns=("user",))
     with pytest.raises(DataError, match="a group of user has more than 2147483647 rows"):
-        finalize(op, {"user": pa.table({"key0": ["a"], "rows": pa.array([2**31], pa.int64())})})
+        op.finalize({"user": pa.table({"key0": ["a"], "rows": pa.array([2**31], pa.int64())})})
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from recsys_cli.etl.executor import Threads
+from recsys_cli.cpu import Threads
 from recsys_cli.etl.fit import Tables, fit
-from recsys_cli.etl.polars_engine.engine import PolarsEngine
+from recsys_cli.etl.polars_engine import PolarsEngine
 from recsys_cli.etl.transform import flattened, prepare
 from recsys_cli.events import ignore
 from recsys_cli.features.schema import Schema

@@ -36,7 +36,7 @@ def drawn(seed: int, *, missing: bool = False) -> pa.Table:
 
 def nvtabular_of(table: pa.Table, graph: Callable[[Any], Any]) -> dict[str, list[Any]]:
     """Send a table through a workflow of NVTabular and return its columns."""
-    from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, single_threaded
+    from recsys_cli.ops.nvtabular import nvtabular, quiet, run, single_threaded
 
     with single_threaded(), quiet():
         made = run(graph(nvtabular().ops), dict(zip(table.column_names, table.itercolumns(), strict=True)))

@@ -14,8 +14,8 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.etl.filters import buckets
 from recsys_cli.events import Message, ignore
+from recsys_cli.ops import buckets
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from recsys_cli.etl.counts import unpacked
 from recsys_cli.etl.fit import row_numbers
-from recsys_cli.etl.polars_engine.direct import Direct
+from recsys_cli.etl.polars_engine import ArrowSteps
 from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.ops import Categorify, LambdaOp, Rename
+from recsys_cli.ops.counts import unpacked
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.program import PlanStep
 
@@ -33,8 +33,8 @@ def step(op: Any, *writes: str) -> PlanStep:
     return PlanStep(9, op, None, 0, writes or tuple(getattr(op, "columns", ())))
 
 
-def done(*steps: PlanStep, rows: pa.Table = ROWS) -> Direct:
-    return Direct.of([(one, "apply") for one in steps], FITTED, rows)
+def done(*steps: PlanStep, rows: pa.Table = ROWS) -> ArrowSteps:
+    return ArrowSteps.of([(one, "apply") for one in steps], FITTED, rows)
 
 
 def test_raw_columns_are_encoded_at_once_and_lists_by_element() -> None:
@@ -74,8 +74,8 @@ def test_independent_steps_do_not_wait() -> None:
 def test_weighted_rows_are_counted_by_a_query() -> None:
     learn = step(Categorify(columns=("a", "tags")))
 
-    direct = Direct.of([(learn, "fit")], FITTED, ROWS)
-    weighted = Direct.of([(learn, "fit")], FITTED, ROWS.append_column(ROW_WEIGHT, pa.array([1, 2, 3, 4])))
+    direct = ArrowSteps.of([(learn, "fit")], FITTED, ROWS)
+    weighted = ArrowSteps.of([(learn, "fit")], FITTED, ROWS.append_column(ROW_WEIGHT, pa.array([1, 2, 3, 4])))
 
     found = {name: unpacked(table) for (_, name), table in direct.learnt.items()}
     assert {n: dict(zip(t["value"].to_pylist(), t["count"].to_pylist(), strict=True)) for n, t in found.items()} == {

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recsys_cli.errors import DataError
-from recsys_cli.etl.counts import add_up, count, in_order, unpacked
-from recsys_cli.etl.polars_engine import encoder as module
-from recsys_cli.etl.polars_engine.encoder import Encoder, Index, encoder_of
 from recsys_cli.features.hashing import below, hash_counters, hash_values
+from recsys_cli.ops import vocabulary as module
+from recsys_cli.ops.counts import add_up, count, in_order, unpacked
+from recsys_cli.ops.vocabulary import Encoder, Index, encoder_of
 
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int8(): st.integers(-128, 127),
@@ -107,7 +107,7 @@ def test_long_string_in_one_part_changes_nothing() -> None:
 DAY = datetime.date(2020, 1, 1)
 
 
-def vocabulary(values: list[Any], kind: pa.DataType | None = None) -> pa.Table:
+def table_of(values: list[Any], kind: pa.DataType | None = None) -> pa.Table:
     return pa.table({"value": pa.array(values, kind), "count": pa.array([1] * len(values), pa.int64())})
 
 
@@ -130,7 +130,7 @@ def vocabulary(values: list[Any], kind: pa.DataType | None = None) -> pa.Table:
     ],
 )
 def test_ids_are_those_of_the_vocabulary(kind: pa.DataType, known: list[Any], others: list[Any]) -> None:
-    encode = Encoder(vocabulary(known, kind))
+    encode = Encoder(table_of(known, kind))
     values = [None, *others, *known, None, *known]
     expected = [1, *[2] * len(others), *range(3, 3 + len(known)), 1, *range(3, 3 + len(known))]
 
@@ -146,7 +146,7 @@ def test_ids_are_those_of_the_vocabulary(kind: pa.DataType, known: list[Any], ot
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.float64(), pa.null()])
 def test_an_empty_vocabulary(kind: pa.DataType) -> None:
-    encode = Encoder(vocabulary([], kind))
+    encode = Encoder(table_of([], kind))
 
     assert encode(pa.array(["a", None])).tolist() == [2, 1]
     assert encode(pa.array([5, None]), num_buckets=1).tolist() == [3, 1]
@@ -154,40 +154,40 @@ def test_an_empty_vocabulary(kind: pa.DataType) -> None:
 
 
 def test_nan_is_null_and_zero_has_no_sign() -> None:
-    encode = Encoder(vocabulary([0.0, 2.0]))
+    encode = Encoder(table_of([0.0, 2.0]))
 
     assert encode(pa.array([-0.0, 0.0, float("nan"), 2.0])).tolist() == [3, 3, 1, 4]
 
 
 def test_integers_of_any_width_are_equal() -> None:
     for known in ([1, 2], [1, 2**40]):
-        encode = Encoder(vocabulary(known, pa.int64()))
+        encode = Encoder(table_of(known, pa.int64()))
         for kind in (pa.int8(), pa.uint16(), pa.int32(), pa.uint64()):
             assert encode(pa.array([1, 3, None], kind)).tolist() == [3, 2, 1]
 
 
 def test_unseen_values_go_to_their_bucket() -> None:
     for known, unseen in ((["a", "b"], ["c", "a text that is long"]), ([1, 2], [3, -(2**62)])):
-        found = Encoder(vocabulary(known))(pa.array([*unseen, None, known[1]]), num_buckets=100)
+        found = Encoder(table_of(known))(pa.array([*unseen, None, known[1]]), num_buckets=100)
         assert found.tolist() == [*(5 + below(hash_values(pa.array(unseen)), 100)).tolist(), 1, 4]
 
 
 def test_values_of_another_kind_are_refused() -> None:
     with pytest.raises(DataError, match="type int64, but the column has type string"):
-        Encoder(vocabulary([1, 2]))(pa.array(["1"]))
+        Encoder(table_of([1, 2]))(pa.array(["1"]))
     with pytest.raises(DataError, match="type string, but the column has type double"):
-        Encoder(vocabulary(["a"]))(pa.array([1.0]))
+        Encoder(table_of(["a"]))(pa.array([1.0]))
 
 
 def test_hash_collisions_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         module, "hash_values", lambda values: np.array([len(v or "") for v in values.to_pylist()], np.uint64)
     )
-    encode = Encoder(vocabulary(["a text of some length"]))
+    encode = Encoder(table_of(["a text of some length"]))
 
     assert encode(pa.array(["a text of some lengtH", "a text of some length", None])).tolist() == [2, 3, 1]
 
-    both = Encoder(vocabulary(["a text of some length", "a text of some lengtH"]))
+    both = Encoder(table_of(["a text of some length", "a text of some lengtH"]))
     assert both(pa.array(["a text of some lengtH", "a text of any length,", None, "b"])).tolist() == [4, 2, 1, 2]
 
 
@@ -212,10 +212,10 @@ def test_index_of_many() -> None:
 def test_encoder_is_built_once_and_goes_with_its_vocabulary() -> None:
     gc.collect()
     before = len(module._encoders)
-    table = vocabulary(["a", "b"])
+    table = table_of(["a", "b"])
 
     assert encoder_of(table) is encoder_of(table)
-    assert encoder_of(table) is not encoder_of(vocabulary(["a", "b"]))
+    assert encoder_of(table) is not encoder_of(table_of(["a", "b"]))
 
     del table
     gc.collect()

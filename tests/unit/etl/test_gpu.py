@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 
 from recsys_cli.errors import DataError, MissingExtraError
+from recsys_cli.etl import engines
 from recsys_cli.etl.engine import choose
-from recsys_cli.etl.polars_engine import count_check, releases
-from recsys_cli.etl.polars_engine.engine import PolarsEngine
-from recsys_cli.etl.polars_engine.gpu import Gpu, Unit
-from recsys_cli.etl.polars_engine.releases import satisfies
+from recsys_cli.etl.engines import satisfies
+from recsys_cli.etl.polars_engine import PolarsEngine, check_counts
+from recsys_cli.etl.polars_gpu import Gpu, Unit
 from recsys_cli.events import Event, Message
 from recsys_cli.ops.plan import FeaturePlan
 from tests.engines import answer
@@ -144,9 +144,9 @@ def test_an_engine_in_another_process_has_no_listener(tmp_path: Path) -> None:
 
 def test_counts_that_do_not_add_up_are_an_error() -> None:
     counts = pa.table({"value": ["a", None], "count": pa.array([2, 1], pa.int64())})
-    count_check.check("user", counts, 3)
+    check_counts("user", counts, 3)
     with pytest.raises(DataError, match="counting user gave 3 values instead of 4"):
-        count_check.check("user", counts, 4)
+        check_counts("user", counts, 4)
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, packages: dict[str, str], needs: str = "polars<1.45,>=1.35") -> None:
@@ -155,9 +155,9 @@ def installed(monkeypatch: pytest.MonkeyPatch, packages: dict[str, str], needs: 
             raise PackageNotFoundError(package)
         return packages[package]
 
-    monkeypatch.setattr(releases, "version", version)
-    monkeypatch.setattr(releases, "installed", packages.get)
-    monkeypatch.setattr(releases, "requires", lambda package: ["nvtx>=0.2.1", needs, 'rich; extra == "test"'])
+    monkeypatch.setattr(engines, "version", version)
+    monkeypatch.setattr(engines, "installed", packages.get)
+    monkeypatch.setattr(engines, "requires", lambda package: ["nvtx>=0.2.1", needs, 'rich; extra == "test"'])
 
 
 def test_a_missing_extra_is_named_with_its_install_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

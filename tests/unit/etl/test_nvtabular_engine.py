@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.errors import DataError
-from recsys_cli.etl.nvtabular_engine import pins
-from recsys_cli.etl.nvtabular_engine.engine import NVTabularEngine
-from recsys_cli.etl.nvtabular_engine.plain import elements, plain, raw
+from recsys_cli.etl.engines import PINS
+from recsys_cli.etl.nvtabular_engine import NVTabularEngine
+from recsys_cli.ops.nvtabular import elements, plain, raw
 
 RIGHT = {
     "nvtabular": "23.8.0", "merlin-core": "23.8.0", "merlin-dataloader": "23.8.0", "pandas": "1.5.3", "numpy": "1.26.4",
@@ -64,14 +64,14 @@ def test_missing_names_each_incompatible_package(monkeypatch: pytest.MonkeyPatch
 def test_pins_are_those_of_the_extra() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
     extra = dict(line.split("==") for line in project["project"]["optional-dependencies"]["nvtabular"] if "==" in line)
-    assert {package: extra[package] for package in pins.PINS} == RIGHT
-    for package, release in pins.PINS.items():
+    assert {package: extra[package] for package in PINS} == RIGHT
+    for package, release in PINS.items():
         assert extra[package].startswith(release)
 
 
 def test_missing_imports_nothing_heavy() -> None:
     program = (
-        "import sys; from recsys_cli.etl.nvtabular_engine.engine import NVTabularEngine as E; E.missing();"
+        "import sys; from recsys_cli.etl.nvtabular_engine import NVTabularEngine as E; E.missing();"
         "print([name for name in ('nvtabular', 'pandas', 'dask', 'merlin') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -12,9 +12,7 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.etl.nvtabular_engine.computing import computing as on_nvtabular
-from recsys_cli.etl.polars_engine.computing import computing as on_polars
-from recsys_cli.etl.polars_engine.engine import PolarsEngine
+from recsys_cli.etl.polars_engine import PolarsEngine
 from recsys_cli.ops import ForeignOp
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.plan import FeaturePlan
@@ -46,7 +44,7 @@ def halved(op: Half, state: object, rows: pa.Table, folder: object) -> pa.Table:
 def test_nvtabular_rows_of_a_foreign_op_keep_their_order(module: Any) -> None:
     module.apply = halved
     expected = ROWS.set_column(0, "price", pa.array([1.5, 0.5, 1.0]))
-    assert on_nvtabular(HALF).apply(HALF, {}, ROWS, Path()) == expected
+    assert HALF.nvtabular({}, ROWS, Path()) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,12 +60,12 @@ def test_nvtabular_rows_of_a_foreign_op_keep_their_order(module: Any) -> None:
 def test_nvtabular_fault_of_a_foreign_op_names_it(module: Any, apply: Any, message: str) -> None:
     module.apply = apply
     with pytest.raises(ConfigError, match=rf"the op Half \(.*test_rows_of_foreign_ops\.half\) {message}"):
-        on_nvtabular(HALF).apply(HALF, {}, ROWS, Path())
+        HALF.nvtabular({}, ROWS, Path())
 
 
 def test_polars_rows_of_a_foreign_op_keep_their_order(module: Any) -> None:
     module.apply = lambda op, state, frame: frame.with_columns(pl.col("price") / 2)
-    made = on_polars(HALF).apply(HALF, {}, pl.LazyFrame(ROWS)).collect()
+    made = HALF.polars({}, pl.LazyFrame(ROWS)).collect()
     assert made.equals(pl.DataFrame(ROWS).with_columns(pl.col("price") / 2))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.data.source import RawColumn, RawTable
-from recsys_cli.etl.partitions import PartitionedFile, Span, read
+from recsys_cli.ops.scratch import PartitionedFile, Span, read
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.staging import ShardAssignment, Staged, _Batch, stage
 from recsys_cli.etl.write import sweep, write_table

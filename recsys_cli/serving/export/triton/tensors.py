@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.spec import is_list
+from recsys_cli.ops.values import element
 from recsys_cli.serving.encoder.raw import reader
-from recsys_cli.serving.encoder.values import element
 
 Array = npt.NDArray[Any]
 Tensors = Mapping[str, Array]

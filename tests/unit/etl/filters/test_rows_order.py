@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from recsys_cli.etl.filters.order import group
+from recsys_cli.ops.buckets import group
 from tests.rows import NAN, ORDERED
 
 

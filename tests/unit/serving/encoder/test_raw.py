@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.errors import DataError
+from recsys_cli.ops.values import from_arrow
 from recsys_cli.serving.encoder.raw import reader
-from recsys_cli.serving.encoder.values import from_arrow
 
 NAN = float("nan")
 MOMENT = datetime.datetime(2020, 1, 2, 3, 4, 5, 6)

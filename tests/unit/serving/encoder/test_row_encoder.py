@@ -27,10 +27,10 @@ from recsys_cli.loader.tables import DimensionTables
 from recsys_cli.ops import AddTags, DifferenceLag, Filter, Groupby, JoinExternal, LambdaOp, NegativeSampling
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.foreign import ForeignOp
+from recsys_cli.ops.values import Values, mapped
 from recsys_cli.serving.encoder import Lists, RowEncoder, VocabularyIndex
-from recsys_cli.serving.encoder.ops import load as load_module
-from recsys_cli.serving.encoder.ops import refusal
-from recsys_cli.serving.encoder.values import Values, mapped
+from recsys_cli.serving.encoder.row_encoder import compile_nodes
+from recsys_cli.serving.encoder.slicing import Node, open_index, write_index
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
@@ -306,8 +306,8 @@ def test_memory_mapped_vocabularies_replace_built_ones(here: Path, workspace: Wo
     fitted = FittedPlan.read(data.folder)
     indexes = {}
     for name, table in fitted.vocabularies.items():
-        VocabularyIndex.build(table.column("value")).write(here / name)
-        indexes[name] = VocabularyIndex.open(here / name)
+        write_index(VocabularyIndex.build(table.column("value")), here / name)
+        indexes[name] = open_index(here / name)
     without = {key: table.slice(0, 0) for key, table in fitted.state.items()}
     mapped = RowEncoder(FittedPlan(fitted.plan, fitted.inputs, without), data.schema, indexes=indexes)
     assert as_rows(mapped.arrays(ONE)) == as_rows(encoder_of(data).arrays(ONE)) == {"user": [4], "item": [4]}
@@ -356,12 +356,12 @@ def test_an_op_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
         {name: lambda values: values.with_data(values.data / 2) for name in op.columns}
     )
     columns = {"price": Values(np.array([3.0]))}
-    load_module(Half(op="half")).compiled(Half(op="half"), {}, {})(columns, 1)
+    Half(op="half").numpy({}, {})(columns, 1)
     assert columns["price"].data.tolist() == [1.5]
     with pytest.raises(ConfigError, match=r"the op Half \(.*half\) failed: KeyError: 'price'"):
-        load_module(Half(op="half")).compiled(Half(op="half"), {}, {})({}, 1)
+        Half(op="half").numpy({}, {})({}, 1)
     with pytest.raises(ConfigError, match=r"Stray names 'os\.path' as its encoder, outside its package"):
-        load_module(Stray(op="stray"))
+        Stray(op="stray").numpy({}, {})
 
 
 @pytest.mark.parametrize(
@@ -381,5 +381,5 @@ def test_an_op_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_refusals(op: Any, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        load_module(op)
-    assert refusal(LambdaOp(expression="1", output="x")) is None
+        compile_nodes([Node(op, 0, {})], None, {}, {})  # type: ignore[arg-type]
+    assert LambdaOp(expression="1", output="x").refusal_for_rows() is None

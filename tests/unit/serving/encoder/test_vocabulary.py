@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.hashing import combine, hash_counters, hash_numbers, hash_value, hash_values
-from recsys_cli.serving.encoder import VocabularyIndex, vocabulary
-from recsys_cli.serving.encoder.values import from_arrow
-from recsys_cli.serving.encoder.vocabulary import ABSENT
+from recsys_cli.ops import vocabulary
+from recsys_cli.ops.values import from_arrow
+from recsys_cli.ops.vocabulary import ABSENT
+from recsys_cli.serving.encoder import VocabularyIndex
+from recsys_cli.serving.encoder.slicing import open_index, write_index
 
 TEXTS = st.lists(
     st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(["a" * 8, "a" * 9, "\0"]), max_size=30
@@ -57,9 +59,9 @@ def test_one_value_hashes_as_a_column_of_them(texts: list[str], whole: list[int]
 @pytest.mark.parametrize("repeat", [1, 20], ids=["few", "many"])
 def test_position_of_a_value(kind: pa.DataType, values: list[Any], absent: Any, repeat: int, tmp_path: Path) -> None:
     built = VocabularyIndex.build(pa.array(values, kind))
-    built.write(tmp_path / "index")
+    write_index(built, tmp_path / "index")
     data = from_arrow(pa.array([*values, absent] * repeat, kind)).data
-    for index in (built, VocabularyIndex.open(tmp_path / "index")):
+    for index in (built, open_index(tmp_path / "index")):
         assert len(index) == len(values)
         assert index.positions(data).tolist() == [*range(len(values)), ABSENT] * repeat
         assert [index.position(value) for value in data.tolist()[: len(values) + 1]] == [*range(len(values)), ABSENT]
@@ -71,8 +73,8 @@ def test_zero_has_no_sign() -> None:
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.null()])
 def test_an_empty_vocabulary_has_no_value(kind: pa.DataType, tmp_path: Path) -> None:
-    VocabularyIndex.build(pa.chunked_array([], kind)).write(tmp_path)
-    index = VocabularyIndex.open(tmp_path)
+    write_index(VocabularyIndex.build(pa.chunked_array([], kind)), tmp_path)
+    index = open_index(tmp_path)
     assert len(index) == 0
     assert index.positions(np.arange(100)).tolist() == [ABSENT] * 100
     assert index.position("a") == ABSENT
@@ -98,7 +100,7 @@ def test_texts_of_one_hash_are_told_apart_by_value() -> None:
 
 
 def test_looked_up_values_are_kept_up_to_a_limit() -> None:
-    with mock.patch.object(vocabulary, "_CACHED", 3):
+    with mock.patch.object(vocabulary, "MAX_CACHED", 3):
         index = VocabularyIndex.build(list(range(100)))
         for value in range(200):
             assert index.position(value) == (value if value < 100 else ABSENT)
@@ -115,9 +117,9 @@ def test_every_text_is_found_and_no_other(values: set[str], others: list[str]) -
 
 
 def test_a_damaged_index_is_named(tmp_path: Path) -> None:
-    VocabularyIndex.build(["a"]).write(tmp_path)
+    write_index(VocabularyIndex.build(["a"]), tmp_path)
     (tmp_path / "offsets.npy").write_bytes(b"nothing")
     with pytest.raises(DataError, match="not a vocabulary index"):
-        VocabularyIndex.open(tmp_path)
+        open_index(tmp_path)
     with pytest.raises(DataError, match=r"nowhere: not a vocabulary index: .*hashes\.npy"):
-        VocabularyIndex.open(tmp_path / "nowhere")
+        open_index(tmp_path / "nowhere")

@@ -1,1 +1,0 @@
-"""The NVTabular engine, on cuDF with a GPU and on pandas without."""

@@ -1,1 +1,0 @@
-"""The Polars engine: one fit/apply pair per op, on all cores."""

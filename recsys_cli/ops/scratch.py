@@ -1,0 +1,267 @@
+"""Scratch files: rows in memory-mapped Arrow files, as they come or partitioned by a number."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recsys_cli.errors import DataError
+from recsys_cli.features.columns import ROW_NUMBER
+from recsys_cli.packages import Lazy
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Lazy("polars")
+
+
+class Rows(Protocol):
+    """A source of interactions in batches, in a fixed order, that can be read repeatedly."""
+
+    def schema(self) -> pa.Schema:
+        """Return the names and types of the columns."""
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Yield the rows."""
+
+
+class SpillFile:
+    """Rows in a scratch file, in their original batches."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.path = path
+        self._schema = schema
+
+    @classmethod
+    def write(cls, batches: Iterable[pa.Table], schema: pa.Schema, path: Path) -> SpillFile:
+        """Write batches to a file, cast by `typed`."""
+        with pa.ipc.new_file(str(path), schema) as file:
+            for batch in batches:
+                # As one record batch: the batches of the file must match those of the split codes.
+                file.write_table(typed(batch, schema).combine_chunks())
+        return cls(path, schema)
+
+    def schema(self) -> pa.Schema:
+        """See `Rows.schema`."""
+        return self._schema
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows, or some of their columns."""
+        names = self._schema.names if columns is None else list(columns)
+        fields = sorted(self._schema.get_field_index(name) for name in names)
+        with pa.OSFile(str(self.path)) as source:
+            file = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=fields))
+            for number in range(file.num_record_batches):
+                yield pa.Table.from_batches([file.get_batch(number)]).select(names)
+
+    def delete(self) -> None:
+        """Delete the file."""
+        self.path.unlink(missing_ok=True)
+
+
+def typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Cast rows to the types of a schema.
+
+    Raises:
+        DataError: A value does not fit the type of its column in the first file.
+    """
+    try:
+        return rows.cast(schema)
+    except pa.ArrowInvalid as error:
+        types = ", ".join(f"{field.name} {field.type}" for field in schema)
+        raise DataError(
+            f"the files with interactions differ in their types: {error}",
+            hint=f"convert all files to the types of the first one: {types}",
+        ) from error
+
+
+Numbers = Callable[[], Iterator[dict[str, npt.NDArray[np.int64]]]]
+
+
+def spill_rows(rows: Rows, keys: Mapping[str, str], folder: Path) -> tuple[SpillFile, Numbers]:
+    """Write rows, and the columns of the split (`keys`: by "user" or "timestamp") as integers, to spill files.
+
+    Times become order-preserving integers; users are numbered in order of appearance.
+    """
+    users = Numbering()
+    path = folder / "numbers.arrow"
+    schema = pa.schema([(key, pa.int64()) for key in keys])
+    with pa.ipc.new_file(str(path), schema) as file:
+
+        def with_numbers_written() -> Iterator[pa.Table]:
+            for batch in rows.batches():
+                columns: dict[str, pa.ChunkedArray | pa.Array] = {}
+                if "user" in keys:
+                    columns["user"] = users.of(_without_nulls(batch, keys["user"]))
+                if "timestamp" in keys:
+                    columns["timestamp"] = _in_order(batch.column(keys["timestamp"]))
+                file.write_table(pa.table({key: columns[key] for key in keys}).cast(schema).combine_chunks())
+                yield batch
+
+        spill = SpillFile.write(with_numbers_written(), rows.schema(), folder / "rows.arrow")
+    numbers = SpillFile(path, schema)
+
+    def columns() -> Iterator[dict[str, npt.NDArray[np.int64]]]:
+        for batch in numbers.batches():
+            yield {key: batch.column(key).to_numpy() for key in keys}
+
+    return spill, columns
+
+
+def _without_nulls(batch: pa.Table, name: str) -> pa.ChunkedArray:
+    values = batch.column(name)
+    nulls = pc.sum(pc.is_null(values, nan_is_null=True)).as_py()
+    if nulls:
+        raise DataError(
+            f"a batch has {nulls} nulls in the column {name}, so the split cannot use it",
+            hint=f"drop them: put {{op: Dropna, columns: [{name}]}} first in features.ops",
+        )
+    return values
+
+
+def _in_order(times: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """Return order-preserving integers of times; arbitrary for missing times, refused by a later check."""
+    if not pa.types.is_floating(times.type):
+        return times.cast(pa.int64()).fill_null(0)
+    bits = (times.cast(pa.float64()).fill_null(0.0).to_numpy() + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
+    return pa.array(np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits))
+
+
+class Numbering:
+    """Numbers the values of a column, null included, in order of first appearance."""
+
+    def __init__(self) -> None:
+        self._seen: pl.DataFrame | None = None
+
+    def __len__(self) -> int:
+        return 0 if self._seen is None else len(self._seen)
+
+    @property
+    def values(self) -> pa.Array:
+        """The values, by number."""
+        return pa.nulls(0) if self._seen is None else self._seen.get_column("value").to_arrow()
+
+    def of(self, values: pa.ChunkedArray) -> pa.Array:
+        """Return the number of each value, int64."""
+        if pa.types.is_floating(values.type):
+            values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 becomes 0.0
+        encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
+        distinct = pl.DataFrame({"value": pl.from_arrow(encoded.dictionary)})  # in order of first appearance
+        if self._seen is None:
+            self._seen = distinct.clear().with_columns(pl.lit(0, pl.Int64).alias("number"))
+        joined = distinct.join(self._seen, on="value", how="left", nulls_equal=True, maintain_order="left")
+        is_new = joined.get_column("number").is_null().to_numpy()
+        numbers = joined.get_column("number").fill_null(0).to_numpy(writable=True)
+        numbers[is_new] = len(self._seen) + np.arange(np.count_nonzero(is_new))
+        new = distinct.with_columns(pl.Series("number", numbers)).filter(pl.Series(is_new))
+        self._seen = pl.concat([self._seen, new])
+        return pa.array(numbers[encoded.indices.to_numpy()])
+
+
+@dataclass(frozen=True)
+class PartitionedFile:
+    """A scratch file with a batch of raw rows, sorted by partition.
+
+    Attributes:
+        path: An Arrow IPC file with one record batch per partition.
+        starts: Start of each partition among the rows, and the number of rows; shape (P + 1,).
+        first: Number of the first row, the base of the ROW_NUMBER offsets; None for absolute or absent row numbers.
+        last: Number of the last row.
+    """
+
+    path: Path
+    starts: npt.NDArray[np.int64]
+    first: int | None = None
+    last: int = 0
+
+    @classmethod
+    def write(
+        cls,
+        path: Path,
+        rows: pa.Table,
+        partitions: npt.NDArray[np.integer],
+        num_partitions: int,
+        numbers: npt.NDArray[np.int64] | None = None,
+    ) -> PartitionedFile:
+        """Write rows, at least one, sorted by partition.
+
+        `numbers`, those of the rows in the raw input, ascending, become the ROW_NUMBER; None for no ROW_NUMBER.
+        """
+        order = np.argsort(partitions, kind="stable")
+        starts = np.concatenate(([0], np.cumsum(np.bincount(partitions, minlength=num_partitions))))
+        table = rows.combine_chunks().take(pa.array(order))
+        first = None
+        if numbers is not None:
+            first, offsets = _from_first(numbers, order)
+            table = table.append_column(ROW_NUMBER, pa.array(offsets))
+        sorted_rows = table.to_batches()[0]
+        with pa.ipc.new_file(str(path), sorted_rows.schema) as file:
+            for start, end in itertools.pairwise(starts.tolist()):
+                file.write_batch(sorted_rows.slice(start, end - start))
+        return cls(path, starts, first, 0 if numbers is None else int(numbers[-1]))
+
+    def tables(self, schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the columns `names` of the schema, partition by partition."""
+        with pa.OSFile(str(self.path)) as source:
+            file = pa.ipc.open_file(source, options=_options(schema, names))
+            for partition in range(file.num_record_batches):
+                yield _numbered(pa.Table.from_batches([file.get_batch(partition)]).select(names), self.first, schema)
+
+    def batch(self, partition: int, options: pa.ipc.IpcReadOptions | None) -> pa.RecordBatch:
+        """Return the rows of a partition, with the ROW_NUMBER offsets of the file."""
+        # Read, not memory-mapped: all mapped pages would count as memory of this process.
+        with pa.OSFile(str(self.path)) as file:
+            return pa.ipc.open_file(file, options=options).get_batch(partition)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Rows first to last - 1 of a partition of a file."""
+
+    file: PartitionedFile
+    partition: int
+    first: int
+    last: int
+
+
+def read(spans: Sequence[Span], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
+    """Return the columns `names` of rows of several files, in contiguous memory."""
+    options = _options(schema, names)
+    tables = [pa.table({name: pa.array([], schema.field(name).type) for name in names})]
+    for span in spans:
+        rows = span.file.batch(span.partition, options).slice(span.first, span.last - span.first)
+        tables.append(_numbered(pa.Table.from_batches([rows]).select(names), span.file.first, schema))
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def _from_first(numbers: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.integer]]:
+    """Return the first number, and all offsets from it, reordered."""
+    first, last = int(numbers[0]), int(numbers[-1])
+    if last - first + 1 == len(numbers) <= 2**32:  # without gaps
+        return first, order.astype(np.uint32)
+    offsets = numbers - first
+    return first, (offsets.astype(np.uint32) if last - first < 2**32 else offsets)[order]
+
+
+def _numbered(rows: pa.Table, first: int | None, schema: pa.Schema) -> pa.Table:
+    if first is None or ROW_NUMBER not in rows.column_names:
+        return rows
+    position, field = rows.column_names.index(ROW_NUMBER), schema.field(ROW_NUMBER)
+    offsets = rows.column(position).to_numpy()
+    numbers = np.add(offsets, first, dtype=np.dtype(str(field.type)), casting="unsafe")
+    return rows.set_column(position, field, pa.array(numbers))
+
+
+def _options(schema: pa.Schema, names: Sequence[str]) -> pa.ipc.IpcReadOptions | None:
+    """Return the options to read some columns; None to read all, faster from half of them on."""
+    if 2 * len(names) > len(schema):
+        return None
+    return pa.ipc.IpcReadOptions(included_fields=sorted(schema.get_field_index(name) for name in names))

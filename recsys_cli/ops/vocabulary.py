@@ -1,0 +1,311 @@
+"""Indexes of vocabularies of up to millions of values: of single values for requests, of Arrow columns for the engines."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recsys_cli.errors import DataError
+from recsys_cli.features.hashing import below, hash_counters, hash_numbers, hash_packed, hash_value, hash_values
+from recsys_cli.features.schema import FIRST, NULL, UNSEEN
+from recsys_cli.features.spec import is_text
+from recsys_cli.features.string_keys import pack
+from recsys_cli.ops.values import FEW_ROWS, Array, Values, canonical, comparable, hashes_of, null_mask, stored
+
+Hashes = npt.NDArray[np.uint64]
+Ids = npt.NDArray[np.int32]
+
+MAX_LOOKUP_ROWS = 1 << 24
+"""Widest range of integers encoded by a lookup array (64 MB)."""
+ABSENT = -1
+"""Position of a value outside the vocabulary."""
+MAX_CACHED = 1 << 16
+"""Maximum number of looked-up values kept in memory."""
+
+
+class VocabularyIndex:
+    """Index of V distinct values: the position of a value, in microseconds.
+
+    The hash of a number is injective; text is compared with the value at its position.
+
+    Attributes:
+        arrays: By name: `hashes` (uint64, ascending), `positions` (int32, of each hash), each of shape (V,); of text also
+            the UTF-8 `bytes` of all values and their `offsets`, shape (V + 1,).
+    """
+
+    def __init__(self, arrays: dict[str, Array]) -> None:
+        self.arrays = arrays
+        self._hashes, self._positions = arrays["hashes"], arrays["positions"]
+        self._bytes, self._offsets = arrays.get("bytes"), arrays.get("offsets")
+        self._found: dict[Any, int] = {}
+
+    @classmethod
+    def build(cls, values: pa.Array | pa.ChunkedArray | Sequence[Any] | Array) -> VocabularyIndex:
+        """Index distinct values without nulls; decimals as text."""
+        if not isinstance(values, pa.Array | pa.ChunkedArray):
+            values = pa.array(values)
+        values = (
+            pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) and values.num_chunks else values
+        )
+        if isinstance(values, pa.ChunkedArray):
+            values = pa.array([], values.type)
+        if pa.types.is_decimal(values.type):
+            values = values.cast(pa.string())
+        hashes = hash_values(values)
+        order = np.argsort(hashes, kind="stable")
+        arrays: dict[str, Array] = {"hashes": hashes[order], "positions": order.astype(np.int32)}
+        if stored(values.type).kind == "O":
+            texts = values.cast(pa.large_binary())
+            _, offsets, data = texts.buffers()
+            ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+            size = int(ends[-1] - ends[0]) if len(ends) else 0
+            first = int(ends[0]) if size else 0
+            arrays["bytes"] = (
+                np.frombuffer(data, np.uint8)[first : first + size].copy() if size else np.empty(0, np.uint8)
+            )
+            arrays["offsets"] = ends - first if len(ends) else np.zeros(1, np.int64)
+        return cls(arrays)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the values are text."""
+        return self._bytes is not None
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def position(self, value: Any) -> int:
+        """Return the position of one value, not null; ABSENT without a match."""
+        found = self._found.get(value)
+        if found is None:
+            if len(self._found) >= MAX_CACHED:
+                self._found.clear()
+            found = self._found[value] = self._search(value)
+        return found
+
+    def positions(self, data: Array) -> npt.NDArray[np.int32]:
+        """Return the position of each value, int32; nulls are arbitrary.
+
+        Args:
+            data: Values of one column, shape (N,): numbers, or objects of text.
+        """
+        if data.dtype == object or len(data) <= FEW_ROWS:
+            found = (ABSENT if value is None else self.position(value) for value in data.tolist())
+            return np.fromiter(found, np.int32, len(data))
+        if not len(self):
+            return np.full(len(data), ABSENT, dtype=np.int32)
+        hashes = hash_numbers(data)
+        places = np.minimum(np.searchsorted(self._hashes, hashes), len(self) - 1)
+        return np.where(self._hashes[places] == hashes, self._positions[places], np.int32(ABSENT))
+
+    def _search(self, value: Any) -> int:
+        text = value.encode() if isinstance(value, str) else value
+        hashed = np.uint64(hash_value(text))
+        hashes = self._hashes
+        place = int(hashes.searchsorted(hashed))
+        while place < len(hashes) and hashes[place] == hashed:
+            position = int(self._positions[place])
+            if self._bytes is None or self._is_at(position, text):
+                return position
+            place += 1
+        return ABSENT
+
+    def _is_at(self, position: int, text: bytes) -> bool:
+        assert self._bytes is not None
+        assert self._offsets is not None
+        return self._bytes[self._offsets[position] : self._offsets[position + 1]].tobytes() == text
+
+    def encode(self, values: Values, num_buckets: int = 0) -> Values:
+        """Return ids: NULL for null and NaN, UNSEEN or a hash bucket behind the vocabulary for other values."""
+        values = comparable(values)
+        positions = self.positions(values.data)
+        ids = positions + np.int32(FIRST)
+        absent = positions == ABSENT
+        ids[absent] = (
+            bucket_ids(hashes_of(values.data[absent]), num_buckets, FIRST + len(self)) if num_buckets else UNSEEN
+        )
+        nulls = null_mask(values)
+        if nulls is not None:
+            ids[nulls] = NULL
+        return values.with_data(ids)
+
+
+def bucket_ids(hashes: Hashes, num_buckets: int, first: int = FIRST) -> Ids:
+    """Return the ids of hash buckets, from `first` on."""
+    return below(hashes, num_buckets).astype(np.int32) + np.int32(first)
+
+
+_encoders: dict[int, Encoder] = {}
+_building = Lock()
+
+
+def encoder_of(vocabulary: pa.Table) -> Encoder:
+    """Return the encoder of a vocabulary, cached for the lifetime of the table."""
+    with _building:
+        encoder = _encoders.get(id(vocabulary))
+        if encoder is None:
+            encoder = _encoders[id(vocabulary)] = Encoder(vocabulary)
+            weakref.finalize(vocabulary, _encoders.pop, id(vocabulary), None).atexit = False
+        return encoder
+
+
+class Encoder:
+    """Encodes values with one vocabulary.
+
+    Integers in a narrow range use a lookup array, others a hash index. The hash of numbers and of strings up to 8 bytes
+    is injective; longer strings are compared with their match.
+    """
+
+    def __init__(self, vocabulary: pa.Table) -> None:
+        self.values = _comparable(vocabulary.column("value").combine_chunks())
+        self._low = 0
+        self._lookup = self._lookup_array() if pa.types.is_integer(self.values.type) else None
+        self._is_short = False
+        """Whether all strings of the vocabulary are short, so that they are indexed as numbers."""
+        self._index = self._index_of() if self._lookup is None else None
+
+    def __call__(self, values: pa.Array, *, num_buckets: int = 0) -> Ids:
+        """Return int32 ids: NULL for nulls, UNSEEN or a hash bucket behind the vocabulary for other values.
+
+        Raises:
+            DataError: Values and vocabulary differ in kind (string, integer, float).
+        """
+        if pa.types.is_null(values.type):
+            return np.full(len(values), NULL, dtype=np.int32)
+        if isinstance(values, pa.DictionaryArray):
+            dictionary_ids = np.append(self(values.dictionary, num_buckets=num_buckets), np.int32(NULL))
+            return dictionary_ids[values.indices.fill_null(len(dictionary_ids) - 1).to_numpy(zero_copy_only=False)]
+        values = _comparable(values)
+        self._check(values.type)
+        short = pack(values) if self._is_short and is_text(values.type) else None
+        if short is not None:
+            ids = self._encode_short(*short)
+        else:
+            ids = self._look_up(values) if self._lookup is not None else self._search(values)
+        if values.null_count:
+            ids[values.is_null().to_numpy(zero_copy_only=False)] = NULL
+        if num_buckets:
+            unseen = np.flatnonzero(ids == UNSEEN)
+            hashes = _hashes(values, unseen) if short is None else _hashes_of_short(values, unseen, *short)
+            ids[unseen] = bucket_ids(hashes, num_buckets, FIRST + len(self.values))
+        return ids
+
+    def _look_up(self, values: pa.Array) -> Ids:
+        # The lookup array has an UNSEEN entry at each end, for values clipped to its range.
+        assert self._lookup is not None
+        keys = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
+        if pa.types.is_uint64(values.type):
+            keys = np.minimum(keys, np.uint64(2**62))
+        return np.take(self._lookup, keys.astype(np.int64, copy=False) - (self._low - 1), mode="clip")
+
+    def _encode_short(self, numbers: Hashes, refused: npt.NDArray[np.bool_]) -> Ids:
+        """Return the ids of packed strings, arbitrary for nulls."""
+        assert self._index is not None
+        ids = self._index.find(hash_counters(numbers, 0))
+        ids[refused] = UNSEEN
+        return ids
+
+    def _search(self, values: pa.Array) -> Ids:
+        if self._index is None:
+            rows = pc.index_in(values, value_set=self.values.cast(values.type))
+            return pc.add(rows, FIRST).fill_null(UNSEEN).to_numpy().astype(np.int32, copy=False)
+        ids = self._index.find(hash_values(values))
+        if not is_text(values.type) or not len(self.values):
+            return ids
+        rows = np.flatnonzero(ids != UNSEEN)
+        matches = self.values.take(pa.array(ids[rows] - FIRST))
+        same = pc.equal(values.take(pa.array(rows)), matches.cast(values.type)).fill_null(False)
+        ids[rows[~same.to_numpy(zero_copy_only=False)]] = UNSEEN
+        return ids
+
+    def _index_of(self) -> Index | None:
+        """Return the hash index; None on a hash collision of two strings, a rare case."""
+        if is_text(self.values.type):
+            numbers, refused = pack(self.values)
+            if not refused.any():
+                self._is_short = True
+                return Index(hash_counters(numbers, 0))
+        hashes = hash_values(self.values)
+        return Index(hashes) if len(np.unique(hashes)) == len(hashes) else None
+
+    def _check(self, kind: pa.DataType) -> None:
+        own = self.values.type
+        same = is_text(kind) == is_text(own) and pa.types.is_floating(kind) == pa.types.is_floating(own)
+        if not same and len(self.values) and not pa.types.is_null(kind):
+            raise DataError(f"the vocabulary has type {own}, but the column has type {kind}")
+
+    def _lookup_array(self) -> Ids | None:
+        if len(self.values) == 0:
+            return None
+        keys = self.values.to_numpy()
+        low, high = int(keys.min()), int(keys.max())
+        if high - low >= MAX_LOOKUP_ROWS or not -(2**30) < low <= high < 2**30:
+            return None
+        self._low = low
+        lookup = np.full(high - low + 3, UNSEEN, dtype=np.int32)
+        lookup[keys.astype(np.int64) - low + 1] = np.arange(FIRST, FIRST + len(keys), dtype=np.int32)
+        return lookup
+
+
+def _hashes(values: pa.Array, rows: npt.NDArray[np.intp]) -> Hashes:
+    return hash_values(values.take(pa.array(rows)))
+
+
+def _hashes_of_short(
+    values: pa.Array, rows: npt.NDArray[np.intp], numbers: Hashes, refused: npt.NDArray[np.bool_]
+) -> Hashes:
+    """Return the same as `_hashes`, from packed strings."""
+    hashes = hash_packed(numbers[rows])
+    others = np.flatnonzero(refused[rows])
+    if len(others):
+        hashes[others] = _hashes(values, rows[others])
+    return hashes
+
+
+def _comparable(values: pa.Array) -> pa.Array:
+    """Return canonical values; decimals as strings, because they exceed 64 bits."""
+    return values.cast(pa.string()) if pa.types.is_decimal(values.type) else canonical(values)
+
+
+class Index:
+    """Index of V sorted hashes; the upper bits of a hash give the start of its search."""
+
+    def __init__(self, hashes: Hashes) -> None:
+        order = np.argsort(hashes)
+        num_bits = max(1, len(hashes).bit_length())
+        self._shift = np.uint64(64 - num_bits)
+        ordered = hashes[order]
+        sizes = np.bincount((ordered >> self._shift).view(np.int64), minlength=1 << num_bits)
+        self._starts = (np.cumsum(sizes) - sizes).astype(np.int32)
+        # A sentinel at the end stops every search; its id is UNSEEN.
+        self._hashes = np.append(ordered, np.uint64(2**64 - 1))
+        self._ids = np.append(order + FIRST, UNSEEN).astype(np.int32)
+
+    def find(self, hashes: Hashes) -> Ids:
+        """Return the id of each hash, UNSEEN without a match."""
+        positions = self._starts[(hashes >> self._shift).view(np.int64)].astype(np.int64)
+        found = self._hashes[positions]
+        rows = np.flatnonzero(found < hashes)
+        while len(rows):
+            positions[rows] += 1
+            found[rows] = self._hashes[positions[rows]]
+            rows = rows[found[rows] < hashes[rows]]
+        return np.where(found == hashes, self._ids[positions], np.int32(UNSEEN))
+
+
+def encode_arrow(array: pa.Array, to_ids: Callable[[pa.Array], Ids]) -> pa.Array:
+    """Encode Arrow values as int32 ids; lists by element, with an empty list for a null list."""
+    if isinstance(array, pa.LargeListArray):
+        array = array.cast(pa.list_(array.type.value_type))
+    if not isinstance(array, pa.ListArray):
+        return pa.array(to_ids(array))
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int32))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(to_ids(array.flatten())))
