@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.evaluate import numbers_of, operand_of, polars_expression
 from recsys_cli.ops.expression import Expression, check, columns, kind_of_type, parse
+from recsys_cli.ops.nvtabular import set_column
 from recsys_cli.ops.op import Op, Tables, scalars
 from recsys_cli.ops.values import Apply, Array, Columns, Types, Values, element
 from recsys_cli.packages import Lazy
@@ -130,6 +132,12 @@ class LambdaOp(Op):
         missing = float("nan") if self.dtype.startswith("float") else 0
         dtype = getattr(pl, self.dtype.replace("int", "Int").replace("float", "Float"))
         return frame.with_columns(values.cast(dtype, strict=False).fill_null(missing).alias(self.output))
+
+    def nvtabular(self, state: Tables, rows: pa.Table, folder: Path) -> pa.Table:
+        """Add the column, with NaN for a null result."""
+        rows = super().nvtabular(state, rows, folder)
+        column = rows.column(self.output)
+        return set_column(rows, self.output, column.fill_null(np.nan)) if self.dtype.startswith("float") else rows
 
 
 def _finish(dtype: str) -> Callable[[Array, Array], Array]:
