@@ -185,7 +185,7 @@ class ArrowSteps:
 
     def _encode(self, step: PlanStep, fitted: FittedPlan) -> None:
         op = cast("Categorify", step.op)
-        state = state_of(step, fitted)
+        state = {name: fitted.state[step.index, name] for name in op.vocabularies}
         for name in op.learns:
             ids = encode_arrow(self._values(name), op.encoding(name, state))
             self.rows = self.rows.set_column(self.rows.schema.get_field_index(name), name, ids)
