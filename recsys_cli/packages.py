@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module, metadata
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class Lazy(ModuleType):
@@ -13,6 +13,13 @@ class Lazy(ModuleType):
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the module."""
         return getattr(import_module(self.__name__), name)
+
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow.compute as pc
+else:
+    pl, pc = Lazy("polars"), Lazy("pyarrow.compute")
 
 
 def installed(package: str) -> str | None:

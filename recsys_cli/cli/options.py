@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 def ops() -> dict[str, type[BaseModel]]:
     """Return the ops by name."""
-    from recsys_cli.ops import AnyOp
+    from recsys_cli.ops import OPS
 
-    return {op.__name__: op for op in _members(AnyOp)}
+    return dict(OPS)
 
 
 def splits() -> dict[str, type[BaseModel]]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 import polars as pl
 import pyarrow as pa
@@ -119,7 +119,7 @@ def choose_rows(
     interactions; train-only ops such as KCore skip held-out ones. Scratch files stay until `discard`. `memory` is in
     MiB; `labels` are checked for overflow of the type that an op gives them.
     """
-    ops = [(index, cast("Op", op)) for index, op in program.rows if op.acts and _is_for(op, part)]
+    ops = [(index, op) for index, op in program.rows if op.acts and _is_for(op, part)]
     if not ops:
         return FilteredRows(source)
     counted = Counted(Numbered(source))

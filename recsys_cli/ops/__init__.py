@@ -1,11 +1,13 @@
-"""Ops: frozen, engine-neutral descriptions of preparation steps; each class docstring is the op's reference.
+"""Ops: preparation steps with all their forms; each class docstring is the op's reference.
 
-A new op is a module here, an entry below and an entry in the table of each engine.
+A new op is a module and an import below, which adds it to the table `OPS`.
 """
+
+# ruff: noqa: F401
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field, SerializeAsAny, WrapValidator
 
@@ -33,23 +35,23 @@ from recsys_cli.ops.log_op import LogOp
 from recsys_cli.ops.negative_sampling import NegativeSampling
 from recsys_cli.ops.normalize import Normalize
 from recsys_cli.ops.normalize_min_max import NormalizeMinMax
+from recsys_cli.ops.op import Op
 from recsys_cli.ops.reduce_dtype_size import ReduceDtypeSize
 from recsys_cli.ops.rename import Rename
 from recsys_cli.ops.target_encoding import TargetEncoding
 from recsys_cli.ops.time_window import TimeWindow
 from recsys_cli.ops.value_count import ValueCount
 
-AnyOp = Annotated[
-    AddTags | Bucketize | Categorify | Clip | Deduplicate | DifferenceLag | DropLowCardinality | Dropna | FillMedian
-    | FillMissing | Filter | Groupby | HashBucket | HashedCross | JoinExternal | JoinGroupby | KCore | LambdaOp
-    | ListSlice | LogOp | NegativeSampling | Normalize | NormalizeMinMax | ReduceDtypeSize | Rename | TargetEncoding
-    | TimeWindow | ValueCount,
-    Field(discriminator="op"), SerializeAsAny(), WrapValidator(read_op),
-]  # fmt: skip
+OPS: dict[str, type[Op]] = {
+    name: kind
+    for name, kind in dict(globals()).items()
+    if isinstance(kind, type) and issubclass(kind, Op) and kind not in {Op, ForeignOp}
+}
+"""The ops by name."""
 
-__all__ = [
-    "AddTags", "AnyOp", "Bucketize", "Categorify", "Clip", "Deduplicate", "DifferenceLag", "DropLowCardinality",
-    "Dropna", "FillMedian", "FillMissing", "Filter", "ForeignOp", "Groupby", "HashBucket", "HashedCross",
-    "JoinExternal", "JoinGroupby", "KCore", "LambdaOp", "ListSlice", "LogOp", "NegativeSampling", "Normalize",
-    "NormalizeMinMax", "ReduceDtypeSize", "Rename", "TargetEncoding", "TimeWindow", "ValueCount",
-]  # fmt: skip
+if TYPE_CHECKING:
+    AnyOp = Op
+else:
+    AnyOp = Annotated[
+        Union[tuple(OPS.values())], Field(discriminator="op"), SerializeAsAny(), WrapValidator(read_op)  # noqa: UP007
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,7 @@ from recsys_cli.features.spec import Spec
 from recsys_cli.ops.numeric import DistinctNames, NumericOp
 from recsys_cli.ops.op import FrozenDict, Tables, numbers
 from recsys_cli.ops.values import Array
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pl
 
 MAX_COMPARISONS = 32
 """Number of boundaries up to which comparisons are faster than a search in Polars (measured)."""

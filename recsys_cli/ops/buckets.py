@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,7 @@ from recsys_cli.features.hashing import below, hash_counters
 from recsys_cli.ops.flow import Flow, OpContext
 from recsys_cli.ops.scratch import PartitionedFile, Span, read
 from recsys_cli.ops.values import canonical
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pl
 
 _SHARE = 32
 """Divisor of the budget for the rows of a bucket: a sort needs several times their size, for two buckets at a time."""

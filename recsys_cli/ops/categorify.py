@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import AfterValidator, Field, model_validator
 
 from recsys_cli.errors import ConfigError
@@ -21,13 +20,7 @@ from recsys_cli.ops.given_vocabulary import read_vocabulary
 from recsys_cli.ops.op import FrozenDict, Names, Op, Tables
 from recsys_cli.ops.values import Apply, Types, canonical, mapped, retype
 from recsys_cli.ops.vocabulary import Ids, VocabularyIndex, encode_arrow, encoder_of
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
-
+from recsys_cli.packages import pc, pl
 
 MAX_BUCKETS = 2**31 - 1 - FIRST
 """Maximum number of hash buckets: the int32 ids minus the reserved ones."""

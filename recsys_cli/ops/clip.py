@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,7 @@ from recsys_cli.features.spec import Spec
 from recsys_cli.ops.numeric import DistinctNames, Number, NumericOp, calculated_type
 from recsys_cli.ops.op import Tables, numbers
 from recsys_cli.ops.values import Array, numpy_type
-
-if TYPE_CHECKING:
-    import polars as pl
+from recsys_cli.packages import pl
 
 
 class Clip(NumericOp):

@@ -8,21 +8,15 @@ Integers and short strings are counted as 64-bit keys, many times faster than st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from recsys_cli.features.spec import is_text
 from recsys_cli.features.string_keys import pack, unpack
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pc, pl
 
 Keys = npt.NDArray[np.integer]
 Tally = tuple[Keys, npt.NDArray[np.int64]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +17,7 @@ from recsys_cli.features.spec import Spec
 from recsys_cli.ops.buckets import Runs, group, partition, write_run
 from recsys_cli.ops.flow import Flow, OpContext
 from recsys_cli.ops.op import Names, Op, Phase, as_tuple, numbers, scalars
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pl
 
 _EXACT = 2.0**62
 _UNITS = {"ms": 1e3, "us": 1e6, "ns": 1e9}

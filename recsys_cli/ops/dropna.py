@@ -8,12 +8,12 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.flow import Flow, Mask, OpContext, filter_rows
 from recsys_cli.ops.op import Names, RowFilter
+from recsys_cli.packages import pc
 
 
 class Dropna(RowFilter):

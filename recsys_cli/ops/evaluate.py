@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from recsys_cli.ops.expression import (
     FIRST_SECOND,
@@ -30,12 +29,7 @@ from recsys_cli.ops.expression import (
     kind_of_type,
 )
 from recsys_cli.ops.values import Values
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pc, pl
 
 Array = npt.NDArray[Any]
 Operand = tuple[Array, Array]

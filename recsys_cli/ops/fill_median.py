@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from recsys_cli.ops.numeric import VALUE, WEIGHT, DistinctNames, FillingOp, finite_values
 from recsys_cli.ops.op import Tables
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pl
 
 
 class FillMedian(FillingOp):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +14,7 @@ from recsys_cli.features.spec import Spec
 from recsys_cli.ops.flow import Flow, Mask, OpContext, filter_rows
 from recsys_cli.ops.lambda_op import ExpressionText, LambdaOp
 from recsys_cli.ops.op import RowFilter
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pl
 
 
 class Filter(RowFilter):

@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
@@ -19,6 +18,7 @@ from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema, file_o
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.plan import FeaturePlan
 from recsys_cli.ops.program import COLD, GATHERED, INTERACTIONS, Program
+from recsys_cli.packages import pc
 
 _FEW = FIRST + 5
 """Rows of an embedding table before fitting."""

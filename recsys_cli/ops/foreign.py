@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,7 @@ from recsys_cli.features.columns import POSITION, ROW_NUMBER, ROW_WEIGHT
 from recsys_cli.ops.flow import Derived, Flow, OpContext
 from recsys_cli.ops.op import Op, Tables
 from recsys_cli.ops.values import Apply, Types
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pl
 
 Table = TypeVar("Table")
 _FORMS = {

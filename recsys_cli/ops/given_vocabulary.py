@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as arrow_csv
-import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
 from recsys_cli.ops.values import canonical
+from recsys_cli.packages import pc
 
 _COLUMN = "value"
 _SHOWN = 5
@@ -45,6 +43,9 @@ def read_vocabulary(path: str, name: str, kind: pa.DataType) -> pa.Array:
 
 
 def _read(path: Path) -> pa.Array:
+    import pyarrow.csv as arrow_csv
+    import pyarrow.parquet as pq
+
     if path.suffix.lower() == ".parquet":
         table = pq.read_table(path)
     elif path.suffix.lower() == ".csv":

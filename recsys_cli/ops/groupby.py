@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,7 @@ from recsys_cli.features.spec import Spec
 from recsys_cli.ops.buckets import Runs, group, partition, write_run
 from recsys_cli.ops.flow import Flow, Mask, OpContext
 from recsys_cli.ops.op import FrozenDict, Names, Op, Phase, as_tuple, numbers, scalars
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
-
+from recsys_cli.packages import pl
 
 Aggregation = Literal["list", "first", "last", "count", "nunique", "sum", "mean", "median", "std", "var", "min", "max"]
 CALCULATED: tuple[Aggregation, ...] = ("sum", "mean", "median", "std", "var")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,7 @@ from recsys_cli.ops.categorify import MAX_BUCKETS, encode_column
 from recsys_cli.ops.op import FrozenDict, Names, Op, Tables
 from recsys_cli.ops.values import Apply, Types, Values, canonical, hashes_of, mapped, null_mask, retype
 from recsys_cli.ops.vocabulary import Ids, bucket_ids
-
-if TYPE_CHECKING:
-    import polars as pl
-
+from recsys_cli.packages import pl
 
 Buckets = Annotated[int, Field(ge=1, le=MAX_BUCKETS)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import pyarrow as pa
 from pydantic import Field
@@ -15,12 +15,7 @@ from recsys_cli.ops.hash_bucket import Buckets, hashable, missing
 from recsys_cli.ops.op import Names, Op, Tables, scalars
 from recsys_cli.ops.values import Apply, Columns, Types, Values, hashes_of, null_mask
 from recsys_cli.ops.vocabulary import bucket_ids
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pl
 
 
 class HashedCross(Op):

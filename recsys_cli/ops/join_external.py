@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from recsys_cli.errors import ConfigError, DataError
@@ -14,12 +13,7 @@ from recsys_cli.features.schema import FIRST
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.op import Op
 from recsys_cli.ops.values import canonical
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pc, pl
 
 
 class JoinExternal(Op):

@@ -27,14 +27,10 @@ from recsys_cli.ops.grouping import (
 )
 from recsys_cli.ops.op import Tables, numbers, scalars
 from recsys_cli.ops.values import Array
-from recsys_cli.packages import Lazy
+from recsys_cli.packages import pl
 
 if TYPE_CHECKING:
-    import polars as pl
-
     Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
-else:
-    pl = Lazy("polars")
 
 _WEIGHT = "weight"
 _INT32 = 2**31 - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -14,15 +14,9 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.evaluate import numbers_of, operand_of, polars_expression
 from recsys_cli.ops.expression import Expression, check, columns, kind_of_type, parse
-from recsys_cli.ops.nvtabular import set_column
 from recsys_cli.ops.op import Op, Tables, scalars
-from recsys_cli.ops.values import Apply, Array, Columns, Types, Values, element
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.ops.values import Apply, Array, Columns, Types, Values, element, set_column
+from recsys_cli.packages import pl
 
 
 def _readable(text: str) -> str:

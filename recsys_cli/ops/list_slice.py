@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +14,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.op import Names, Op, Tables, lists
 from recsys_cli.ops.values import Apply, Array, Types, Values, element, mapped, retype, sliced
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pl
 
 
 class ListSlice(Op):

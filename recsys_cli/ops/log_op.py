@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +11,7 @@ import pyarrow as pa
 from recsys_cli.ops.numeric import DistinctNames, NumericOp
 from recsys_cli.ops.op import Tables
 from recsys_cli.ops.values import Array
-
-if TYPE_CHECKING:
-    import polars as pl
+from recsys_cli.packages import pl
 
 
 class LogOp(NumericOp):

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
 from recsys_cli.ops.numeric import VALUE, WEIGHT, DistinctNames, NumericOp, finite_values
 from recsys_cli.ops.op import Tables
 from recsys_cli.ops.values import Array
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pl
 
 BASE = float(1 << 30)
 """Base of the digits of sums."""

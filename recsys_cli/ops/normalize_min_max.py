@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from recsys_cli.ops.numeric import VALUE, DistinctNames, NumericOp, finite_values
 from recsys_cli.ops.op import Tables
 from recsys_cli.ops.values import Array
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pc, pl
 
 
 class NormalizeMinMax(NumericOp):

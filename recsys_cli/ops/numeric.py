@@ -11,7 +11,6 @@ import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, FiniteFloat, model_validator
 
 from recsys_cli.features.spec import Spec, is_list
-from recsys_cli.ops.nvtabular import run_on_numbers
 from recsys_cli.ops.op import Op, Tables, as_tuple, calculated, numbers
 from recsys_cli.ops.values import (
     Apply,
@@ -26,12 +25,7 @@ from recsys_cli.ops.values import (
     numpy_type,
     retype,
 )
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pl
 
 VALUE, WEIGHT = "value", "weight"
 """Columns of `finite_values`: a value, and its number of interactions."""
@@ -110,6 +104,8 @@ class NumericOp(Op):
 
         if type(self).on_nvtabular is NumericOp.on_nvtabular:
             return super().nvtabular(state, rows, folder)
+        from recsys_cli.ops.nvtabular import run_on_numbers
+
         types = {name: self.calculation(element(rows.schema.field(name).type)) for name in self.reads}
         return run_on_numbers(rows, types, workflow)
 

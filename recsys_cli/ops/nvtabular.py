@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.spec import is_list
-from recsys_cli.ops.values import Values, canonical, caster, from_arrow, null_mask, to_arrow
+from recsys_cli.ops.values import Values, canonical, caster, from_arrow, null_mask, set_column, to_arrow
+from recsys_cli.packages import pc
 
 _LOCK = threading.Lock()
 quiet = partial(warnings.catch_warnings, action="ignore")
@@ -126,13 +125,6 @@ def run_on_numbers(
 
 def _shaped(values: Values, kind: pa.DataType) -> pa.DataType:
     return kind if values.offsets is None else pa.list_(kind)
-
-
-def set_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    """Replace or add a column."""
-    if name in rows.column_names:
-        return rows.set_column(rows.column_names.index(name), name, values)
-    return rows.append_column(name, values)
 
 
 @dataclass(frozen=True)
@@ -254,6 +246,8 @@ def count_values(column: pa.ChunkedArray, name: str, folder: Path) -> pa.Table:
 
 
 def _count(values: pa.Array, folder: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
     with quiet():
         fit([VALUE] >> nvtabular().ops.Categorify(out_path=str(folder)), {VALUE: values})
     counts = pq.read_table(folder / "categories" / f"unique.{VALUE}.parquet", columns=[VALUE, f"{VALUE}_size"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import pyarrow as pa
 from pydantic import BaseModel, BeforeValidator, ConfigDict
@@ -14,12 +14,7 @@ from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.flow import Flow, OpContext
 from recsys_cli.ops.values import Apply, Types, computed
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pl
 
 Phase = Literal["rows", "draw", "columns"]
 Tables = Mapping[str, pa.Table]

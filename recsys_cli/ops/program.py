@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops import AnyOp, JoinExternal, NegativeSampling
+from recsys_cli.ops import JoinExternal, NegativeSampling
 from recsys_cli.ops.op import Op
 from recsys_cli.ops.steps import COLD, FLAT, GATHERED, INTERACTIONS, Gather, Locate, PlanStep, State
 from recsys_cli.registry import suggest
@@ -52,7 +52,7 @@ class Program:
         aside: Raw columns that are read and never prepared.
     """
 
-    rows: tuple[tuple[int, AnyOp], ...]
+    rows: tuple[tuple[int, Op], ...]
     draw: NegativeSampling | None
     steps: tuple[PlanStep, ...]
     joins: tuple[tuple[int, JoinExternal], ...]
@@ -131,7 +131,7 @@ class _Compiler:
     """Position of the last op of row selection."""
     lacks: frozenset[str] | None = None
     """Missing columns of new rows; None if the plan is not for new rows."""
-    rows: list[tuple[int, AnyOp]] = field(default_factory=list)
+    rows: list[tuple[int, Op]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for raw in self.tables[INTERACTIONS]:
@@ -197,7 +197,7 @@ class _Compiler:
         self._check_keys(step, outputs)
         self._check_names(step, outputs)
         if step.index <= self.last and op.phase != "draw" and not lacks:
-            self.rows.append((step.index, cast("AnyOp", op)))
+            self.rows.append((step.index, op))
         elif (op.acts or op.fitted) and op.phase == "columns" and not lacks:
             if step.home is None:
                 self.steps += [_locate(name) for name in dict.fromkeys(op.encodes) if name in self.keys]
@@ -329,7 +329,7 @@ def _sources(op: Op, columns: Mapping[str, _Column], outputs: Iterable[str]) -> 
 
 
 def compile_plan(
-    ops: Sequence[AnyOp],
+    ops: Sequence[Op],
     roles: Sequence[str],
     tables: Mapping[str, pa.Schema],
     *,
@@ -352,7 +352,7 @@ def compile_plan(
         for op in early
     ]
     for index, op in enumerate(ops):
-        compiler.run(index, cast("Op", op))
+        compiler.run(index, op)
     for name in (*roles, *aside):
         compiler.use(name)
     draw = next((cast("NegativeSampling", op) for op in ops[: last + 1] if op.phase == "draw"), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +23,7 @@ from recsys_cli.ops.numeric import (
 )
 from recsys_cli.ops.op import Tables, numbers
 from recsys_cli.ops.values import Apply, Types, Values, caster, element, mapped, numpy_type, retype
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pl
 
 TYPES = ("int8", "int16", "int32", "int64")
 """Integer types, smallest first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import pyarrow as pa
 from pydantic import AfterValidator, Field, field_validator
@@ -12,9 +12,7 @@ from pydantic import AfterValidator, Field, field_validator
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.op import FrozenDict, Op, Tables
 from recsys_cli.ops.values import Apply, Columns, Types
-
-if TYPE_CHECKING:
-    import polars as pl
+from recsys_cli.packages import pl
 
 
 class Rename(Op):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,7 @@ from recsys_cli.features.schema import FIRST
 from recsys_cli.ops.op import Forms, Op, Phase, Tables
 from recsys_cli.ops.values import Apply, Columns, Types, Values, comparable, from_arrow, taken
 from recsys_cli.ops.vocabulary import ABSENT, Ids, VocabularyIndex, encoder_of
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pl
 
 State = Mapping[tuple[int, str], pa.Table]
 """Fitted state, by position of the op in the plan and name of the table."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +32,7 @@ from recsys_cli.ops.grouping import (
 )
 from recsys_cli.ops.op import Tables, numbers, scalars
 from recsys_cli.ops.values import Apply, Array, Columns, Types, Values
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
+from recsys_cli.packages import pl
 
 FOLD = "fold"
 """Column of the fold in tables by group and fold."""

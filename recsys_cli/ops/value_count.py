@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.op import Names, Op, Tables, lists
-from recsys_cli.packages import Lazy
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = Lazy("polars")
-
+from recsys_cli.packages import pc, pl
 
 SHORTEST, LONGEST = "shortest", "longest"
 """Columns of the fitted state, in one row."""

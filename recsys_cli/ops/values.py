@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from recsys_cli.features.hashing import hash_numbers, hash_value, hash_values
 from recsys_cli.features.spec import is_list
+from recsys_cli.packages import pc
 
 Array = npt.NDArray[Any]
 
@@ -163,6 +163,13 @@ def computed(
     made = {name: to_arrow(inputs[name], types[name]) for name in inputs.changed if name in types}
     kept = {name: rows.column(name) for name in rows.column_names if name not in made}
     return pa.table({**kept, **made})
+
+
+def set_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    """Replace or add a column."""
+    if name in rows.column_names:
+        return rows.set_column(rows.column_names.index(name), name, values)
+    return rows.append_column(name, values)
 
 
 def null_mask(values: Values) -> Array | None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.hashing import below, hash_counters, hash_numbers, hash_packed, hash_value, hash_values
@@ -18,6 +17,7 @@ from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.spec import is_text
 from recsys_cli.features.string_keys import pack
 from recsys_cli.ops.values import FEW_ROWS, Array, Values, canonical, comparable, hashes_of, null_mask, stored
+from recsys_cli.packages import pc
 
 Hashes = npt.NDArray[np.uint64]
 Ids = npt.NDArray[np.int32]

@@ -7,17 +7,16 @@ import json
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from rich.console import Console
 
 from recsys_cli import registry
 from recsys_cli.cli import catalog, options
-from recsys_cli.ops import AnyOp
+from recsys_cli.ops import OPS
 from tests.cli.conftest import Recsys
 
-NAMES = sorted(op.__name__ for op in get_args(get_args(AnyOp)[0]))
+NAMES = sorted(OPS)
 
 
 def rendered(found: dict, width: int) -> list[str]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from recsys_cli.cli.field_docs import field_docs
-from recsys_cli.ops import AnyOp
+from recsys_cli.ops import OPS, AnyOp
 from recsys_cli.ops.op import Op
 from recsys_cli.registry import ENGINES
 from tests.op_examples import EXAMPLES
 
-OPS: tuple[type[Op], ...] = get_args(get_args(AnyOp)[0])
-
-every_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
+every_op = pytest.mark.parametrize("op", OPS.values(), ids=lambda op: op.__name__)
 reader: TypeAdapter[Op] = TypeAdapter(AnyOp)
 OUTSIDE = "chooses rows before the split, outside the engines"
 DESCRIBES = "only describes columns, so the engines have nothing to compute"

@@ -86,8 +86,7 @@ def _nodes(fitted: FittedPlan) -> Iterator[Node]:
     """Yield the steps of the interactions in order: those before the split, after it, and the joins of the flat layout."""
     program = fitted.program
     specs = {field.name: Spec(field.type) for field in fitted.inputs[INTERACTIONS]}
-    for index, any_op in program.rows:
-        op = cast("Op", any_op)
+    for index, op in program.rows:
         if op.drops_only or not op.acts:
             continue
         outputs = op.outputs({name: specs[name] for name in op.reads})
