@@ -167,7 +167,7 @@ def _unit(kind: pa.DataType, how: str, form: str) -> str:
     if how:  # numbers as text
         return how.rsplit(" ", maxsplit=1)[-1]
     if pa.types.is_timestamp(kind):
-        return str(kind.unit) if form == "parquet" else "iso"
+        return str(kind.unit) if form == "parquet" else "iso" if kind.tz is None else "%Y-%m-%d %H:%M:%S+00:00"
     return "%Y-%m-%d" if pa.types.is_date(kind) else "s"
 
 

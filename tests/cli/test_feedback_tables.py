@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -143,6 +144,26 @@ model: {{name: mf}}
     found = prepared("r", "when")
     assert len(found) == 301
     assert found[-1][0] == 4.5 or (4.5, found[-1][1]) in found
+
+
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [("csv", "c3,31,2024-06-01 00:00:07+00:00"), ("jsonl", '{"customer": "c3", "items": [31]}')],
+)
+def test_times_with_a_zone_and_lists_of_items_stay_what_they_are(form: str, line: str, recsys: Recsys) -> None:
+    draw, lines = random.Random(1), ["customer,product,at"] if form == "csv" else []
+    for number in range(600):
+        customer, at = f"c{number % 50}", START + datetime.timedelta(hours=number)
+        items = [draw.randint(1, 40) for _ in range(4)]
+        basket = {"customer": f"c{number}", "items": items, "at": 1_700_000_000 + number}
+        lines.append(f"{customer},{items[0]},{at.isoformat()}+00:00" if form == "csv" else json.dumps(basket))
+    Path(f"t.{form}").write_text("\n".join(lines) + "\n")
+    ok(recsys("init", f"t.{form}", "--output", "c.yaml", "--yes"))
+    log(EVENTS["purchases"][:1])
+    ok(recsys("feedback", "--config", "c.yaml"))
+    assert Path(f"workspace/feedback/interactions.{form}").read_text().splitlines()[-1] == line
+    key = "dataset.interactions" if form == "csv" else "dataset.interactions.files"
+    ok(recsys("-q", "etl", "c.yaml", f"{key}=[t.{form},workspace/feedback/interactions.{form}]"))
 
 
 def test_the_config_is_that_of_the_last_stage_and_columns_come_before_it(recsys: Recsys) -> None:

@@ -20,6 +20,7 @@ from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.columns import resolve
 from recsys_cli.etl.reading.csv_chunks import Chunk, chunks, empty_chunk, parse_in_order, read_ahead, window
 from recsys_cli.etl.reading.csv_parse import Parsed, parse
+from recsys_cli.etl.reading.dialect import field_types
 from recsys_cli.etl.reading.exact_ids import id_schema, missing_texts, whole_ids
 from recsys_cli.etl.reading.npy import NpyTable
 from recsys_cli.etl.reading.parquet import (
@@ -259,9 +260,9 @@ class Reader:
     @property
     def stored_schema(self) -> pa.Schema:
         """Columns of the first file in order, in stored types; those of text by the first rows."""
-        return (
-            self._file_schema if self.table.format == "csv" else stored_schema(self.table.files[0], self.table.format)
-        )
+        if self.table.format == "csv":
+            return pa.schema(list(field_types(self._resolved[0]).items()))
+        return stored_schema(self.table.files[0], self.table.format)
 
     @property
     def known_times(self) -> dict[str, str]:

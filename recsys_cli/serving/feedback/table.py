@@ -102,7 +102,7 @@ def write_table(path: Path, state: FeedbackState, form: TableForm) -> int:
         if form.table.format == "parquet":
             pq.write_table(_arrow(columns, form.schema), partial)
         else:
-            lines = _objects(columns) if form.table.format == "jsonl" else _text(columns, form.table)
+            lines = _objects(columns, form.schema) if form.table.format == "jsonl" else _text(columns, form.table)
             partial.write_text("".join(f"{line}\n" for line in lines), form.table.encoding, newline="")
     return len(events)
 
@@ -124,8 +124,11 @@ def _arrow(columns: Mapping[str, Sequence[Any]], schema: pa.Schema | None) -> pa
     return pa.table(arrays)
 
 
-def _objects(columns: Mapping[str, Sequence[Any]]) -> Iterable[str]:
-    """Return a line of JSON for each row."""
+def _objects(columns: Mapping[str, Sequence[Any]], schema: pa.Schema) -> Iterable[str]:
+    """Return a line of JSON for each row; a list column has lists of one."""
+    for name in columns:
+        if isinstance(schema.field(name).type, pa.ListType):
+            columns = {**columns, name: [[value] for value in columns[name]]}
     rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
     return (json.dumps({name: value for name, value in row.items() if value is not None}) for row in rows)
 
