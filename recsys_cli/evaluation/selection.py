@@ -1,4 +1,4 @@
-"""Selection bias: metrics on the rows that chose the best epoch or trial are optimistic."""
+"""Selection bias: metrics on the rows that chose the best epoch, trial or model are optimistic."""
 
 from __future__ import annotations
 

@@ -64,10 +64,11 @@ def find_epochs(
         result = trainer.fit(search, key=key, settings={}, resume=resume)
     best = ranks.from_first(result.best and {"epochs": result.best.epoch, "valid": result.best.valid})
     best |= {"rows": sizes[1], "tried": len(result.history), "seconds": round(time.perf_counter() - started, 3)}
-    emit(Message(
-        f"{options.monitor} is best after {best['epochs']} of {best['tried']} epochs, found in {best['seconds']:.0f} s: "
-        f"all of train for {best['epochs']} epochs", facts=best,
-    ))  # fmt: skip
+    if model.rows != "all":
+        emit(Message(
+            f"{options.monitor} is best after {best['epochs']} of {best['tried']} epochs, found in {best['seconds']:.0f} s: "
+            f"all of train for {best['epochs']} epochs", facts=best,
+        ))  # fmt: skip
     if ranks.is_first:
         write_json(found, best)
         shutil.rmtree(search.folder)

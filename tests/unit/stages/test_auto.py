@@ -105,6 +105,7 @@ def test_without_valid_rows_the_choice_is_by_rows_held_out_of_train(tmp_path: Pa
         assert run["held_out"]["valid"]["ndcg@10"] == one.value
         assert run["history"][0]["rows"] == data.rows("train")  # the model itself knows all of train
     assert sum("held out of train" in event.text for event in events if isinstance(event, Message)) == 2
+    assert not any("epochs" in event.text for event in events if isinstance(event, Message))  # closed forms have none
     assert find_run(config, workspace).folder == made.artifact.folder
 
 
