@@ -283,3 +283,10 @@ def test_speed_of_epochs_is_in_the_unit_of_the_model() -> None:
     of_users = drawn(train.draw, {**TRAIN, "unit": "users"}, 120)
     assert "users/s" in of_users
     assert "rows/s" not in of_users
+
+
+def test_train_names_the_popularity_that_no_candidate_exceeds() -> None:
+    one = {"label": "popularity, half-life 1/8 of train", "run": "x", "metric": "ndcg@10", "value": 0.2, "seconds": 1.0}
+    others = [{**one, "label": label, "value": 0.1} for label in ("popularity", "ease")]
+    text = drawn(train.draw, {**TRAIN, "candidates": [one, *others]}, 120)
+    assert "no candidate ranks better than popularity, half-life 1/8 of train on valid" in text

@@ -55,7 +55,7 @@ def _draw_candidates(to: Console, candidates: Sequence[Mapping[str, Any]]) -> No
     cells = [(one["label"], figure(one["value"]), duration(one["seconds"]), one["run"]) for one in candidates]
     table(to, "candidates, the best by valid first", ("model", f"valid {best['metric']}", "time", "run"), cells)
     if best["label"].startswith("popularity"):
-        line(to, "note: no candidate ranks better than popularity on valid", style="yellow")
+        line(to, f"note: no candidate ranks better than {best['label']} on valid", style="yellow")
     elif best["value"] is None:
         line(to, f"note: {best['metric']} cannot be measured on valid; {best['label']} is taken", style="yellow")
 
