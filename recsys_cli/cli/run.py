@@ -171,6 +171,7 @@ def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, 
         if not open_source(settings.dataset.name, settings.dataset.options).info.is_own:
             show("download", _download(session, settings.dataset, force=force), shown.download.draw)
         show("etl", _etl(session, settings, force=force), shown.etl.draw)
+    _require_held_out(session, settings)
     show("train", _train(session, settings, resume=False, force=force), shown.train.draw)
     if not session.is_first:
         return
@@ -178,6 +179,15 @@ def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, 
     show("evaluate", _evaluate(session, trained, settings.evaluate, force=force), shown.evaluate.draw)
     if session.as_json:
         session.report(results, lambda *_: None)
+
+
+def _require_held_out(session: Session, config: RunConfig) -> None:
+    """Refuse data without rows to evaluate on, before the training."""
+    with session.working("train"):
+        from recsys_cli.evaluation.measure import choose_split
+        from recsys_cli.stages.etl import prepared_data
+
+        choose_split(prepared_data(config, session.workspace), config.evaluate)
 
 
 def prepare(session: Session, config: RunConfig, *, from_file: Path | None = None) -> None:

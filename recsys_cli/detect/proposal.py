@@ -202,8 +202,8 @@ def _share_of_frequent(table: Table, item: str) -> float:
 
 
 def _repeated(table: Table, user: str, item: str) -> float:
-    """Return the share of the sampled rows that repeat a pair of user and item."""
-    rows = table.sample.rows.select([user, item])
+    """Return the share of the sampled rows with user and item that repeat a pair of both."""
+    rows = table.sample.rows.select([user, item]).drop_null()
     return 1 - rows.group_by([user, item]).aggregate([]).num_rows / max(1, rows.num_rows)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -73,6 +74,9 @@ class Inputs:
         )
         for reader in interactions.values():
             reader.columns, reader.limit = program.reads, limit
+        for earlier, later in pairwise(interactions.values()):  # the history of a user goes on in the next file
+            if later.table.order is not None:
+                later.first = earlier.first + earlier.count()
         for reader in others:
             for field in reader.schema():
                 target, where = schema.field(field.name), str(reader.table.files[0])

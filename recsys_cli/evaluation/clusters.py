@@ -77,13 +77,18 @@ class Spread:
 
     def reach(self, p: float) -> float:
         """Return the distance from zero with a two-sided p-value."""
-        return -float(stdtrit(self.freedom, p / 2)) * self.error
+        return 0.0 if not self.error else -float(stdtrit(self.freedom, p / 2)) * self.error
 
     def p(self, distance: float) -> float:
-        """Return the two-sided p-value of a distance from zero."""
-        if self.error <= abs(distance) * 1e-12:
-            return 1.0 if abs(distance) < 1e-12 else 0.0
-        return 2 * float(stdtr(self.freedom, -abs(distance) / self.error))
+        """Return the two-sided p-value of a distance from zero.
+
+        At least that of a sign test in which all clusters agree, because few clusters have equal values by chance.
+        """
+        if abs(distance) < 1e-12:
+            return 1.0
+        equal = self.error <= abs(distance) * 1e-12
+        p = 0.0 if equal else 2 * float(stdtr(self.freedom, -abs(distance) / self.error))
+        return max(p, 2**-self.freedom)
 
     def __add__(self, other: Spread) -> Spread:
         """Return the error of a sum of independent values, with Welch-Satterthwaite degrees of freedom (1946)."""
@@ -105,7 +110,7 @@ def jackknife(sums: Floats, shares: Floats) -> Spread:
     1.
     """
     if len(sums) < 2:
-        return Spread(0.0)
+        return Spread(0.0, 0.0)
     scaled = sums / np.maximum(1 - shares, 1e-9)
     variance = (len(sums) - 1) / len(sums) * float(scaled @ scaled)
     return Spread(math.sqrt(variance), max(1.0, 1 / float(shares @ shares) - 1))

@@ -77,8 +77,9 @@ def choose_split(data: PreparedData, config: EvaluateConfig) -> str:
     split = config.split if config.split != "auto" else ("test" if data.rows("test") else "valid")
     if not data.rows(split):
         raise ConfigError(
-            f"{data.folder}: the prepared data has no {split} rows to evaluate on",
-            hint="choose another evaluate.split, or set the split's share in the config and run recsys etl",
+            f"{data.folder}: the prepared data has {data.rows('train'):,} rows of train and none of {split} to evaluate on",
+            hint="add interactions, set a larger share in split, or choose another evaluate.split; recsys train works without an "
+            "evaluation",
         )
     return split
 

@@ -98,6 +98,8 @@ def mean_estimate(values: Floats, clusters: Clusters) -> Estimate:
 
 
 def _around(value: float, spread: Spread, *, most: float) -> Estimate:
+    if not spread.freedom:  # a single cluster
+        return Estimate(value=value)
     low, high = max(0.0, value - spread.margin), min(most, value + spread.margin)
     return Estimate(value=value, low=min(low, value), high=max(high, value))
 

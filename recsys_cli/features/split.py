@@ -31,6 +31,8 @@ class _Split(BaseModel):
     """Input columns of `assign`."""
     leakage: ClassVar[str | None] = None
     """Warning about temporal leakage for readers of the metrics, or None."""
+    more_valid: ClassVar[str] = "set split.valid=0.1 and run recsys etl"
+    """What gives data without valid rows some."""
 
 
 class _Fractions(_Split):
@@ -93,6 +95,8 @@ class LeaveLastOut(_Split):
 
     reads = ("user", "timestamp")
     leakage = _LEAKAGE.format("per user")
+
+    more_valid = "add users with three rows or more, or take split.method=random"
 
     method: Literal["leave-last-out"] = "leave-last-out"
 
@@ -158,6 +162,8 @@ class SessionSplit(_Fractions):
 
 class FilesSplit(_Split):
     """Given files, for comparisons on published splits; columns as in the interactions of the dataset."""
+
+    more_valid = "move rows of split.train to a file of their own, set split.valid to it and run recsys etl"
 
     method: Literal["files"] = "files"
     train: str | None = None

@@ -15,7 +15,7 @@ from recsys_cli.stages import StageResult, report_other_version
 from recsys_cli.stages.keys import by_content, code_of_dataset, code_of_op, files_in, source_key
 from recsys_cli.workspace import PreparedData, Workspace, key_of
 
-_FORMAT = 2
+_FORMAT = 3
 """Version of the results of etl, apart from ops; each op has its own `format`."""
 _NAMED = 5
 """Highest number of changed files in a message."""
@@ -100,7 +100,7 @@ def recipe(config: RunConfig) -> str:
     return key_of(
         _FORMAT,
         config.split.model_dump(mode="json"),
-        config.features.model_dump(mode="json", exclude={"known"}),
+        config.features.model_dump(mode="json"),
         {op.name: op.format for op in config.features.ops},
         config.etl.model_dump(mode="json", exclude=set(EXECUTION_KEYS)),
         *(digest for op in config.features.ops for digest in code_of_op(op)),

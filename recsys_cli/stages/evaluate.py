@@ -24,7 +24,7 @@ from recsys_cli.training import hardware
 from recsys_cli.training.allocator import keep_freed_memory
 from recsys_cli.workspace import PreparedData, TrainedRun, TunedStudy, Workspace, key_of, run_lock, write_text
 
-_VERSION = 5
+_VERSION = 6
 """Version of the metrics, part of the key: evaluations of an earlier version are out of date."""
 _NOT_IN_KEY = {"batch_size"}
 """Options without effect on the result."""

@@ -73,7 +73,7 @@ def tune_on(
 ) -> StageResult[TunedStudy]:
     """Tune on prepared data; see `tune`."""
     if not data.rows("valid"):
-        raise DataError("the data has no valid split to compare trials", hint="recsys etl split.valid=0.1")
+        raise DataError("the data has no valid split to compare trials", hint=config.split.more_valid)
     hardware.device(config.train.device)
     artifact = workspace.study(study_key(config, data))
     search = _Search(data, config, _options(config), workspace, artifact, emit, force)

@@ -212,6 +212,17 @@ def test_tables_with_keys_of_one_name_are_both_joined(recsys: Recsys) -> None:
     assert prepares(recsys) > 0
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_table_too_small_for_an_evaluation_is_refused_before_the_training(recsys: Recsys, rows: int) -> None:
+    Path("t.csv").write_text("user,item\n" + "1,5\n2,6\n1,6\n"[: 4 * rows])
+    assert recsys("init", "t.csv", "--yes").code == 0
+    answer = recsys("run", "t.yaml")
+    assert answer.code == 2
+    assert f"has {rows} rows of train and none of valid to evaluate on" in answer.err
+    assert "add interactions" in answer.err
+    assert not list(Path("workspace").glob("runs/*"))
+
+
 def test_validate_names_repeated_keys_and_shares_of_nulls(recsys: Recsys) -> None:
     write("plays.csv", head="user,item,age,rating", row=lambda u, i, t: f"{u},{i},{u if u % 3 else ''},{1 + i % 5}")
     Path("items.csv").write_text("item,kind\n" + "".join(f"{i},k{i % 3}\n" for i in range(20)))

@@ -102,6 +102,13 @@ def test_repeated_pairs_are_a_note(recsys: Recsys) -> None:
         assert all(note.startswith("33% of the sampled rows repeat") for note in notes)
 
 
+def test_rows_without_a_user_are_no_repeats(recsys: Recsys) -> None:
+    lines = [f"{row % 20 if row % 2 else ''},{row // 20}\n" for row in range(600)]
+    Path("t.csv").write_text("user,item\n" + "".join(lines))
+    answer = recsys("--json", "init", "t.csv", "--yes")
+    assert not [note for note in answer.json["notes"] if "repeat" in note]
+
+
 def test_the_split_has_its_reason(recsys: Recsys) -> None:
     write("stars", timed=False)
     answer = recsys("init", "t.csv", "--yes")

@@ -62,6 +62,7 @@ class Reader:
         times: Formats of time columns without a format in the dataset; see `RawColumn`.
         limit: Number of rows to read from the start; None for all.
         ids: Columns of ids; see `whole_ids`.
+        first: Number of the first row, for `order`.
         rejected: The skipped rows so far.
     """
 
@@ -74,6 +75,7 @@ class Reader:
     times: Mapping[str, str] = field(default_factory=dict)
     limit: int | None = None
     ids: Collection[str] = ()
+    first: int = 0
     rejected: list[BadRow] = field(default_factory=list)
 
     def schema(self) -> pa.Schema:
@@ -99,7 +101,7 @@ class Reader:
         stored = self._stored_batches()
         left = sys.maxsize if self.limit is None else self.limit
         with closing(stored):
-            for rows in reshaped(stored, self.table, self.columns):
+            for rows in reshaped(stored, self.table, self.columns, first=self.first):
                 rows = whole_ids(missing_texts(rows, self.ids, self.table), self.ids, self.table)  # noqa: PLW2901
                 yield rows if rows.num_rows <= left else rows.slice(0, left)
                 left -= rows.num_rows
@@ -122,6 +124,11 @@ class Reader:
     def read(self) -> pa.Table:
         """Return the whole table, for small joined tables."""
         return pa.concat_tables([self.schema().empty_table(), *self.batches()]).combine_chunks()
+
+    def count(self) -> int:
+        """Return the number of rows, by a read of all; with `order` in the table."""
+        columns = (str(self.table.order),)
+        return sum(rows.num_rows for rows in replace(self, columns=columns, ids=(), rejected=[]).batches())
 
     def head(self, limit: int) -> tuple[pa.Table, bool]:
         """Return the first rows, and whether these are all."""

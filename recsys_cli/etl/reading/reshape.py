@@ -52,8 +52,12 @@ def _is_plain(table: RawTable) -> bool:
     return table.explode is None and table.order is None and table.line is None and not table.rename
 
 
-def reshaped(batches: Iterable[pa.Table], table: RawTable, columns: Sequence[str] | None) -> Generator[pa.Table]:
-    """Yield the batches with a row per element of the list column `explode`, numbered by `order`; nulls and empty texts go.
+def reshaped(
+    batches: Iterable[pa.Table], table: RawTable, columns: Sequence[str] | None, *, first: int = 0
+) -> Generator[pa.Table]:
+    """Yield the batches with a row per element of the list column `explode`; nulls and empty texts go.
+
+    `order` numbers the rows from `first`.
 
     Raises:
         DataError: An element has no click.
@@ -61,7 +65,7 @@ def reshaped(batches: Iterable[pa.Table], table: RawTable, columns: Sequence[str
     if _is_plain(table):
         yield from batches
         return
-    first = first_line = 0
+    first_line = 0
     for batch in batches:
         if table.line is not None:
             numbers = np.arange(first_line, first_line + batch.num_rows)

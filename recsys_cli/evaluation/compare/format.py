@@ -9,8 +9,10 @@ from recsys_cli.evaluation.compare.comparison import Figure, Verdict
 METHOD = (
     "Rows of one user are not independent, so users are the sampling unit. Ranking metrics: intervals of the paired bootstrap "
     "over users, p-values of the t test of the users' differences. AUC: DeLong's test with placements summed by user. Log loss, "
-    "errors and metrics per impression: paired t-test of sums by user. p-values are Holm-corrected for all tests of the table. A "
-    "difference is significant if its corrected p-value is below 0.05 and its 95 % confidence interval excludes zero."
+    "errors and metrics per impression: paired t-test of sums by user. p-values are Holm-corrected for all tests of the table, all "
+    "metrics and runs. recsys evaluate tests fewer: one metric, fixed beforehand, against its baselines. A difference significant "
+    "there may not be here. A difference is significant if its corrected p-value is below 0.05 and its 95 % confidence interval "
+    "excludes zero."
 )
 
 

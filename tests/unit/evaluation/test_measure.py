@@ -304,7 +304,7 @@ def test_measure_refuses_labels_that_are_not_0_or_1(make_prepared) -> None:
 
 def test_choose_split_takes_test_where_there_is_one_and_refuses_an_empty_one(make_prepared) -> None:
     data = make_prepared()
-    with pytest.raises(ConfigError, match="no test rows"):
+    with pytest.raises(ConfigError, match="none of test to evaluate on"):
         choose_split(data, EvaluateConfig(split="test"))
     assert choose_split(data, EvaluateConfig()) == "valid"
 

@@ -169,6 +169,34 @@ def test_given_splits_are_written_as_the_dataset_is(workspace: Workspace) -> Non
     assert prepared(of_text) == prepared(etl(config("train.parquet", split=split(".parquet")), workspace).artifact)
 
 
+def test_positions_go_on_in_the_file_of_the_next_split(workspace: Workspace) -> None:
+    for split, lines in (("train", "a x y\nb y z x\n"), ("valid", "a z\n"), ("test", "b w\na w\n")):
+        Path(f"{split}.txt").write_text(lines)
+    lists = {"separator": " ", "quote": None, "names": ["user", "item"], "lists": {"item": " "}, "explode": "item"}
+    given = config(
+        {"files": "train.txt", **lists, "order": "at"},
+        split={"method": "files", **{split: f"{split}.txt" for split in ("train", "valid", "test")}},
+        features={
+            "user": "user", "item": "item", "label": "label", "timestamp": "at",
+            "ops": [
+                {"op": "Categorify", "columns": ["user", "item"]},
+                {"op": "LambdaOp", "expression": "1", "output": "label", "dtype": "int8"},
+            ],
+        },
+    )  # fmt: skip
+    data = etl(given, workspace).artifact
+    assert [pq.read_table(data.folder / split)["at"].to_pylist() for split in ("valid", "test")] == [[5], [6, 7]]
+    assert "later row of the same user" not in data.report.read_text()
+
+
+def test_a_leak_is_refused_though_its_data_is_prepared(workspace: Workspace) -> None:
+    ops = [*FEATURES["ops"], {"op": "Normalize", "columns": ["rating"]}]
+    leaking = config("one.csv", features={**FEATURES, "ops": ops, "known": ["rating"]})
+    etl(leaking, workspace)
+    with pytest.raises(ConfigError, match="'rating' leaks the label 'label'"):
+        etl(config("one.csv", features={**FEATURES, "ops": ops}), workspace)
+
+
 def test_key_depends_on_how_files_are_read(workspace: Workspace) -> None:
     def key(**options: object) -> str:
         return data_key(config({"files": "one.csv", **options}), workspace)

@@ -306,8 +306,11 @@ def test_without_valid_rows_there_is_nothing_to_compare_by(
 ) -> None:
     data = make_prepared(rows=300)
     reseal(data, rows={"train": data.rows("train")})
-    with pytest.raises(DataError, match="no valid split to compare trials"):
-        tune_on(data, a_config(), workspace)
+    for split, hint in (({"method": "random"}, "split.valid=0.1"), ({"method": "files"}, "set split.valid to it")):
+        config = RunConfig.model_validate({**a_config().model_dump(), "split": split})
+        with pytest.raises(DataError, match="no valid split to compare trials") as caught:
+            tune_on(data, config, workspace)
+        assert hint in str(caught.value.hint)
 
 
 def test_without_optuna_it_says_what_to_install(

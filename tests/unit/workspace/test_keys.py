@@ -54,7 +54,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "features.impression": ("tags", "data"),
     "features.ops": ([TAGS], "data"),
     "features.drop": (["stars"], "data"),
-    "features.known": (["tags"], "none"),
+    "features.known": (["tags"], "data"),
     "etl.engine": ("polars", "none"),
     "etl.device": ("gpu", "none"),
     "etl.memory_mib": (512, "none"),

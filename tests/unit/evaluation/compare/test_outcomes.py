@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recsys_cli.evaluation.compare.comparison import ComparedRun, Comparison, figures_of
-from recsys_cli.evaluation.compare.format import verdicts
+from recsys_cli.evaluation.compare.format import METHOD, verdicts
 from recsys_cli.evaluation.compare.latex import paper_table
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.page import show
@@ -118,6 +118,21 @@ def test_identical_systems_do_not_differ_significantly() -> None:
         sentence
         == "two and one do not differ significantly by any of 14 metrics (300 users and 800 rows; corrected for 14 comparisons)."
     )
+
+
+def test_the_planned_test_of_evaluate_may_differ_from_a_comparison_of_all_metrics_and_the_text_says_so() -> None:
+    rng = np.random.default_rng(0)
+    gains = rng.random(200)
+    zero = dict.fromkeys((f"ndcg@{k}" for k in range(2, 14)), np.zeros(200))
+    model = Outcomes.of_users({name: gains - gains.mean() + 0.055 for name in zero})  # p is about .008
+    popularity, ease = Outcomes.of_users(zero), Outcomes.of_users({name: gains - gains.mean() for name in zero})
+    (planned,) = figures_of({"model": model, "popularity": popularity, "ease": ease}, ["ndcg@10"], **OPTIONS)
+    figures = figures_of({"model": model, "popularity": popularity}, list(zero), **OPTIONS)
+    assert planned.differences["popularity"].verdict == "worse"
+    assert {one.differences["popularity"].verdict for one in figures} == {"noise"}
+    (said,) = verdicts("model", ["popularity"], figures, users=200)
+    assert "corrected for 12 comparisons" in said
+    assert "A difference significant there may not be here" in METHOD
 
 
 def a_comparison() -> Comparison:

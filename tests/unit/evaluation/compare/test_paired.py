@@ -30,6 +30,14 @@ def test_the_p_value_is_that_of_the_t_test() -> None:
     assert p_of(differences) == pytest.approx(ttest_1samp(differences, 0).pvalue)
 
 
+def test_few_users_prove_nothing() -> None:
+    """Equal differences of a few users have no variance, and a t test then knows everything."""
+    assert p_of(np.array([0.4])) == 1.0
+    assert p_of(np.full(5, 0.4)) == pytest.approx(2**-4)
+    assert p_of(np.full(20, 0.4)) < 1e-5
+    assert by_rows(np.array([0.7]), alone(1)).p == 1.0
+
+
 def test_sums_in_another_order_are_ties() -> None:
     """0.1 + 0.2 is not 0.3 in floating point, and is no difference."""
     assert p_of(np.array([0.1 + 0.2 - 0.3] * 20)) == 1.0
