@@ -24,14 +24,16 @@ class Config(HistoryOptions):
         "model.regularization": {"low": 1.0, "high": 50_000.0, "log": True},
     }
 
+    format: ClassVar[int] = 2
+
     regularization: float | None = Field(None, gt=0)
     """L2 penalty λ of the weights. None: chosen by leave-one-out cross-validation on train, from 1, 2, 5, …, 50,000."""
     max_items: PositiveInt | None = None
     """Number of items with weights, by popularity; all others score 0. None: as many as `memory_mib` allows. Time grows with the
     cube of the items; with few users, with the square of the users."""
     memory_mib: PositiveInt = 2_048
-    """Memory budget of fitting in MiB. Weights are float64 where that fits, else float32: 2,048 MiB hold 12,000 and 20,000
-    items."""
+    """Memory budget of fitting in MiB: 2,048 MiB hold 18,900 items. Badly conditioned systems are solved in float64 where that
+    fits, up to 12,300 items."""
 
 
 def affordable_items(num_users: int) -> int:

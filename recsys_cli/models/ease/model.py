@@ -10,7 +10,7 @@ from torch import Tensor
 from recsys_cli.batch import Ragged
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.ease.config import Config
-from recsys_cli.models.ease.penalty import choose_penalty, invert_
+from recsys_cli.models.ease.penalty import choose_penalty, dtype_of, invert_
 from recsys_cli.models.interaction_matrix import InteractionMatrix
 from recsys_cli.models.item_to_item import DenseWeights, ItemToItemModel, ItemWeights, add_rows, gram, rows_of
 from recsys_cli.models.model import Progress
@@ -18,7 +18,7 @@ from recsys_cli.models.model import Progress
 _BLOCK = 1 << 22
 """Elements of folded-in user vectors per block."""
 _DENSE_BYTES = {torch.float64: 14, torch.float32: 6}
-"""Bytes per item pair while fitting: the weights in float32, plus the working matrix unless in place."""
+"""Bytes per item pair while fitting: the weights in float32, the matrix to invert unless in place, and 2 of the penalty search."""
 _BYTES_OF_A_USER = 20
 """Bytes per (item, user) pair with few users: a row and a vector in float64, and the final vector in float32."""
 
@@ -39,29 +39,29 @@ class Model(ItemToItemModel):
         super().__init__(schema, positive_only=config.positive_only, max_items=min(num_items, most))
         self.config = config
         self._users = self.user.own_ids
-        self._dtype = torch.float64 if _DENSE_BYTES[torch.float64] * self.num_items**2 <= budget else torch.float32
+        self._fits_float64 = _DENSE_BYTES[torch.float64] * self.num_items**2 <= budget
         few = num_users < self.num_items <= _fit_with(num_users, budget)
         self.learnt = LowRankWeights(self.num_items, num_users) if few else DenseWeights(self.num_items)
 
     def learn(self, matrix: InteractionMatrix, progress: Progress) -> None:
         """Choose the penalty if the config has none, and solve the linear system."""
         progress(0, 3)
+        counts = gram(matrix, out=self.learnt.weights) if isinstance(self.learnt, DenseWeights) else None
+        progress(1, 3)
         penalty = self.config.regularization
         if penalty is None:
-            penalty = choose_penalty(matrix)
+            penalty = choose_penalty(matrix, counts)
             self.chosen = {"regularization": penalty}
-        progress(1, 3)
+        progress(2, 3)
         if isinstance(self.learnt, LowRankWeights):
             rows = matrix.dense(self._users.start, self._users.stop, dtype=torch.float64)
-            progress(2, 3)
             self.learnt.solve(rows, penalty)
         else:
-            counts = gram(matrix, out=self.learnt.weights).to(self._dtype)
-            progress(2, 3)
-            counts.diagonal().add_(penalty)
-            inverse = invert_(counts)
-            inverse /= -inverse.diagonal().clone()
-            self.learnt.weights.copy_(inverse.fill_diagonal_(0))
+            counts = self.learnt.weights
+            system = counts.to(dtype_of(counts, penalty) if self._fits_float64 else torch.float32)
+            system.diagonal().add_(penalty)
+            invert_(system).div_(-system.diagonal().clone()).fill_diagonal_(0)
+            counts.copy_(system)
         progress(3, 3)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.models.interaction_matrix import InteractionMatrix
-from recsys_cli.models.item_to_item import gram, rows_of
+from recsys_cli.models.item_to_item import add_rows, gram, rows_of
 
 GRID = tuple(step * 10.0**power for power in range(5) for step in (1, 2, 5))
 """Candidate penalties λ. NDCG is flat around the best one, so that factors of two are fine enough."""
@@ -21,21 +21,23 @@ NUM_HELD_OUT = 2_000
 _FIRST = GRID.index(200.0)
 _CUT_OFF = 10
 """Cut-off of the NDCG, as in the default monitored metric; at 100 larger penalties look better with a long tail."""
-_BLOCK = 1 << 21
+_BLOCK = 1 << 19
 """Elements of user rows per block."""
+_CONDITION = 20_000
+"""Condition number above which rounding in float32 may change the inverse by a thousandth."""
 
 
-def choose_penalty(matrix: InteractionMatrix) -> float:
+def choose_penalty(matrix: InteractionMatrix, counts: Tensor | None = None) -> float:
     """Return the penalty of `GRID` with the best NDCG of held-out items, by hill climbing from 200.
 
-    Item indices of the matrix are by popularity, most popular first.
+    Item indices of the matrix are by popularity, most popular first. `counts` is its XᵀX if already known.
     """
     indices, number = torch.arange(matrix.num_items, device=matrix.items.device), _num_items(matrix)
     popular = matrix.renumbered(indices.where(indices < number, -1), num_items=number)
     users, items = _sample_held_out(popular)
     if len(users) == 0:
         return GRID[_FIRST]
-    counts = gram(popular)
+    counts = gram(popular) if counts is None else counts[:number, :number]
     ndcg: dict[int, float] = {}
 
     def quality(step: int) -> float:
@@ -52,10 +54,15 @@ def choose_penalty(matrix: InteractionMatrix) -> float:
 
 
 def inverse_of(counts: Tensor, penalty: float) -> Tensor:
-    """Return (counts + λ)⁻¹; shape (C, C), float64."""
-    inverse = counts.to(torch.float64, copy=True)
+    """Return (counts + λ)⁻¹; shape (C, C), in the precision of `dtype_of`."""
+    inverse = counts.to(dtype_of(counts, penalty), copy=True, memory_format=torch.contiguous_format)
     inverse.diagonal().add_(penalty)
     return invert_(inverse)
+
+
+def dtype_of(counts: Tensor, penalty: float) -> torch.dtype:
+    """Return float32 if counts + λ is well-conditioned, else float64; the trace bounds the largest eigenvalue."""
+    return torch.float32 if float(counts.trace()) < _CONDITION * penalty else torch.float64
 
 
 def invert_(matrix: Tensor) -> Tensor:
@@ -69,8 +76,7 @@ def invert_(matrix: Tensor) -> Tensor:
 def held_out_ranks(matrix: InteractionMatrix, users: Tensor, items: Tensor, inverse: Tensor) -> Tensor:
     """Return the rank of U held-out items, 0 being the best, among the items unseen by their users; shape (U,), float64.
 
-    `inverse` is P, (XᵀX + λ)⁻¹ of the whole matrix; shape (C, C), float64. Half of the items with equal scores count as
-    better.
+    `inverse` is P, (XᵀX + λ)⁻¹ of the whole matrix; shape (C, C). Half of the items with equal scores count as better.
     """
     step = max(1, _BLOCK // max(1, matrix.num_items))
     pairs = zip(users.split(step), items.split(step), strict=True)
@@ -82,7 +88,7 @@ def _ranks(matrix: InteractionMatrix, users: Tensor, items: Tensor, inverse: Ten
     rows = torch.zeros(len(users), len(inverse), dtype=inverse.dtype, device=inverse.device)
     rows[rows_of(lists), lists.values] = 1
     # P without the user is P + q qᵀ / a, with q = Px and a = 1 - xᵀPx.
-    whole = rows @ inverse
+    whole = add_rows(inverse, lists)
     own = (rows * whole).sum(1, keepdim=True)
     share = 1 - own
     without = (own - whole[index, items].unsqueeze(1)) / share

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -167,7 +171,7 @@ def test_scores_are_the_same_within_a_small_memory_budget(monkeypatch: pytest.Mo
 
     small, found = fitted("ease", matrix, regularization=50.0)
 
-    assert (exact._dtype, small._dtype) == (torch.float64, torch.float32)
+    assert (exact._fits_float64, small._fits_float64) == (True, False)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
@@ -198,6 +202,28 @@ def test_search_of_the_penalty_keeps_the_counts() -> None:
 
     inverse = penalty.inverse_of(counts, 2.0)
 
-    assert inverse.dtype == torch.float64
-    torch.testing.assert_close(inverse, torch.linalg.inv(torch.tensor([[5.0, 1.0], [1.0, 4.0]], dtype=torch.float64)))
+    torch.testing.assert_close(inverse, torch.linalg.inv(torch.tensor([[5.0, 1.0], [1.0, 4.0]])))
     assert counts.tolist() == [[3.0, 1.0], [1.0, 2.0]]
+
+
+def test_badly_conditioned_systems_are_solved_in_float64() -> None:
+    matrix = np.repeat(some_matrix(60, 20), 200, axis=0)
+
+    assert penalty.inverse_of(torch.from_numpy(matrix.T @ matrix), 500.0).dtype == torch.float32
+    assert penalty.inverse_of(torch.from_numpy(matrix.T @ matrix), 0.5).dtype == torch.float64
+    np.testing.assert_allclose(
+        scores_after("ease", matrix[:60], regularization=1e-4),
+        matrix[:60] @ weights_by_the_formula(matrix[:60], 1e-4), atol=1e-4,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("penalty", [(), ("0.01",)], ids=["penalty searched", "badly conditioned"])
+def test_the_memory_budget_bounds_the_growth_of_the_process(penalty: tuple[str, ...]) -> None:
+    """150 MiB hold 5,120 of 7,000 items; the growth includes the rows and the checkpoint."""
+    command = [sys.executable, "-m", "tests.unit.models.ease_memory", "150", *penalty]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    found = subprocess.run(command, capture_output=True, check=True, text=True, env=environment, timeout=600)
+
+    num_items, growth = (float(number) for number in found.stdout.split())
+    assert num_items == 5_120
+    assert 5_120**2 * 4 / 2**20 < growth < 1.2 * 150

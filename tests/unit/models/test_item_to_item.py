@@ -56,8 +56,10 @@ def test_renumbered_drops_items_with_negative_indices() -> None:
     assert renamed.dense(FIRST, FIRST + 3).tolist() == [[0, 1], [0, 0], [1, 1]]
 
 
+@pytest.mark.parametrize("ratio", [0, 1_000_000], ids=["pairs", "dense blocks"])
 @pytest.mark.parametrize("block", [1, 20, 1 << 20])
-def test_gram_is_the_product_of_the_matrix_with_itself(block: int) -> None:
+def test_gram_is_the_product_of_the_matrix_with_itself(monkeypatch: pytest.MonkeyPatch, block: int, ratio: int) -> None:
+    monkeypatch.setattr("recsys_cli.models.item_to_item._PRODUCTS_OF_A_PAIR", ratio)
     matrix = some_matrix(13, 7)
     user, item = (schema_of(matrix).only(role) for role in (Role.USER, Role.ITEM))
 
