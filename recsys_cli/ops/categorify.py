@@ -11,15 +11,14 @@ from typing import Annotated, ClassVar, Literal, Self
 import pyarrow as pa
 from pydantic import AfterValidator, Field, model_validator
 
-from recsys_cli.errors import ConfigError
+from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import COUNTS, REST, ROW_WEIGHT
 from recsys_cli.features.schema import FIRST
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.counts import PACKED, add_up, count, in_order, unpacked, without_null
-from recsys_cli.ops.given_vocabulary import read_vocabulary
 from recsys_cli.ops.op import FrozenDict, Names, Op, Tables
 from recsys_cli.ops.values import Apply, Types, canonical, mapped, retype
-from recsys_cli.ops.vocabulary import Ids, VocabularyIndex, encode_arrow, encoder_of
+from recsys_cli.ops.vocabulary import Ids, VocabularyIndex, encode_column, encoder_of
 from recsys_cli.packages import pc, pl
 
 MAX_BUCKETS = 2**31 - 1 - FIRST
@@ -248,17 +247,6 @@ def counts_of(values: pa.Table, merged: pa.Table) -> pa.ChunkedArray:
     return _counts_in(values, _valid_counts(merged))
 
 
-def encode_column(column: str, frame: pl.LazyFrame, to_ids: Callable[[pa.Array], Ids]) -> pl.Expr:
-    """Encode a column of a query in Arrow memory."""
-    is_list = isinstance(frame.select(column).collect_schema()[column], pl.List)
-    kind = pl.List(pl.Int32()) if is_list else pl.Int32()
-    return pl.col(column).map_batches(partial(_encoded, to_ids), return_dtype=kind)
-
-
-def _encoded(to_ids: Callable[[pa.Array], Ids], series: pl.Series) -> pl.Series:
-    return pl.Series(series.name, pl.from_arrow(encode_arrow(series.to_arrow(), to_ids)))
-
-
 def _counted(frame: pl.DataFrame) -> pl.DataFrame:
     series = frame.get_column("value")
     return pl.DataFrame(unpacked(count(series.to_arrow()))).cast({"value": series.dtype})
@@ -307,3 +295,55 @@ def _plain(values: pa.Array) -> pa.Array:
 
 def _total(counts: pa.ChunkedArray) -> int:
     return int(pc.sum(counts).as_py() or 0)
+
+
+_VALUES = "value"
+_MAX_SHOWN = 5
+
+
+def read_vocabulary(path: str, name: str, kind: pa.DataType) -> pa.Array:
+    """Return the values of a parquet or CSV file (column `value`, or else the first), or of a text file, one per line.
+
+    `kind` is the type of the values in train, null if train has none.
+
+    Raises:
+        DataError: The file is not readable, or has values of another type, nulls or duplicates.
+    """
+    where = f"the vocabulary of {name}, {path}"
+    try:
+        values = _read_values(Path(path))
+        if not pa.types.is_null(kind):
+            values = values.cast(kind)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise DataError(f"{where}: {error}", hint=f"paths are relative to {Path.cwd()}") from error
+    values = canonical(values)
+    missing = pc.indices_nonzero(values.is_null())
+    if len(missing):
+        numbers = ", ".join(str(number + 1) for number in missing[:_MAX_SHOWN].to_pylist())
+        raise DataError(f"{where}: {len(missing)} values are null: number {numbers}", hint="remove them: null has id 1")
+    counts = pc.value_counts(values)
+    duplicates = counts.field(0).filter(pc.greater(counts.field(1), 1))
+    if len(duplicates):
+        shown = ", ".join(map(str, duplicates[:_MAX_SHOWN].to_pylist()))
+        raise DataError(f"{where}: {len(duplicates)} duplicate values: {shown}", hint="list each value once")
+    return values
+
+
+def _read_values(path: Path) -> pa.Array:
+    import pyarrow.csv as arrow_csv
+    import pyarrow.parquet as pq
+
+    if path.suffix.lower() == ".parquet":
+        table = pq.read_table(path)
+    elif path.suffix.lower() == ".csv":
+        names = arrow_csv.open_csv(path).schema.names
+        as_text = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+        table = arrow_csv.read_csv(path, convert_options=as_text)
+    else:
+        text = path.read_text(encoding="utf-8")
+        lines = text.removesuffix("\n").split("\n") if text else []
+        table = pa.table({_VALUES: pa.array([line.removesuffix("\r") for line in lines], pa.string())})
+    if not table.num_columns:
+        raise ValueError("the file has no column")
+    values = table.column(_VALUES if _VALUES in table.column_names else 0).combine_chunks()
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values

@@ -15,10 +15,10 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.hashing import can_hash, hash_values
 from recsys_cli.features.schema import FIRST, NULL
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.categorify import MAX_BUCKETS, encode_column
+from recsys_cli.ops.categorify import MAX_BUCKETS
 from recsys_cli.ops.op import FrozenDict, Names, Op, Tables
 from recsys_cli.ops.values import Apply, Types, Values, canonical, hashes_of, mapped, null_mask, retype
-from recsys_cli.ops.vocabulary import Ids, bucket_ids
+from recsys_cli.ops.vocabulary import Ids, bucket_ids, encode_column
 from recsys_cli.packages import pl
 
 Buckets = Annotated[int, Field(ge=1, le=MAX_BUCKETS)]

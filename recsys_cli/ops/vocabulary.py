@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -17,7 +18,7 @@ from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.spec import is_text
 from recsys_cli.features.string_keys import pack
 from recsys_cli.ops.values import FEW_ROWS, Array, Values, canonical, comparable, hashes_of, null_mask, stored
-from recsys_cli.packages import pc
+from recsys_cli.packages import pc, pl
 
 Hashes = npt.NDArray[np.uint64]
 Ids = npt.NDArray[np.int32]
@@ -309,3 +310,14 @@ def encode_arrow(array: pa.Array, to_ids: Callable[[pa.Array], Ids]) -> pa.Array
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int32))).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(to_ids(array.flatten())))
+
+
+def encode_column(column: str, frame: pl.LazyFrame, to_ids: Callable[[pa.Array], Ids]) -> pl.Expr:
+    """Encode a column of a query in Arrow memory."""
+    is_list = isinstance(frame.select(column).collect_schema()[column], pl.List)
+    kind = pl.List(pl.Int32()) if is_list else pl.Int32()
+    return pl.col(column).map_batches(partial(_encoded, to_ids), return_dtype=kind)
+
+
+def _encoded(to_ids: Callable[[pa.Array], Ids], series: pl.Series) -> pl.Series:
+    return pl.Series(series.name, pl.from_arrow(encode_arrow(series.to_arrow(), to_ids)))

@@ -17,8 +17,7 @@ from recsys_cli.errors import DataError, MissingExtraError
 from recsys_cli.etl import engines
 from recsys_cli.etl.engine import choose
 from recsys_cli.etl.engines import satisfies
-from recsys_cli.etl.polars_engine import PolarsEngine, check_counts
-from recsys_cli.etl.polars_gpu import Gpu, Unit
+from recsys_cli.etl.polars_engine import Gpu, PolarsEngine, Unit, check_counts
 from recsys_cli.events import Event, Message
 from recsys_cli.ops.plan import FeaturePlan
 from tests.engines import answer
