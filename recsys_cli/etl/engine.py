@@ -1,6 +1,6 @@
 """The engine protocol, and the choice of an engine by name.
 
-Filters, splits and shards (`staging`) precede the engine, and `aggregators` merge its partial aggregates: the same code
+Filters, splits and shards (`staging`) precede the engine, and the ops merge its partial aggregates: the same code
 for all engines.
 """
 

@@ -17,7 +17,7 @@ from recsys_cli.features.schema import FIRST
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.counts import PACKED, add_up, count, in_order, unpacked, without_null
 from recsys_cli.ops.op import FrozenDict, Names, Op, Tables
-from recsys_cli.ops.values import Apply, Types, canonical, mapped, retype
+from recsys_cli.ops.values import Apply, Types, canonical, mapped, retype, set_column
 from recsys_cli.ops.vocabulary import Ids, VocabularyIndex, encode_column, encoder_of
 from recsys_cli.packages import pc, pl
 
@@ -227,10 +227,13 @@ class Categorify(Op):
 
     def nvtabular(self, state: Tables, rows: pa.Table, folder: Path) -> pa.Table:
         """Replace values by ids, by a Categorify of NVTabular with given vocabularies."""
-        from recsys_cli.ops.nvtabular import Encoder
+        from recsys_cli.ops.nvtabular import encode
 
-        vocabularies = {column: state[self.vocabulary_of(column)] for column in self.learns}
-        return Encoder(vocabularies, folder, num_buckets=self.num_buckets).columns(rows)
+        for at, name in enumerate(self.learns):
+            vocabulary = state[self.vocabulary_of(name)]
+            ids = encode(rows.column(name), name, vocabulary, folder / str(at), self.num_buckets)
+            rows = set_column(rows, name, ids)
+        return rows
 
 
 def _check_types(inputs: Mapping[str, Spec]) -> None:

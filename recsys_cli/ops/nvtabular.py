@@ -10,7 +10,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -22,8 +21,8 @@ import pyarrow as pa
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
-from recsys_cli.features.spec import is_list
-from recsys_cli.ops.values import Values, canonical, caster, from_arrow, null_mask, set_column, to_arrow
+from recsys_cli.ops.values import Values, caster, element, from_arrow, hashes_of, null_mask, set_column, to_arrow
+from recsys_cli.ops.vocabulary import bucket_ids
 from recsys_cli.packages import pc
 
 _LOCK = threading.Lock()
@@ -119,104 +118,35 @@ def run_on_numbers(
             data = run(graph, {"c": pa.array(data)}).column("c").cast(kind, safe=False).to_numpy()
         if nulls is not None and data.dtype.kind == "f":
             data, nulls = np.where(nulls, np.nan, data), None
-        rows = set_column(rows, name, to_arrow(values.with_data(data, nulls), _shaped(values, kind)))
+        rows = set_column(
+            rows, name, to_arrow(values.with_data(data, nulls), kind if values.offsets is None else pa.list_(kind))
+        )
     return rows
 
 
-def _shaped(values: Values, kind: pa.DataType) -> pa.DataType:
-    return kind if values.offsets is None else pa.list_(kind)
-
-
-@dataclass(frozen=True)
-class Plain:
-    """Values and null mask.
-
-    Attributes:
-        values: Values, (N,), with the zero of the type for nulls.
-        nulls: Null mask, (N,); None without nulls.
-    """
-
-    values: pa.Array
-    nulls: npt.NDArray[np.bool_] | None
-
-    @property
-    def valid(self) -> pa.Array:
-        """The non-null values."""
-        return self.values if self.nulls is None else self.values.filter(pa.array(~self.nulls))
-
-
-def plain(values: pa.Array, column: str) -> Plain:
-    """Convert scalar values to their plain type; NaN becomes null.
+def plain(values: Values, kind: pa.DataType, column: str) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """Return values of a type that pandas keeps, with a zero for null and NaN, and the mask of these.
 
     Raises:
         DataError: The type is unsupported, or a string has a NUL character.
     """
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    kind = plain_type(values.type, column)
-    if pa.types.is_null(values.type):
-        return Plain(pa.array(np.zeros(len(values), dtype=np.int8)), np.ones(len(values), dtype=bool))
-    values = canonical(values.cast(kind))
-    if pa.types.is_string(kind) and pc.any(pc.match_substring(values, "\0")).as_py():
-        # The hash table of pandas ends strings at NUL, so two strings would get one id.
-        raise DataError(
-            f"column {column} has strings with a NUL character, unsupported by etl.engine=nvtabular",
-            hint="use etl.engine=polars",
-        )
-    if values.null_count == 0:
-        return Plain(values, None)
-    nulls = values.is_null().to_numpy(zero_copy_only=False)
-    return Plain(values.fill_null(zero(kind)), nulls)
+    held, types = element(kind), pa.types
+    nulls = null_mask(values)
+    mask = np.zeros(len(values.data), dtype=bool) if nulls is None else nulls
+    if types.is_string(held) or types.is_large_string(held):
+        texts = pa.array(np.where(mask, "", values.data).tolist(), pa.string())
+        if pc.any(pc.match_substring(texts, "\0")).as_py():
+            # The hash table of pandas ends strings at NUL, so two strings would get one id.
+            raise _unsupported(f"column {column} has strings with a NUL character")
+        return texts, mask
+    if values.data.dtype == object:
+        raise _unsupported(f"column {column} has type {held}")
+    data = values.data.astype(np.int8) if types.is_boolean(held) else values.data
+    return pa.array(np.where(mask, data.dtype.type(0), data + data.dtype.type(0))), mask  # -0.0 + 0.0 is 0.0
 
 
-def plain_type(kind: pa.DataType, column: str) -> pa.DataType:
-    """Return the type for a scalar type inside NVTabular."""
-    types = pa.types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind):
-        return kind
-    if types.is_boolean(kind) or types.is_null(kind):
-        return pa.int8()
-    if types.is_string(kind) or types.is_large_string(kind):
-        return pa.string()
-    if types.is_date32(kind) or types.is_time32(kind):
-        return pa.int32()
-    if types.is_temporal(kind):
-        return pa.int64()
-    raise DataError(
-        f"column {column} has type {kind}, unsupported by etl.engine=nvtabular", hint="use etl.engine=polars"
-    )
-
-
-def zero(kind: pa.DataType) -> pa.Scalar:
-    """Return the placeholder for nulls of a plain type."""
-    value: Any = "" if pa.types.is_string(kind) else 0
-    return pa.scalar(value, kind)
-
-
-def raw_type(kind: pa.DataType) -> pa.DataType:
-    """Return the raw type, with `string` for every kind of string."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return pa.string() if pa.types.is_large_string(kind) else kind
-
-
-def raw(values: pa.Array, kind: pa.DataType, column: str) -> pa.Array:
-    """Convert plain values back to the raw type of their column."""
-    if pa.types.is_null(kind):
-        return pa.nulls(len(values))
-    # A group-by in pandas widens integers, but dates need int32.
-    return values.cast(plain_type(kind, column)).cast(raw_type(kind))
-
-
-def elements(values: pa.ChunkedArray) -> tuple[pa.Array, npt.NDArray[np.int32] | None]:
-    """Return the flat values, and the list offsets (N + 1) or None. Null lists become empty."""
-    array = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-    if not is_list(array.type):
-        return array, None
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    return array.flatten(), np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+def _unsupported(problem: str) -> DataError:
+    return DataError(f"{problem}, unsupported by etl.engine=nvtabular", hint="use etl.engine=polars")
 
 
 VALUE = "value"
@@ -225,88 +155,47 @@ VALUE = "value"
 
 def count_values(column: pa.ChunkedArray, name: str, folder: Path) -> pa.Table:
     """Count values by a Categorify, null included, as `value` and `count`, in the raw type and any order."""
-    values, _ = elements(column)
-    prepared = plain(values, name)
-    valid = prepared.valid
-    if len(valid) == 0:
-        counts = pa.table({VALUE: valid, "count": pa.array([], pa.int64())})
-    else:
-        counts = _count(valid, folder)
-        if (total := pc.sum(counts.column("count")).as_py()) != len(valid):
-            raise DataError(
-                f"counting {name} gave {total} values instead of {len(valid)}", hint="use etl.engine=polars"
-            )
-    distinct = raw(counts.column(VALUE).combine_chunks(), values.type, name)
-    num_nulls = len(values) - len(valid)
-    table = pa.table({VALUE: distinct, "count": counts.column("count").cast(pa.int64()).combine_chunks()})
-    if not num_nulls:
-        return table
-    nulls = pa.table({VALUE: pa.nulls(1, distinct.type), "count": pa.array([num_nulls], pa.int64())})
-    return pa.concat_tables([table, nulls])
+    data, nulls = plain(from_arrow(column), column.type, name)
+    valid = data.filter(pa.array(~nulls))
+    distinct, counts = _counted(valid, folder) if len(valid) else (valid, pa.array([], pa.int64()))
+    if (total := pc.sum(counts).as_py() or 0) != len(valid):
+        raise DataError(f"counting {name} gave {total} values instead of {len(valid)}", hint="use etl.engine=polars")
+    held = element(column.type)
+    kind = pa.string() if pa.types.is_large_string(held) else held
+    values = to_arrow(Values(distinct.to_numpy(zero_copy_only=False)), kind)
+    if nulls.any():
+        values = pa.concat_arrays([values, pa.nulls(1, kind)])
+        counts = pa.concat_arrays([counts, pa.array([nulls.sum()], pa.int64())])
+    return pa.table({VALUE: values, "count": counts})
 
 
-def _count(values: pa.Array, folder: Path) -> pa.Table:
+def _counted(values: pa.Array, folder: Path) -> tuple[pa.Array, pa.Array]:
     import pyarrow.parquet as pq
 
     with quiet():
         fit([VALUE] >> nvtabular().ops.Categorify(out_path=str(folder)), {VALUE: values})
     counts = pq.read_table(folder / "categories" / f"unique.{VALUE}.parquet", columns=[VALUE, f"{VALUE}_size"])
-    return counts.rename_columns([VALUE, "count"])
+    distinct, sizes = (column.combine_chunks() for column in counts.itercolumns())
+    return distinct, sizes.cast(pa.int64())
 
 
-class Encoder:
-    """Encodes values in a workflow of one Categorify op; nulls are handled outside.
+def encode(column: pa.ChunkedArray, name: str, vocabulary: pa.Table, folder: Path, num_buckets: int) -> pa.Array:
+    """Return the ids of values, int32, by a Categorify with a given vocabulary; lists by element.
 
-    Unseen values get buckets by the hash function common to all engines. NVTabular's own hashes differ between pandas (CPU)
-    and cuDF (GPU), and its buckets precede the vocabulary.
+    Nulls are handled outside. Unseen values get buckets by the hash function common to all engines: NVTabular's own hashes
+    differ between pandas (CPU) and cuDF (GPU), and its buckets precede the vocabulary.
     """
-
-    def __init__(self, vocabularies: Mapping[str, pa.Table], folder: Path, *, num_buckets: int = 0) -> None:
-        self._num_buckets = num_buckets
-        self._ends = {name: FIRST + table.num_rows for name, table in vocabularies.items()}
-        self._positions = {name: f"c{position}" for position, name in enumerate(vocabularies)}
-        values = {
-            name: plain(table.column("value").combine_chunks(), name).values for name, table in vocabularies.items()
-        }
-        self._nonempty = {name for name, each in values.items() if len(each)}
+    values = from_arrow(column)
+    data, nulls = plain(values, column.type, name)
+    ids = np.full(len(data), UNSEEN, dtype=np.int32)
+    if vocabulary.num_rows and not nulls.all():
+        known = vocabulary.column("value")
         with quiet():
-            vocabs = {
-                self._positions[name]: to_frame({"v": values[name]})["v"] for name in values if name in self._nonempty
-            }
-            self._op = nvtabular().ops.Categorify(vocabs=vocabs, out_path=str(folder), dtype=np.int32)
-
-    def columns(self, table: pa.Table) -> pa.Table:
-        """Encode the columns with a vocabulary; the others stay."""
-        flat: dict[str, pa.Array] = {}
-        encoded: dict[str, pa.Array] = {}
-        for name in table.column_names:
-            if name in self._positions:
-                values, offsets = elements(table.column(name))
-                if offsets is None:
-                    flat[name] = values
-                else:
-                    encoded[name] = pa.ListArray.from_arrays(pa.array(offsets), self({name: values})[name])
-        encoded |= self(flat)
-        return pa.table({name: encoded.get(name, table.column(name)) for name in table.column_names})
-
-    def __call__(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-        """Return int32 ids of scalar columns, (N,) each: NULL for nulls, UNSEEN or a bucket for other values."""
-        prepared = {name: plain(values, name) for name, values in columns.items()}
-        inputs = {self._positions[name]: column.values for name, column in prepared.items() if name in self._nonempty}
-        encoded = run(list(inputs) >> self._op, inputs) if any(map(len, inputs.values())) else pa.table({})
-        from recsys_cli.ops.hash_bucket import hashed_ids
-
-        ids = {}
-        for name, column in prepared.items():
-            position = self._positions[name]
-            if position in encoded.column_names:
-                codes = encoded.column(position).to_numpy().astype(np.int32)
-            else:
-                codes = np.full(len(column.values), UNSEEN, dtype=np.int32)
-            if self._num_buckets:
-                hashed = hashed_ids(columns[name], self._num_buckets, first=self._ends[name])
-                codes = np.where(codes == UNSEEN, hashed, codes)
-            if column.nulls is not None:
-                codes = np.where(column.nulls, np.int32(NULL), codes)
-            ids[name] = pa.array(codes)
-        return ids
+            frame = to_frame({"v": plain(from_arrow(known), known.type, name)[0]})
+            op = nvtabular().ops.Categorify(vocabs={"c": frame["v"]}, out_path=str(folder), dtype=np.int32)
+        ids = run(["c"] >> op, {"c": data}).column("c").to_numpy().astype(np.int32)
+    if num_buckets:
+        unseen = ids == UNSEEN
+        ids[unseen] = bucket_ids(hashes_of(values.data[unseen]), num_buckets, FIRST + vocabulary.num_rows)
+    ids[nulls] = NULL
+    return to_arrow(values.with_data(ids), pa.int32() if values.offsets is None else pa.list_(pa.int32()))

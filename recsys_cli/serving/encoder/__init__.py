@@ -1,4 +1,4 @@
-"""Encoding of raw rows in NumPy, for requests: one module per op."""
+"""Encoding of raw rows for requests, by the NumPy forms of the ops."""
 
 from __future__ import annotations
 
