@@ -77,10 +77,11 @@ e2e: $(READY_DEV) ## Run the pipeline through the real command, resume included
 soak: $(READY_DEV) ## Kill, damage, fill the disk and run at once, at random (an hour; prints the seed that repeats it)
 	$(BIN)/python -m scripts.soak
 
-lint: $(READY_DEV) type ## Check style, types and the layers of the design
+lint: $(READY_DEV) type ## Check style, types, the layers of the design and the budget of lines
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/budget.py
 
 type: $(READY_DEV) ## Check the types of the whole package
 	$(BIN)/mypy

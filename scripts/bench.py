@@ -1,4 +1,4 @@
-"""Measure the figures of docs/benchmarks.md, one after the other; about two hours on two cores. `make bench` runs it.
+"""Measure the figures of docs/benchmarks.md, one after the other; about an hour on two cores. `make bench` runs it.
 
 usage: bench.py [--baselines ../shared/baselines] [--folder build/bench] [--rounds 3]
 
@@ -30,17 +30,10 @@ def main() -> None:
     if not (folder / "ratings.csv").is_file():
         _python(given.baselines / "make_ml25_shape.py", "25e6", folder)
     _python(HERE / "bench_etl.py", folder, "--peer", given.baselines / "nvtabular_etl.py", "--keep", *rounds)
-    _python(HERE / "bench_scaling.py", folder / "scaling")
-    _python(HERE / "bench_criteo.py", folder / "criteo", *rounds)
     prepared = max((folder / "workspace" / "data").iterdir(), key=lambda path: path.stat().st_mtime)
     _python(HERE / "bench_loader.py", prepared, "--merlin", folder, "--peer", given.baselines, *rounds)
     _python(HERE / "bench_training.py", prepared, folder, "--peer", given.baselines / "merlin_train.py", *rounds)
-    _python(HERE / "bench_tables.py", *rounds)
     _python(HERE / "bench_ranking.py", *rounds)
-    archive = given.baselines.parent / "data" / "ml-latest-small.zip"
-    if archive.is_file():
-        _python(HERE / "quality.py", archive, "--splits", given.baselines / "make_splits.py")
-        _python(HERE / "quality_optimizers.py", archive)
 
 
 def _python(script: Path, *arguments: object) -> None:

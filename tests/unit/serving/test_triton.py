@@ -23,8 +23,8 @@ from recsys_cli.serving.query import Answer, Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.stages.export import export
 from recsys_cli.workspace.artifacts import TritonRepository
-from scripts.triton_server import TritonServer, triton_server
 from tests.served_runs import MakeRun, ratings
+from tests.triton_server import TritonServer, triton_server
 
 pytest.importorskip("tritonclient")
 with warnings.catch_warnings():

@@ -20,7 +20,7 @@ from recsys_cli.serving.export.triton.backend import RecommendModel, ScoreModel,
 from recsys_cli.serving.export.triton.repository import Settings, config_pbtxt, quoted
 from recsys_cli.serving.export.triton.tensors import Tensor, columns_of
 from recsys_cli.serving.recommender import Recommender
-from scripts.triton_server import installed_server
+from tests.triton_server import installed_server
 
 Recommenders = Callable[[str], Recommender]
 

@@ -37,7 +37,7 @@ def data(runs: MakeRun, export_workspace: recsys.Workspace) -> recsys.PreparedDa
 
 @pytest.fixture
 def twin(tf: Any, runs: MakeRun, data: recsys.PreparedData) -> Any:
-    from scripts.tensorflow_twin import Twin
+    from tests.tensorflow_twin import Twin
 
     return Twin.of(runs("mlp").model(), data.schema)
 
@@ -83,7 +83,7 @@ def test_batches_are_those_of_the_loader(tf: Any, data: recsys.PreparedData) -> 
 def test_twin_learns_as_the_torch_network(tf: Any, data: recsys.PreparedData) -> None:
     from recsys_cli.config import TrainConfig
     from recsys_cli.models import build
-    from scripts.tensorflow_twin import Twin, compiled, keras_scores, torch_scores
+    from tests.tensorflow_twin import Twin, compiled, keras_scores, torch_scores
 
     torch.manual_seed(0)
     options = {"embedding_dim": 8, "hidden_dims": [16, 8], "dropout": 0.0, "embedding_dropout": 0.0}

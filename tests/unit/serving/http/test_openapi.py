@@ -1,4 +1,4 @@
-"""Requests generated from the OpenAPI document; scripts/fuzz_serve.py makes 10,000."""
+"""Requests generated from the OpenAPI document."""
 
 from __future__ import annotations
 
