@@ -69,12 +69,10 @@ class Bucketize(NumericOp):
 
     def result(self, calculation: pa.DataType) -> pa.DataType:
         """Return the type of ids."""
-        del calculation
         return pa.int32()
 
     def on_numpy(self, name: str, kind: pa.DataType, state: Tables) -> Callable[[Array], Array]:
         """Search the boundaries."""
-        del kind, state
         boundaries = np.array(self.of(name), dtype=np.float64)
 
         def ids(data: Array) -> Array:
@@ -85,7 +83,6 @@ class Bucketize(NumericOp):
 
     def on_polars(self, values: pl.Expr, name: str, kind: pa.DataType, state: Tables) -> pl.Expr:
         """Compare with a few boundaries, or search many."""
-        del kind, state
         return (
             pl.when(values.is_not_nan()).then(_interval(values, self.of(name)) + FIRST).otherwise(NULL).cast(pl.Int32)
         )

@@ -51,7 +51,6 @@ class Clip(NumericOp):
 
     def on_numpy(self, name: str, kind: pa.DataType, state: Tables) -> Callable[[Array], Array]:
         """Clip values; NaN passes through."""
-        del name, state
         dtype = numpy_type(kind).type
         low, high = (None if bound is None else dtype(bound) for bound in (self.min_value, self.max_value))
 
@@ -63,14 +62,12 @@ class Clip(NumericOp):
 
     def on_polars(self, values: pl.Expr, name: str, kind: pa.DataType, state: Tables) -> pl.Expr:
         """Clip values; NaN passes through."""
-        del name, state
         number = float if pa.types.is_floating(kind) else int
         low, high = (None if bound is None else number(bound) for bound in (self.min_value, self.max_value))
         return values.clip(low, high)
 
     def on_nvtabular(self, library: Any, columns: Mapping[str, str], state: Tables) -> Any:
         """Return a Clip, with integer bounds as integers."""
-        del columns, state
         low, high = (
             None if value is None else int(value) if float(value).is_integer() else value
             for value in (self.min_value, self.max_value)

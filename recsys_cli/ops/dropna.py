@@ -35,7 +35,6 @@ class Dropna(RowFilter):
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """No column changes."""
-        del inputs
         return {}
 
     def choose(self, rows: Flow, context: OpContext) -> Flow:

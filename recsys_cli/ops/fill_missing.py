@@ -40,5 +40,4 @@ class FillMissing(FillingOp):
 
     def constant(self, name: str, state: Tables) -> float:
         """Return `fill_val`."""
-        del name, state
         return self.fill_val

@@ -221,7 +221,7 @@ def gathered(groups: Sequence[tuple[GroupIndex, Mapping[str, Array]]]) -> Apply:
         groups: Index and columns with an entry per group, and one for ABSENT at the end.
     """
 
-    def apply(columns: Columns, rows: int) -> None:  # noqa: ARG001 - as every Apply
+    def apply(columns: Columns, rows: int) -> None:
         for index, added in groups:
             found = index.rows(columns)
             for name, values in added.items():

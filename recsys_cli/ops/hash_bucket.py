@@ -57,14 +57,12 @@ class HashBucket(Op):
 
     def numpy(self, state: Tables, types: Types) -> Apply:
         """Replace values by bucket ids."""
-        del state
         for name in self.columns:
             retype(types, name, pa.int32())
         return mapped({name: partial(_encoded, self.buckets_of(name)) for name in self.columns})
 
     def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
         """Replace values by bucket ids, in Arrow memory."""
-        del state
         return frame.with_columns(
             encode_column(name, frame, partial(hashed_ids, num_buckets=self.buckets_of(name))) for name in self.columns
         )

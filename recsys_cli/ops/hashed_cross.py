@@ -48,11 +48,10 @@ class HashedCross(Op):
 
     def numpy(self, state: Tables, types: Types) -> Apply:
         """Add the crossed column as bucket ids."""
-        del state
         types[self.output] = pa.int32()
         first, *others = self.columns
 
-        def apply(columns: Columns, rows: int) -> None:  # noqa: ARG001 - as every Apply
+        def apply(columns: Columns, rows: int) -> None:
             hashes = hashes_of(columns[first].data)
             for name in others:
                 hashes = hash_counters(hashes, hashes_of(columns[name].data))
@@ -67,7 +66,6 @@ class HashedCross(Op):
 
     def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
         """Add the crossed column as bucket ids, in Arrow memory."""
-        del state
         crossed = pl.map_batches(self.columns, self._crossed, return_dtype=pl.Int32())
         return frame.with_columns(crossed.alias(self.output))
 

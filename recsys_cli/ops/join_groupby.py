@@ -136,7 +136,6 @@ class JoinGroupby(GroupOp):
 
     def statistics(self, group: Group, table: pa.Table, state: Tables) -> dict[str, Array]:
         """Return the statistics of a group; those of a group absent from train are count 0, else NaN."""
-        del state
         statistics = {}
         for statistic, name in self.written(group).items():
             values = lookup(table, statistic)

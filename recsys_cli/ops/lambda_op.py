@@ -103,7 +103,6 @@ class LambdaOp(Op):
         Raises:
             ConfigError: The expression mixes text and numbers.
         """
-        del state
         tree = self.tree
         kinds = {name: kind_of_type(types[name], name) for name in self.reads}
         check(tree, kinds)
@@ -121,7 +120,6 @@ class LambdaOp(Op):
 
     def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
         """Add the column."""
-        del state
         values = polars_expression(self.tree, frame)
         missing = float("nan") if self.dtype.startswith("float") else 0
         dtype = getattr(pl, self.dtype.replace("int", "Int").replace("float", "Float"))

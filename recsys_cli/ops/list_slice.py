@@ -94,7 +94,6 @@ class ListSlice(Op):
 
     def numpy(self, state: Tables, types: Types) -> Apply:
         """Slice, and optionally pad, the lists."""
-        del state
         for name in self.columns:
             retype(types, name, element(types[name]))
         return mapped(dict.fromkeys(self.columns, self._sliced))
@@ -110,7 +109,6 @@ class ListSlice(Op):
 
     def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
         """Slice, and optionally pad, the lists."""
-        del state
         types = frame.select(self.columns).collect_schema()
         return frame.with_columns(self._expression(column, kind.inner) for column, kind in types.items())  # type: ignore[attr-defined]
 

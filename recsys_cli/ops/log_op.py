@@ -30,17 +30,14 @@ class LogOp(NumericOp):
 
     def on_numpy(self, name: str, kind: pa.DataType, state: Tables) -> Callable[[Array], Array]:
         """Return log(1 + x)."""
-        del name, kind, state
         return lambda data: np.log(data + 1.0)
 
     def on_polars(self, values: pl.Expr, name: str, kind: pa.DataType, state: Tables) -> pl.Expr:
         """Return log(1 + x)."""
-        del name, kind, state
         return (values + 1.0).log()
 
     def on_nvtabular(self, library: Any, columns: Mapping[str, str], state: Tables) -> Any:
         """Return a LogOp in float64: in its default float32, 1 + x loses a small x."""
-        del columns, state
 
         class DoubleLogOp(library.ops.LogOp):
             output_dtype = np.float64

@@ -58,13 +58,11 @@ class Normalize(NumericOp):
 
     def on_numpy(self, name: str, kind: pa.DataType, state: Tables) -> Callable[[Array], Array]:
         """Standardize to mean 0 and standard deviation 1; NaN passes through."""
-        del kind
         mean, std = _fitted(name, state)
         return lambda data: (data - mean) / std if std > 0 else data - mean
 
     def on_polars(self, values: pl.Expr, name: str, kind: pa.DataType, state: Tables) -> pl.Expr:
         """Standardize to mean 0 and standard deviation 1; NaN passes through."""
-        del kind
         mean, std = _fitted(name, state)
         return (values - mean) / std if std > 0 else values - mean
 

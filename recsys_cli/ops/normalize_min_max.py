@@ -46,7 +46,6 @@ class NormalizeMinMax(NumericOp):
 
     def on_numpy(self, name: str, kind: pa.DataType, state: Tables) -> Callable[[Array], Array]:
         """Scale by the range of train; NaN passes through."""
-        del kind
         low, high = range_of(state[name])
         if low == high:
             return lambda data: np.where(np.isnan(data), np.nan, 0.5)
@@ -54,7 +53,6 @@ class NormalizeMinMax(NumericOp):
 
     def on_polars(self, values: pl.Expr, name: str, kind: pa.DataType, state: Tables) -> pl.Expr:
         """Scale by the range of train; NaN passes through."""
-        del kind
         low, high = range_of(state[name])
         if low == high:
             return pl.when(values.is_not_nan()).then(0.5)

@@ -61,7 +61,6 @@ class NumericOp(Op):
 
     def calculation(self, kind: pa.DataType) -> pa.DataType:
         """Return the type of the calculation for a type of values."""
-        del kind
         return pa.float64()
 
     def result(self, calculation: pa.DataType) -> pa.DataType:
@@ -78,7 +77,6 @@ class NumericOp(Op):
 
     def on_nvtabular(self, library: Any, columns: Mapping[str, str], state: Tables) -> Any:
         """Return the op of NVTabular for columns, by name in its workflow; None if NVTabular has no equal op."""
-        del library, columns, state
 
     def numpy(self, state: Tables, types: Types) -> Apply:
         """Compute each column."""
@@ -227,7 +225,7 @@ class FillingOp(NumericOp):
                 types[name + FILLED] = pa.list_(pa.int8()) if is_list(types[name]) else pa.int8()
             retype(types, name, kind)
 
-        def apply(columns: Columns, rows: int) -> None:  # noqa: ARG001 - as every Apply
+        def apply(columns: Columns, rows: int) -> None:
             for name, fill in fills.items():
                 columns[name], flags = fill(columns[name])
                 if self.add_binary_cols:

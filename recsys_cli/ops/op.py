@@ -62,7 +62,6 @@ class Forms:
             rows: The rows.
             folder: Folder for files of NVTabular; created by the op.
         """
-        del folder
         return computed(self.numpy, state, rows)
 
     def learn(self, frame: pl.LazyFrame, weight: pl.Expr) -> Mapping[str, pl.LazyFrame]:
@@ -71,7 +70,6 @@ class Forms:
 
     def learn_on_nvtabular(self, rows: pa.Table, folder: Path) -> Tables:
         """Return the partial aggregates of a part; by default on Polars, as the NVTabular statistics depend on the parts."""
-        del folder
         weight = pl.col(ROW_WEIGHT) if ROW_WEIGHT in rows.column_names else pl.lit(1, pl.Int64)
         queries = self.learn(pl.LazyFrame(rows), weight)
         tables = pl.collect_all(list(queries.values()), engine="in-memory")
@@ -226,7 +224,6 @@ class Op(BaseModel, Forms):
 
     def fitted_output(self, name: str, spec: Spec, state: Tables) -> Spec:
         """Refine one output column by the fitted state."""
-        del name, state
         return spec
 
     def only(self, columns: tuple[str, ...]) -> Self:
@@ -239,7 +236,6 @@ class Op(BaseModel, Forms):
 
     def refusal(self, engine: str) -> str | None:
         """Return the reason why an engine cannot compute the op, or None."""
-        del engine
         if self.phase == "rows":
             return f"{self.name} chooses rows before the split, outside the engines"
         if self.phase == "draw":

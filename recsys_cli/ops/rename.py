@@ -63,11 +63,10 @@ class Rename(Op):
 
     def numpy(self, state: Tables, types: Types) -> Apply:
         """Rename the columns."""
-        del state
         for old, new in self.columns.items():
             types[new] = types.pop(old)
 
-        def apply(columns: Columns, rows: int) -> None:  # noqa: ARG001 - as every Apply
+        def apply(columns: Columns, rows: int) -> None:
             for old, new in self.columns.items():
                 columns[new] = columns.pop(old)
 
@@ -75,10 +74,8 @@ class Rename(Op):
 
     def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
         """Rename the columns."""
-        del state
         return frame.rename(self.columns)
 
     def nvtabular(self, state: Tables, rows: pa.Table, folder: Path) -> pa.Table:
         """Rename the columns, without a conversion of their values."""
-        del state, folder
         return rows.rename_columns([self.columns.get(name, name) for name in rows.column_names])

@@ -85,7 +85,7 @@ class Gather(Lookup):
         ids, cold = self.reads
         has_cold = cold in types
 
-        def apply(columns: Columns, rows: int) -> None:  # noqa: ARG001 - as every Apply
+        def apply(columns: Columns, rows: int) -> None:
             table_rows = columns[ids].data
             if has_cold:
                 table_rows = np.maximum(table_rows, columns[cold].data)
@@ -105,7 +105,6 @@ class Gather(Lookup):
 
     def nvtabular(self, state: Tables, rows: pa.Table, folder: Path) -> pa.Table:
         """Add the table's columns in Arrow, without a conversion of their values."""
-        del folder
         ids = [rows.column(name).to_numpy() for name in self.reads if name in rows.column_names]
         table_rows = pa.array(np.maximum.reduce(ids))
         columns = {name: rows.column(name) for name in rows.column_names}
@@ -143,7 +142,7 @@ class Locate(Lookup):
         table_rows = np.append(cold.column("row").to_numpy(), np.int32(ABSENT))
         types[self.output] = pa.int32()
 
-        def apply(columns: Columns, rows: int) -> None:  # noqa: ARG001 - as every Apply
+        def apply(columns: Columns, rows: int) -> None:
             keys = comparable(columns[self.key])
             found = table_rows[index.positions(keys.data)]
             if keys.nulls is not None:
@@ -162,7 +161,6 @@ class Locate(Lookup):
 
     def nvtabular(self, state: Tables, rows: pa.Table, folder: Path) -> pa.Table:
         """Add the column of table rows."""
-        del folder
         return rows.append_column(self.output, pa.array(self.located(rows.column(self.key).combine_chunks(), state)))
 
     def located(self, keys: pa.Array, state: Tables) -> Ids:

@@ -114,7 +114,6 @@ class TargetEncoding(GroupOp):
 
     def learn(self, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
         """Compute count and sum of each target by key and fold: `count0`, `sum0`, `count1` etc."""
-        del weight  # rows of train have weight 1
         targets = [
             pl.col(name).cast(pl.Float64).fill_nan(None).alias(f"sum{at}") for at, name in enumerate(self.targets)
         ]

@@ -251,7 +251,7 @@ def mapped(functions: Mapping[str, Callable[[Values], Values]]) -> Apply:
     """Return the replacement of columns by functions of their values."""
     pairs = tuple(functions.items())
 
-    def apply(columns: Columns, rows: int) -> None:  # noqa: ARG001 - as every Apply
+    def apply(columns: Columns, rows: int) -> None:
         for name, function in pairs:
             columns[name] = function(columns[name])
 
