@@ -46,9 +46,9 @@ DATASETS: dict[str, str] = {
     "synthetic": "recsys_cli.data.synthetic:source",
     "synthetic-small": "recsys_cli.data.synthetic:source",
     "synthetic-25m": "recsys_cli.data.synthetic:source",
-    "synthetic-clicks": "recsys_cli.data.synthetic_events:source",
-    "synthetic-sessions": "recsys_cli.data.synthetic_events:source",
-    "synthetic-impressions": "recsys_cli.data.synthetic_events:source",
+    "synthetic-clicks": "recsys_cli.data.synthetic:source",
+    "synthetic-sessions": "recsys_cli.data.synthetic:source",
+    "synthetic-impressions": "recsys_cli.data.synthetic:source",
     "files": "recsys_cli.data.files:source",
 }
 

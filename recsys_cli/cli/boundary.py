@@ -95,7 +95,7 @@ def _for_this_python(hint: str | None) -> str | None:
 def _as_disk_full(error: Exception, session: Session | None) -> Exception:
     if isinstance(error, RecsysError) or session is None or hasattr(error, "format_message"):
         return error
-    from recsys_cli.workspace.writing import disk_full, is_disk_full
+    from recsys_cli.workspace.files import disk_full, is_disk_full
 
     if not is_disk_full(error):
         return error

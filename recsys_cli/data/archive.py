@@ -1,4 +1,4 @@
-"""Extraction of required members from a zip archive, with checks of names, sizes and damage."""
+"""Extraction of required members from a zip or tar archive, with checks of names, types, sizes and damage."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import lzma
 import shutil
 import stat
 import struct
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO
 
-from recsys_cli.data.digest import refuse_impostor
+from recsys_cli.data.fetch import refuse_impostor
 from recsys_cli.errors import DataError
 from recsys_cli.events import Emit, Progress
 
+TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _BLOCK = 1 << 20
 _MOST_DENSE, _SMALL = 200, 64 << 20
 _PLAIN = {0, stat.S_IFREG, stat.S_IFDIR}
@@ -45,9 +48,10 @@ def unpack(archive: Path, members: Sequence[str], folder: Path, *, emit: Emit) -
         total = _checked_size(archive, chosen, folder)
         done = 0
         for member, info in chosen.items():
-            for size in _extract(opened, info, folder / member):
-                done += size
-                emit(Progress(task=f"unpack {archive.name}", done=done, total=total, unit="bytes"))
+            with opened.open(info) as source:
+                for size in _write(source, folder / member):
+                    done += size
+                    emit(Progress(task=f"unpack {archive.name}", done=done, total=total, unit="bytes"))
 
 
 def _checked_size(archive: Path, chosen: Mapping[str, zipfile.ZipInfo], folder: Path) -> int:
@@ -59,7 +63,14 @@ def _checked_size(archive: Path, chosen: Mapping[str, zipfile.ZipInfo], folder: 
     empty = [member for member, info in chosen.items() if not info.file_size]
     if empty:
         raise DataError(f"{archive}: {', '.join(empty)} in it is empty", hint=_AGAIN)
-    total, stored = sum(info.file_size for info in chosen.values()), archive.stat().st_size
+    total = sum(info.file_size for info in chosen.values())
+    _refuse_size(archive, total, folder)
+    return total
+
+
+def _refuse_size(archive: Path, total: int, folder: Path) -> None:
+    """Refuse members that exceed a plausible compression ratio or the disk."""
+    stored = archive.stat().st_size
     if total > max(_SMALL, _MOST_DENSE * stored):
         raise DataError(
             f"{archive}: {stored:,} bytes would unpack to {total:,}, more than {_MOST_DENSE} times as many; "
@@ -72,14 +83,13 @@ def _checked_size(archive: Path, chosen: Mapping[str, zipfile.ZipInfo], folder: 
             f"{archive}: unpacking takes {total:,} bytes, and the disk of {folder} has {free:,} left",
             hint="free some space, or choose another disk with --workspace",
         )
-    return total
 
 
-def _extract(opened: zipfile.ZipFile, info: zipfile.ZipInfo, to: Path) -> Iterator[int]:
-    """Write one member in blocks, to a temporary name until it is complete."""
+def _write(source: IO[bytes], to: Path) -> Iterator[int]:
+    """Write one member in blocks, to a temporary name until it is complete; yield the sizes of the blocks."""
     part = to.with_name(f"{to.name}.part")
     try:
-        with opened.open(info) as source, part.open("wb") as target:
+        with part.open("wb") as target:
             while block := source.read(_BLOCK):
                 target.write(block)
                 yield len(block)
@@ -164,3 +174,32 @@ def _path(info: zipfile.ZipInfo) -> PurePosixPath:
 
 def _depth(info: zipfile.ZipInfo) -> int:
     return len(_path(info).parts)
+
+
+def unpack_tar(archive: Path, members: Sequence[str], folder: Path, *, emit: Emit) -> None:
+    """Extract the given files of a tar archive into a flat folder, in one pass.
+
+    Members are matched by file name, and only regular files; the paths in the archive are never used.
+
+    Raises:
+        DataError: The archive is not a tar file, is damaged, lacks a file, or has one too large for the disk.
+    """
+    refuse_impostor(archive, source=str(archive))
+    missing = list(members)
+    try:
+        with tarfile.open(archive, "r|*") as opened:
+            for info in opened:
+                name = PurePosixPath(info.name).name
+                source = opened.extractfile(info) if info.isreg() and name in missing else None
+                if source is not None:
+                    _refuse_size(archive, info.size, folder)
+                    done = 0
+                    for size in _write(source, folder / name):
+                        done += size
+                        emit(Progress(task=f"unpack {archive.name}", done=done, total=info.size, unit="bytes"))
+                    missing.remove(name)
+                if not missing:
+                    return
+    except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError) as error:
+        raise DataError(f"{archive} is not a tar archive, or is damaged ({error})", hint=_AGAIN) from error
+    raise DataError(f"{archive} lacks {', '.join(missing)}", hint="pass the archive of this dataset")

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recsys_cli.data.digest import file_digest
-from recsys_cli.data.secrets import holds_secret
+from recsys_cli.data.fetch import file_digest
+from recsys_cli.data.remote import holds_secret
 from recsys_cli.data.since import SinceValue, check_columns
 from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.events import Emit, Progress
 
 if TYPE_CHECKING:
-    from recsys_cli.data.table_options import TableOptions
+    from recsys_cli.data.options import TableOptions
 
 Kind = Literal["delta", "iceberg", "query"]
 _ROW_GROUP_BYTES, _MAX_MESSAGE = 64 << 20, 300
@@ -92,14 +92,14 @@ def open_table(name: str, options: TableOptions) -> CopiedTable:
     """
     kind = kind_of(options)
     if kind == "delta":
-        from recsys_cli.data.delta import DeltaSnapshot
+        from recsys_cli.data.lakes import DeltaSnapshot
 
         return DeltaSnapshot(name, options.files[0], options.version)
     if kind == "iceberg":
-        from recsys_cli.data.iceberg import IcebergSnapshot
+        from recsys_cli.data.lakes import IcebergSnapshot
 
         return IcebergSnapshot(name, options.files[0], options.version)
-    from recsys_cli.data.query import Query
+    from recsys_cli.data.databases import Query
 
     return Query(name, str(options.query), options.database)
 

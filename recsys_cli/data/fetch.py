@@ -2,21 +2,183 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import re
 import shutil
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import httpx
 from filelock import FileLock, Timeout
 
-from recsys_cli.data.digest import Digest, file_digest, hint_for, impostor, refuse_impostor
-from recsys_cli.data.part import PartFile
-from recsys_cli.errors import DataError
+from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.events import Emit, Message, Progress
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Expected digest of a file.
+
+    Attributes:
+        value: The digest in hexadecimal.
+        algorithm: The hash function; `git` for the blob id of a repository (SHA-1 of a header and the file).
+        size: Size of the file in bytes; None to skip the check.
+    """
+
+    value: str
+    algorithm: Literal["md5", "sha256", "git"] = "md5"
+    size: int | None = None
+
+    def matches(self, path: Path) -> bool:
+        """Whether the file at `path` has the digest."""
+        return self.mismatch(path) is None
+
+    def mismatch(self, path: Path) -> str | None:
+        """Return the expected and the actual digest or size of a file as text; None for a match."""
+        size = path.stat().st_size
+        if self.size is not None and size != self.size:
+            return f"expected {self.size:,} bytes, found {size:,}"
+        actual = file_digest(path, self.algorithm)
+        if actual != self.value.lower():
+            return f"expected {self.algorithm} {self.value}, found {actual}"
+        return None
+
+
+def file_digest(path: Path, algorithm: str = "md5") -> str:
+    """Compute the digest of a file in hexadecimal."""
+    header = b"blob %d\0" % path.stat().st_size if algorithm == "git" else b""
+    name = "sha1" if algorithm == "git" else algorithm
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(name, header, usedforsecurity=False)).hexdigest()
+
+
+def impostor(head: bytes) -> str | None:
+    """Recognize an HTML page or a Git LFS pointer in place of data, by the first bytes.
+
+    Returns:
+        A description such as "an HTML page", or None.
+    """
+    start = head[:512].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    if start.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):
+        return "an HTML page"
+    if start.startswith(b"version https://git-lfs.github.com/spec/"):
+        return "a Git LFS pointer, which only names the file"
+    return None
+
+
+def refuse_impostor(path: Path, *, source: str) -> None:
+    """Check that a file is neither empty nor an impostor.
+
+    Raises:
+        DataError: The file is an HTML page, a Git LFS pointer or empty.
+    """
+    with path.open("rb") as file:
+        head = file.read(512)
+    what = impostor(head) if head else "empty"
+    if what:
+        raise DataError(f"{source} is {what}, not the data", hint=hint_for(what))
+
+
+def hint_for(impostor_name: str) -> str:
+    """Return the hint for an impostor."""
+    if "LFS" in impostor_name:
+        return "run `git lfs pull` in its checkout, or download the file itself"
+    return "a login page or a proxy may interfere: try --mirror URL, or download by hand and pass --from-file PATH"
+
+
+class PartFile:
+    """A partial download next to its final path, with a note of the server's version of the file."""
+
+    def __init__(self, to: Path) -> None:
+        self.name = to.name
+        self.path = to.with_name(f"{to.name}.part")
+        self._to = to
+        self._note = to.with_name(f"{to.name}.part.json")
+
+    def size(self) -> int:
+        """Return the bytes on disk."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def range_headers(self, url: str, *, by_digest: bool) -> dict[str, str]:
+        """Return request headers for the rest of the file, if the bytes on disk can be resumed.
+
+        The server's validator (ETag, Last-Modified) must match. On another server only the final digest check makes
+        resuming safe.
+        """
+        note = self._read_note()
+        if not self.size():
+            return {}
+        rest = {"Range": f"bytes={self.size()}-"}
+        if note.get("url") == url and note.get("validator"):
+            return {**rest, "If-Range": note["validator"]}
+        return rest if by_digest and note else {}
+
+    def restart(self, url: str, headers: Mapping[str, str]) -> None:
+        """Empty the part file and note the version of the new content."""
+        etag = headers.get("ETag", "")
+        # RFC 9110: weak validators do not guarantee equal bytes and are not allowed in If-Range.
+        validator = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified", "")
+        self.path.write_bytes(b"")
+        self._note.write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8")
+
+    def continues(self, headers: Mapping[str, str]) -> bool:
+        """Whether a 206 response starts at the end of the part file."""
+        match = re.match(r"bytes (\d+)-", headers.get("Content-Range", ""))
+        return match is not None and int(match.group(1)) == self.size()
+
+    def is_whole(self, headers: Mapping[str, str]) -> bool:
+        """Whether a 416 response shows that the part file is complete."""
+        return headers.get("Content-Range", "") == f"bytes */{self.size()}" and self.size() > 0
+
+    def finish(self) -> None:
+        """Rename the part file to its final path."""
+        Path(self.path).replace(self._to)
+        self._note.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Delete the part file and its note."""
+        self.path.unlink(missing_ok=True)
+        self._note.unlink(missing_ok=True)
+
+    def _read_note(self) -> dict[str, str]:
+        try:
+            note = json.loads(self._note.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return note if isinstance(note, dict) else {}
+
+
+MIRROR_VARIABLE = "RECSYS_MIRROR"
+
+
+def address(name: str, published: str, mirror: str | None) -> str:
+    """Return the URL of a file at the mirror, if one is set, or else the published one.
+
+    Args:
+        name: Name of the file at mirrors.
+        published: URL at the publisher; empty for files without a public one.
+        mirror: Base URL of a mirror; None for the variable RECSYS_MIRROR.
+
+    Raises:
+        ConfigError: The mirror is not a web address.
+    """
+    base = mirror or os.environ.get(MIRROR_VARIABLE)
+    if not base:
+        return published
+    if not base.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"mirror {base!r} is not a web address",
+            hint=f"set --mirror (or {MIRROR_VARIABLE}) to https://host/folder, the folder of {name}",
+        )
+    return f"{base.rstrip('/')}/{name}"
+
 
 ELSEWHERE = "choose another server with --mirror URL, or download the file by hand and pass --from-file PATH"
 

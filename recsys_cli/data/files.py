@@ -2,22 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import glob
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from recsys_cli.data import remote
 from recsys_cli.data.copies import CopiedTable, copy, copy_head, kind_of, open_table
-from recsys_cli.data.locate import locate
-from recsys_cli.data.options import parse_options
+from recsys_cli.data.options import FilesOptions, TableOptions, parse_options
 from recsys_cli.data.partitions import with_partitions
-from recsys_cli.data.remote import RawFile
+from recsys_cli.data.remote import RawFile, without_secret
 from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, Format, RawColumn, RawTable
 from recsys_cli.data.streams import COMPRESSIONS, stamp, unpacked_name
-from recsys_cli.data.table_options import FilesOptions, TableOptions
-from recsys_cli.errors import ConfigError
+from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.events import Emit
+
+
+def locate(table: str, patterns: Sequence[str]) -> tuple[RawFile, ...]:
+    """Return the files of a table, sorted by name within each pattern.
+
+    Args:
+        table: Name of the table, for errors.
+        patterns: Paths, globs, folders or URLs; paths are relative to the working directory.
+
+    Raises:
+        ConfigError: A file is matched twice, has a name that is not UTF-8, or the protocol of a URL is unknown.
+        DataError: A pattern matches no file.
+        MissingExtraError: A URL needs a package that is not installed.
+    """
+    files = tuple(file for pattern in patterns for file in _expand(table, address(pattern)))
+    if odd := next((file for file in files if any("\ud800" <= one <= "\udfff" for one in str(file))), None):
+        raise ConfigError(
+            f"table {table!r}: the file name {str(odd).encode(errors='surrogateescape')!r} is not UTF-8",
+            hint="rename the file",
+        )
+    if len(set(files)) < len(files):
+        twice = sorted({str(file) for file in files if files.count(file) > 1})
+        raise ConfigError(
+            f"table {table!r}: {', '.join(twice)} is matched twice, so its rows would be duplicated",
+            hint="match each file by one path or glob",
+        )
+    return files
+
+
+def address(pattern: str) -> str:
+    """Return a pattern, or the value of the environment variable that it names as $PLAYS.
+
+    Raises:
+        ConfigError: There is no such variable.
+    """
+    name = pattern.removeprefix("$")
+    if name == pattern or not name.isidentifier() or Path(pattern).exists():
+        return pattern
+    if not (value := os.environ.get(name)):
+        raise ConfigError(f"the environment has no {name}, the address of {pattern}", hint=f"export {name}=ADDRESS")
+    return value
+
+
+def _expand(table: str, pattern: str) -> Sequence[RawFile]:
+    if remote.is_url(pattern):
+        files: Sequence[RawFile] = remote.find(pattern)
+        if not files:
+            raise DataError(f"table {table!r}: there is no file at {without_secret(pattern)}")
+        return files
+    pattern = remote.without_protocol(pattern)
+    path = Path(pattern)
+    if path.is_file():  # even with a "[" in its name
+        return [path]
+    if path.is_dir():
+        return _in_folder(table, path)
+    matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute patterns
+    paths = sorted(Path(match) for match in matches if Path(match).is_file())
+    if not paths:
+        what = "no file matches" if glob.has_magic(pattern) else "there is no file"
+        raise DataError(f"table {table!r}: {what} {pattern}", hint=f"paths are relative to {Path.cwd()}")
+    return paths
+
+
+def _in_folder(table: str, folder: Path) -> list[Path]:
+    """Return all files under a folder, except marker files of writers (_SUCCESS, .part.crc)."""
+    parts_of = {path: path.relative_to(folder).parts for path in folder.rglob("*") if path.is_file()}
+    paths = sorted(path for path, parts in parts_of.items() if not any(part.startswith((".", "_")) for part in parts))
+    if not paths:
+        raise DataError(f"table {table!r}: there is no file in folder {folder}")
+    return paths
+
 
 INFO = DatasetInfo(name="files", rows=None, size=None, licence="your own", access="own")
 SUFFIXES: dict[str, tuple[Format, str]] = {

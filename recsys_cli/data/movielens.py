@@ -1,22 +1,123 @@
-"""The MovieLens datasets: facts and archives of the releases."""
+"""The MovieLens datasets: the releases, their archives and their three file layouts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from recsys_cli.data import movielens_layouts as layouts
 from recsys_cli.data.archive import unpack
-from recsys_cli.data.digest import Digest, file_digest, refuse_impostor
-from recsys_cli.data.fetch import by_hand_named, download
-from recsys_cli.data.mirror import address
+from recsys_cli.data.fetch import Digest, address, by_hand_named, download, file_digest, refuse_impostor
 from recsys_cli.data.options import NoOptions, parse_options
-from recsys_cli.data.published.collect import collect
-from recsys_cli.data.published.description import Download, stored
-from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawTable
+from recsys_cli.data.published.source import Download, collect, stored
+from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawColumn, RawTable
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Message
+
+NO_GENRES = "(no genres listed)"
+
+RATINGS = (
+    RawColumn("userId", "int32"),
+    RawColumn("movieId", "int32"),
+    RawColumn("rating", "float32"),
+    RawColumn("timestamp", "int64"),
+)
+MOVIES = (
+    RawColumn("movieId", "int32"),
+    RawColumn("title", "string"),
+    RawColumn("genres", "string", separator="|", empty=NO_GENRES),
+)
+USER_ID, GENDER, AGE, OCCUPATION, ZIP = (
+    RawColumn("userId", "int32"),
+    RawColumn("gender", "string"),
+    RawColumn("age", "int32"),
+    RawColumn("occupation", "string"),  # a group number in 1M, a word in 100K
+    RawColumn("zip", "string"),
+)
+# Flag columns in the order of u.item, with "unknown" as a genre of its own.
+FLAGS_100K = (
+    "unknown",
+    "Action",
+    "Adventure",
+    "Animation",
+    "Children's",
+    "Comedy",
+    "Crime",
+    "Documentary",
+    "Drama",
+    "Fantasy",
+    "Film-Noir",
+    "Horror",
+    "Musical",
+    "Mystery",
+    "Romance",
+    "Sci-Fi",
+    "Thriller",
+    "War",
+    "Western",
+)
+
+
+def comma_separated(folder: Path) -> tuple[RawTable, ...]:
+    """Describe 20M and later: CSV with a header line in UTF-8; titles with commas are quoted."""
+    return (
+        RawTable("interactions", (folder / "ratings.csv",), RATINGS),
+        RawTable("movies", (folder / "movies.csv",), MOVIES),
+    )
+
+
+def colons_10m(folder: Path) -> tuple[RawTable, ...]:
+    """Describe 10M: two colons between fields, no header, UTF-8."""
+    return (
+        _colons("interactions", folder / "ratings.dat", RATINGS),
+        _colons("movies", folder / "movies.dat", MOVIES),
+    )
+
+
+def colons_1m(folder: Path) -> tuple[RawTable, ...]:
+    """Describe 1M: as 10M, in Latin-1, and with users."""
+    users = (USER_ID, GENDER, AGE, OCCUPATION, ZIP)
+    return (
+        _colons("interactions", folder / "ratings.dat", RATINGS, encoding="latin-1"),
+        _colons("movies", folder / "movies.dat", MOVIES, encoding="latin-1"),
+        _colons("users", folder / "users.dat", users, encoding="latin-1"),
+    )
+
+
+def bars_100k(folder: Path) -> tuple[RawTable, ...]:
+    """Describe 100K: ratings between tabs, the rest between bars in Latin-1; one 0/1 column for each genre."""
+    movies = (
+        RawColumn("movieId", "int32"),
+        RawColumn("title", "string"),
+        RawColumn("release date", "string", nullable=True),
+        RawColumn("video release date", "string", nullable=True),
+        RawColumn("IMDb URL", "string", nullable=True),
+        *(RawColumn(flag, "int32") for flag in FLAGS_100K),
+    )
+    users = (USER_ID, AGE, GENDER, OCCUPATION, ZIP)
+    return (
+        RawTable("interactions", (folder / "u.data",), RATINGS, separator="\t", header=False, quote=None),
+        RawTable(
+            "movies",
+            (folder / "u.item",),
+            movies,
+            separator="|",
+            header=False,
+            encoding="latin-1",
+            quote=None,
+            flags={"genres": FLAGS_100K},
+        ),
+        RawTable("users", (folder / "u.user",), users, separator="|", header=False, encoding="latin-1", quote=None),
+    )
+
+
+def _colons(
+    name: str, file: Path, columns: tuple[RawColumn, ...], *, encoding: Literal["utf-8", "latin-1"] = "utf-8"
+) -> RawTable:
+    # Quotes in titles are ordinary characters.
+    return RawTable(name, (file,), columns, separator="::", header=False, encoding=encoding, quote=None)
+
 
 PUBLISHER = "https://files.grouplens.org/datasets/movielens/"
 NOTICE = (
@@ -56,21 +157,19 @@ class Release:
 
 
 RELEASES: dict[str, Release] = {
-    "movielens-100k": Release("ml-100k.zip", 100_000, 4_924_029, "0e33842e24a9c977be4e0107933c0723", layouts.bars_100k),
-    "movielens-1m": Release("ml-1m.zip", 1_000_209, 5_917_549, "c4d9eecfca2ab87c1945afe126590906", layouts.colons_1m),
-    "movielens-10m": Release(
-        "ml-10m.zip", 10_000_054, 65_566_137, "ce571fd55effeba0271552578f2648bd", layouts.colons_10m
-    ),
+    "movielens-100k": Release("ml-100k.zip", 100_000, 4_924_029, "0e33842e24a9c977be4e0107933c0723", bars_100k),
+    "movielens-1m": Release("ml-1m.zip", 1_000_209, 5_917_549, "c4d9eecfca2ab87c1945afe126590906", colons_1m),
+    "movielens-10m": Release("ml-10m.zip", 10_000_054, 65_566_137, "ce571fd55effeba0271552578f2648bd", colons_10m),
     "movielens-20m": Release(
-        "ml-20m.zip", 20_000_263, 198_702_078, "cd245b17a1ae2cc31bb14903e1204af3", layouts.comma_separated
+        "ml-20m.zip", 20_000_263, 198_702_078, "cd245b17a1ae2cc31bb14903e1204af3", comma_separated
     ),
     "movielens-25m": Release(
-        "ml-25m.zip", 25_000_095, 261_978_986, "6b51fb2759a8657d3bfcbfc42b592ada", layouts.comma_separated
+        "ml-25m.zip", 25_000_095, 261_978_986, "6b51fb2759a8657d3bfcbfc42b592ada", comma_separated
     ),
     "movielens-32m": Release(
-        "ml-32m.zip", 32_000_204, 238_950_008, "d472be332d4daa821edc399621853b57", layouts.comma_separated
+        "ml-32m.zip", 32_000_204, 238_950_008, "d472be332d4daa821edc399621853b57", comma_separated
     ),
-    "movielens-latest-small": Release("ml-latest-small.zip", 100_836, 978_202, None, layouts.comma_separated),
+    "movielens-latest-small": Release("ml-latest-small.zip", 100_836, 978_202, None, comma_separated),
 }
 
 

@@ -11,12 +11,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 
-from recsys_cli.data.secrets import without_secret
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError, RecsysError
 from recsys_cli.registry import suggest
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
+
+
+_SECRET = re.compile(
+    r"(password|passwd|pwd|secret_access_key|session_token)\s*=>?\s*['\"]?\w|://[^/\s'\"]+:[^/\s'\"]+@"
+    r"|[?&](sig|signature|(x-amz|x-goog)-(signature|credential|security-token)|(\w+[_-])?token|api[_-]?key|awsaccesskeyid)=[^&\s]",
+    re.IGNORECASE,
+)
+_QUERY = re.compile(r"(?<=[^\s'\"?])\?[^\s'\"]*")
+
+
+def without_secret(text: str) -> str:
+    """Return a text for messages and files, without the queries of its URLs if it holds a secret."""
+    return _QUERY.sub("?…", text) if holds_secret(text) else text
+
+
+def holds_secret(text: str) -> bool:
+    """Whether a text has a password or key, by name or in an address."""
+    return _SECRET.search(text) is not None
+
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*(::|://)")
 _NOT_FOUND, _MAX_MESSAGE = 404, 300

@@ -17,10 +17,8 @@ import pyarrow as pa
 
 from recsys_cli.data.copies import kind_of
 from recsys_cli.data.databases import is_database, table_queries
-from recsys_cli.data.files import SUFFIXES, Files, FilesOptions, TableOptions
-from recsys_cli.data.locate import address, locate
-from recsys_cli.data.remote import RawFile, is_url
-from recsys_cli.data.secrets import holds_secret
+from recsys_cli.data.files import SUFFIXES, Files, FilesOptions, TableOptions, address, locate
+from recsys_cli.data.remote import RawFile, holds_secret, is_url
 from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import unpacked_name
 from recsys_cli.detect.dialect import dialect, is_number

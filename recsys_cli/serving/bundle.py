@@ -27,7 +27,7 @@ from recsys_cli.serving.ids import IdIndex
 from recsys_cli.serving.large_tables import read_by_page
 from recsys_cli.serving.served import ModelSource, ServedModel
 from recsys_cli.workspace import Bundle, read_json
-from recsys_cli.workspace.checksums import check_sizes
+from recsys_cli.workspace.files import check_sizes
 
 if TYPE_CHECKING:
     from recsys_cli.serving.recommender import Recommender

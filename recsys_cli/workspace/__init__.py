@@ -13,11 +13,9 @@ from recsys_cli.workspace.artifacts import (
     read_evaluation,
     write_manifest,
 )
-from recsys_cli.workspace.folders import replacing_folder
-from recsys_cli.workspace.reading import MAX_JSON, read_json, read_text, whole
-from recsys_cli.workspace.unfinished import not_finished
-from recsys_cli.workspace.workspace import Workspace, run_lock
-from recsys_cli.workspace.writing import naming, replacing, write_json, write_text
+from recsys_cli.workspace.files import MAX_JSON, naming, read_json, read_text, replacing, whole, write_json, write_text
+from recsys_cli.workspace.locks import replacing_folder
+from recsys_cli.workspace.workspace import Workspace, not_finished, run_lock
 
 __all__ = [
     "MAX_JSON", "Artifact", "Bundle", "PreparedData", "RawData", "TrainedRun", "TunedStudy", "Workspace", "key_of", "naming",

@@ -14,9 +14,7 @@ from recsys_cli import __version__
 from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.features.schema import Role, Schema, file_of
 from recsys_cli.ops.steps import COLD, INTERACTIONS
-from recsys_cli.workspace.checksums import check_sizes, checksums, verify
-from recsys_cli.workspace.reading import read_json
-from recsys_cli.workspace.writing import write_json
+from recsys_cli.workspace.files import check_sizes, checksums, read_json, verify, write_json
 
 MANIFEST = "manifest.json"
 FORMAT = 7

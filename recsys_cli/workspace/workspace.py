@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,8 @@ from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Emit, ignore
 from recsys_cli.registry import suggest
 from recsys_cli.workspace.artifacts import Artifact, PreparedData, RawData, TrainedRun, TunedStudy, write_manifest
-from recsys_cli.workspace.digests import FileChecksums
+from recsys_cli.workspace.files import FileChecksums, flush
 from recsys_cli.workspace.locks import Holder, holder_of, locked, replace_folder, scratch_folder, sweep
-from recsys_cli.workspace.unfinished import not_finished
-from recsys_cli.workspace.writing import flush
 
 _MAX_LISTED = 8
 """Number of artifacts listed in an error."""
@@ -224,3 +223,27 @@ def _listed(artifacts: Sequence[Artifact]) -> str:
     names = [artifact.folder.name for artifact in artifacts]
     more = f" and {len(names) - _MAX_LISTED:,} more" if len(names) > _MAX_LISTED else ""
     return (", ".join(names[-_MAX_LISTED:]) or "none yet") + more
+
+
+def not_finished(run: TrainedRun) -> MissingArtifactError:
+    """Return the error for a missing or unfinished run: its progress, and the commands to continue."""
+    name = run.folder.name
+    if not run.folder.is_dir():
+        return MissingArtifactError(f"run {name} does not exist", hint="recsys status lists all runs")
+    epochs = _epochs(run)
+    best = ", and keeps its best checkpoint" if run.checkpoint("best").is_file() else ""
+    return MissingArtifactError(
+        f"run {name} is not finished: it is still training, or was interrupted after {epochs} "
+        f"epoch{'' if epochs == 1 else 's'}{best}",
+        hint=f"recsys train {run.config} --resume continues it; recsys train {run.config} --force starts over",
+    )
+
+
+def _epochs(run: TrainedRun) -> int:
+    """Return the number of logged epochs; the last line may be incomplete."""
+    number = 0
+    if run.metrics.is_file():
+        for text in run.metrics.read_text(encoding="utf-8", errors="replace").splitlines():
+            with suppress(ValueError, TypeError, KeyError):
+                number += json.loads(text)["event"] == "epoch"
+    return number

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from recsys_cli.data.options import parse_options
-from recsys_cli.data.published import amazon, book_crossing, clicks, given_splits, mind, plays, s3rec, shops, steam
+from recsys_cli.data.published import given_splits, logs, mind, reviews
 from recsys_cli.data.published.source import Published
 from recsys_cli.data.source import DatasetInfo, DatasetOptions
 
-_FAMILIES = (clicks, shops, mind, amazon, s3rec, plays, book_crossing, steam, given_splits)
-DESCRIPTIONS = {description.name: description for family in _FAMILIES for description in family.DESCRIPTIONS}
+_FAMILIES = (
+    logs.CLICKS, logs.SHOPS, mind.DESCRIPTIONS, reviews.AMAZON, reviews.S3REC, logs.PLAYS, reviews.BOOK_CROSSING, reviews.STEAM,
+    given_splits.DESCRIPTIONS,
+)  # fmt: skip
+DESCRIPTIONS = {description.name: description for family in _FAMILIES for description in family}
 
 
 def info(name: str) -> DatasetInfo:

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from recsys_cli.data.digest import Digest
-from recsys_cli.data.published.description import Description, Download, columns
+from recsys_cli.data.fetch import Digest
 from recsys_cli.data.published.rows import blocks, parsed, write_rows
+from recsys_cli.data.published.source import Description, Download, columns
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.data.streams import opened, unpacked_name
 from recsys_cli.errors import DataError

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from recsys_cli.data.digest import Digest
-from recsys_cli.data.published.description import Description, Download
+from recsys_cli.data.fetch import Digest
 from recsys_cli.data.published.rows import blocks, parsed, unique, write_rows
+from recsys_cli.data.published.source import Description, Download
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.data.streams import unpacked_name
 from recsys_cli.errors import DataError

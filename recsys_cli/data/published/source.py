@@ -1,21 +1,286 @@
-"""A published dataset as a Source: downloaded or collected, and converted by its description."""
+"""A published dataset: its declarative description, its files from the publisher or from this machine, and a Source."""
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Literal
 
-from recsys_cli.data.digest import file_digest
-from recsys_cli.data.fetch import by_hand_named
+from pydantic import BaseModel, ConfigDict
+
+from recsys_cli.data.archive import TAR_SUFFIXES, unpack, unpack_tar
+from recsys_cli.data.fetch import Digest, address, by_hand_named, file_digest, refuse_impostor
 from recsys_cli.data.fetch import download as fetch_file
-from recsys_cli.data.mirror import address
-from recsys_cli.data.published.collect import collect, expected, place
-from recsys_cli.data.published.description import Description, Download, Options, stored
-from recsys_cli.data.source import DatasetInfo, FetchRequest, RawTable
+from recsys_cli.data.source import DatasetInfo, FetchRequest, RawColumn, RawTable, RawType
+from recsys_cli.data.streams import compression, unpacked_name
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.events import Emit
+from recsys_cli.events import Emit, Message
+
+PART = "{part}"
+"""Placeholder in file names for a part: a day, a month or a category."""
+
+Convert = Callable[[Path, Sequence[Path], Emit], None]
+"""Writes Parquet tables into a folder from the publisher's files, which are deleted afterwards."""
+
+
+class Options(BaseModel):
+    """The options of a published dataset; subclasses select parts of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The selected parts, as in the file names."""
+        return ("",)
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file of the publisher.
+
+    Attributes:
+        name: Name of the file.
+        url: Public address; empty for a login or a file that has moved.
+        members: Required files of an archive; empty for a file used as it is.
+        folder: Subfolder for the members, if two archives have files of the same name.
+        digest: Published digest.
+    """
+
+    name: str
+    url: str = ""
+    members: tuple[str, ...] = ()
+    folder: str = ""
+    digest: Digest | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the required files."""
+        return self.members or (self.name,)
+
+    def of(self, part: str) -> Download:
+        """Return the download of a part."""
+        url = self.url.replace(PART, part)
+        members = tuple(member.replace(PART, part) for member in self.members)
+        return replace(self, name=self.name.replace(PART, part), url=url, members=members)
+
+
+@dataclass(frozen=True)
+class Description:
+    """A published dataset.
+
+    Attributes:
+        name: Name in the catalog.
+        licence: Short name of the license.
+        homepage: The publisher's page.
+        downloads: The publisher's files, with PART in the names of selectable ones.
+        tables: The raw tables, "interactions" first; paths are relative to the dataset's folder.
+        rows: Number of interactions; None if it depends on options.
+        size: Size of the download in bytes, as published; None if unknown.
+        access: `download`; `login` for a form or an account; `moved` for files gone from their published address.
+        steps: How to get the files by hand, for datasets without a download.
+        options: Class of the options.
+        convert: Conversion to Parquet, for formats other than delimited text.
+        notice: License notice for downloads.
+    """
+
+    name: str
+    licence: str
+    homepage: str
+    downloads: tuple[Download, ...]
+    tables: tuple[RawTable, ...]
+    rows: int | None = None
+    size: int | None = None
+    access: Literal["download", "login", "moved"] = "download"
+    steps: str = ""
+    options: type[Options] = Options
+    convert: Convert | None = None
+    notice: str = ""
+
+    @property
+    def info(self) -> DatasetInfo:
+        """The catalog entry."""
+        return DatasetInfo(
+            self.name, self.rows, self.size, self.licence, self.homepage, notice=self.notice, access=self.access
+        )
+
+    def downloads_of(self, parts: Sequence[str]) -> tuple[Download, ...]:
+        """Return the downloads of the selected parts."""
+        expanded = (download.of(part) for part in parts for download in self.downloads)
+        return tuple(dict.fromkeys(expanded))
+
+    def tables_in(self, folder: Path, parts: Sequence[str]) -> tuple[RawTable, ...]:
+        """Return the tables of the selected parts in a folder."""
+        return tuple(replace(table, files=_files(table, folder, parts)) for table in self.tables)
+
+
+def _files(table: RawTable, folder: Path, parts: Sequence[str]) -> tuple[Path, ...]:
+    names = dict.fromkeys(str(file).replace(PART, part) for part in parts for file in table.files)
+    return tuple(stored(folder, name) for name in names)
+
+
+def stored(folder: Path, name: str) -> Path:
+    """Return the path of a file in a folder, compressed or not as it is there."""
+    return next((folder / other for other in variants(name) if (folder / other).is_file()), folder / name)
+
+
+def variants(name: str) -> tuple[str, ...]:
+    """Return the names of a file, as published, uncompressed and with gzip."""
+    plain = unpacked_name(name)
+    return tuple(dict.fromkeys((name, plain, f"{plain}.gz")))
+
+
+def columns(dtype: RawType, *names: str, nullable: bool = False) -> tuple[RawColumn, ...]:
+    """Return columns of one type."""
+    return tuple(RawColumn(name, dtype, nullable=nullable) for name in names)
+
+
+def time(name: str, how: str = "iso") -> RawColumn:
+    """Return a time column in a format of `RawColumn.time`."""
+    return RawColumn(name, None if how not in {"s", "ms"} else "int64", time=how)
+
+
+_UNPACKABLE = (".7z", ".rar")
+
+
+def collect(downloads: Sequence[Download], given: Path, folder: Path, *, emit: Emit) -> None:
+    """Fill a folder with the required files of all downloads.
+
+    Plain files are linked where the disk allows it, and copied otherwise; archives are unpacked.
+
+    Args:
+        downloads: The publisher's files.
+        given: The publisher's archive or file, a folder with all of them, or one with their unpacked content.
+        folder: Folder to fill.
+        emit: Receives progress, and a warning for a file with another digest than the published one.
+
+    Raises:
+        ConfigError: A file is missing, or its format has to be unpacked by hand.
+        DataError: An archive is damaged or lacks a file.
+    """
+    if not given.exists():
+        raise ConfigError(f"there is no file {given}", hint=f"--from-file takes {expected(downloads)}")
+    if given.suffix.lower() in _UNPACKABLE:
+        raise ConfigError(
+            f"{given} cannot be unpacked here", hint=f"unpack it (7z x {given.name}), and pass the folder of its files"
+        )
+    if given.is_dir():
+        for download in downloads:
+            _from_folder(download, given, folder, emit)
+    elif is_archive(given):
+        _from_archive(downloads, given, folder, emit)
+    else:
+        _from_one_file(downloads, given, folder, emit)
+
+
+def expected(downloads: Sequence[Download], *, content: bool = True) -> str:
+    """Return the publisher's files in words, with the content of an archive in place of it for --from-file."""
+    names = [download.name for download in downloads]
+    shown = ", ".join(names) if len(names) <= 4 else f"{names[0]} to {names[-1]}"
+    if not content:
+        return shown
+    if len(downloads) > 1:
+        return f"a folder with {shown}"
+    return f"the path of {shown}" + (", or the folder of its unpacked files" if downloads[0].members else "")
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is a zip or a tar archive, by its name."""
+    return path.name.lower().endswith((".zip", *TAR_SUFFIXES))
+
+
+def place(download: Download, archive: Path, folder: Path, *, emit: Emit) -> None:
+    """Unpack the members of a download, or link the file itself."""
+    if download.members:
+        _unpack(archive, download.members, _made(folder / download.folder), emit)
+    else:
+        _link(archive, folder / download.name)
+
+
+def _from_folder(download: Download, given: Path, folder: Path, emit: Emit) -> None:
+    packed = given / download.name
+    if download.members and packed.is_file():
+        _warn_of_other(packed, download, emit)
+        place(download, packed, folder, emit=emit)
+        return
+    stem = download.name.partition(".")[0]
+    places = [given / download.folder, given / stem, given]
+    for name in download.files:
+        found = next((p / other for p in places for other in variants(name) if (p / other).is_file()), None)
+        if found is None:
+            raise ConfigError(
+                f"{given} has neither {download.name} nor {name}" if download.members else f"{given} has no {name}",
+                hint=f"--from-file takes {expected([download])}",
+            )
+        _warn_of_other(found, download, emit)
+        _link(found, _made(folder / download.folder) / found.name)
+
+
+def _from_archive(downloads: Sequence[Download], given: Path, folder: Path, emit: Emit) -> None:
+    if len(downloads) > 1 and any(download.folder for download in downloads):
+        raise ConfigError(
+            f"{given} is one of {len(downloads)} archives", hint=f"--from-file takes {expected(downloads)}"
+        )
+    if len(downloads) == 1:
+        _warn_of_other(given, downloads[0], emit)
+    names = [name for download in downloads for name in download.files]
+    if given.suffix.lower() == ".zip":
+        present = _names_in(given)
+        names = [next((other for other in variants(name) if other in present), name) for name in names]
+    _unpack(given, names, _made(folder / downloads[0].folder), emit)
+
+
+def _from_one_file(downloads: Sequence[Download], given: Path, folder: Path, emit: Emit) -> None:
+    names = [(download, name) for download in downloads for name in download.files]
+    if len(names) > 1 and any(given.name in variants(name) for _, name in names):  # one file of their folder
+        for each in downloads:
+            _from_folder(each, given.parent, folder, emit)
+        return
+    if len(names) > 1:
+        raise ConfigError(f"{given} is one of {len(names)} files", hint=f"--from-file takes {expected(downloads)}")
+    download, name = names[0]
+    refuse_impostor(given, source=str(given))
+    _warn_of_other(given, download, emit)
+    suffix = given.name[len(unpacked_name(given.name)) :] if compression(given.name) else ""
+    _link(given, folder / f"{unpacked_name(name)}{suffix}")
+
+
+def _unpack(archive: Path, names: Sequence[str], folder: Path, emit: Emit) -> None:
+    extract = unpack_tar if archive.name.lower().endswith(TAR_SUFFIXES) else unpack
+    extract(archive, names, folder, emit=emit)
+
+
+def _names_in(archive: Path) -> set[str]:
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            return {PurePosixPath(name).name for name in opened.namelist()}
+    except (zipfile.BadZipFile, OSError, ValueError):  # `unpack` reports the damage
+        return set()
+
+
+def _warn_of_other(file: Path, download: Download, emit: Emit) -> None:
+    if download.digest is None or file.name != download.name:
+        return
+    wrong = download.digest.mismatch(file)
+    if wrong:
+        emit(Message(f"{file} differs from the published {download.name}: {wrong}; using it anyway", level="warning"))
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _link(file: Path, to: Path) -> None:
+    try:
+        os.link(file.resolve(), to)
+    except OSError:  # another disk, or a file system without links
+        shutil.copyfile(file, to)
+
 
 FORMAT = 2  # version of the converted files
 

@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recsys_cli.data import parquet
+from recsys_cli.data import streams
 from recsys_cli.data.remote import RawFile, RemoteFile
 from recsys_cli.data.source import Format, RawColumn, RawTable
 from recsys_cli.data.streams import file_errors, size_of
@@ -52,7 +52,7 @@ def open_parquet(
         if isinstance(file, RemoteFile):
             source = stack.enter_context(file.open(in_order=False))
         try:
-            opened = stack.enter_context(parquet.open_parquet(source, buffer_size=buffer_bytes))
+            opened = stack.enter_context(streams.open_parquet(source, buffer_size=buffer_bytes))
         except pa.ArrowInvalid as error:
             raise DataError(f"{file}: not a Parquet file: {error}") from error
         except (pa.ArrowNotImplementedError, OSError) as error:

@@ -19,7 +19,7 @@ from recsys_cli.interactions import Interactions
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import checksum_of_tensors
 from recsys_cli.workspace import key_of
-from recsys_cli.workspace.writing import replacing
+from recsys_cli.workspace.files import replacing
 
 _CHECKSUM = "checksum"
 

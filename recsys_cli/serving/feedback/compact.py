@@ -18,7 +18,7 @@ from recsys_cli.serving.feedback.files import (
 )
 from recsys_cli.serving.feedback.state import FeedbackState
 from recsys_cli.serving.feedback.table import TableForm, write_table
-from recsys_cli.workspace.writing import replacing
+from recsys_cli.workspace.files import replacing
 
 
 @dataclass(frozen=True)

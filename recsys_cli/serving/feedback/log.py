@@ -15,7 +15,7 @@ from recsys_cli.errors import RecsysError
 from recsys_cli.serving.feedback.event import COMMIT
 from recsys_cli.serving.feedback.files import is_committed, lock, replay
 from recsys_cli.serving.feedback.state import FeedbackState
-from recsys_cli.workspace.writing import flush
+from recsys_cli.workspace.files import flush
 
 Fsync = Literal["always", "interval", "never"]
 Done = Callable[[BaseException | None], None]

@@ -19,7 +19,7 @@ from recsys_cli.data.streams import unpacked_name
 from recsys_cli.errors import ConfigError
 from recsys_cli.serving.feedback.event import Event
 from recsys_cli.serving.feedback.state import FeedbackState
-from recsys_cli.workspace.writing import replacing
+from recsys_cli.workspace.files import replacing
 
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _ISO = "%Y-%m-%d %H:%M:%S"

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from recsys_cli.data.digest import Digest
-from recsys_cli.data.fetch import RetryPolicy, download
+from recsys_cli.data.fetch import Digest, RetryPolicy, download
 from recsys_cli.errors import DataError
 from recsys_cli.events import ignore
 from tests.unit.data.wayward import Server, Watcher, digest_of, drops_after, ignores_range, plain, status

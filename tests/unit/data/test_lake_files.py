@@ -17,9 +17,7 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
-from recsys_cli.data.delta import DeltaSnapshot
-from recsys_cli.data.iceberg import IcebergSnapshot
-from recsys_cli.data.lake_files import column_type, rows_of
+from recsys_cli.data.lakes import DeltaSnapshot, IcebergSnapshot, column_type, rows_of
 from recsys_cli.errors import DataError
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"

@@ -16,11 +16,10 @@ import pytest
 
 from recsys_cli import registry
 from recsys_cli.data import FetchRequest, open_source
-from recsys_cli.data.digest import Digest
+from recsys_cli.data.archive import unpack_tar
+from recsys_cli.data.fetch import Digest
 from recsys_cli.data.published import DESCRIPTIONS
-from recsys_cli.data.published.book_crossing import fields
-from recsys_cli.data.published.steam import literal
-from recsys_cli.data.tarball import unpack_tar
+from recsys_cli.data.published.reviews import fields, literal
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.events import ignore

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.data import FetchRequest, open_source
-from recsys_cli.data import planted_files as files
+from recsys_cli.data import planted as files
 from recsys_cli.data.planted import PlantedWorld, Ratings, Size
 from recsys_cli.data.planted_events import clicks, impressions, sessions
 from recsys_cli.errors import ConfigError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-from recsys_cli.data.digest import Digest
+from recsys_cli.data.fetch import Digest
 from recsys_cli.events import Event, Message, Progress
 
 Answer = Callable[[BaseHTTPRequestHandler, bytes], None]

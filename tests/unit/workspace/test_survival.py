@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from recsys_cli.errors import DataError, DiskFullError, MissingArtifactError
-from recsys_cli.workspace import Workspace, folders, read_json, replacing, replacing_folder, write_json, write_text
-from recsys_cli.workspace.checksums import checksum_of
-from recsys_cli.workspace.writing import is_disk_full
+from recsys_cli.workspace import Workspace, locks, read_json, replacing, replacing_folder, write_json, write_text
+from recsys_cli.workspace.files import checksum_of, is_disk_full
 
 KILLED_BETWEEN_RENAMES = """
     import os, signal, sys
@@ -177,7 +176,7 @@ def test_a_full_disk_is_recognized_for_every_library(tmp_path: Path) -> None:
 KILLED = """
     import os, shutil, signal, sys
     from pathlib import Path
-    from recsys_cli.workspace import folders, replacing_folder
+    from recsys_cli.workspace import locks, replacing_folder
     target, kill_at, atomic = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "atomic"
     calls = []
     def step(real):
@@ -187,8 +186,8 @@ KILLED = """
             calls.append(real)
             return real(*args, **kwargs)
         return counted
-    folders.flush, shutil.rmtree, Path.replace = map(step, (folders.flush, shutil.rmtree, Path.replace))
-    folders.exchange = step(folders.exchange if atomic else lambda one, other: False)
+    locks.flush, shutil.rmtree, Path.replace = map(step, (locks.flush, shutil.rmtree, Path.replace))
+    locks.exchange = step(locks.exchange if atomic else lambda one, other: False)
     with replacing_folder(target) as made:
         for name in "ab":
             (made / name).write_text("new")
@@ -215,7 +214,7 @@ def test_a_kill_at_any_step_leaves_a_complete_version(how: str, step: int, tmp_p
     assert killed.returncode == -signal.SIGKILL
     if (how, step) == ("renames", 6):  # between the two renames
         assert not target.exists()
-        folders._remove(tmp_path / ".bundle.partial")
+        locks._remove(tmp_path / ".bundle.partial")
     assert versions(target) in (["old"] * 2, ["new"] * 2)
     write(target, "next")
     assert versions(target) == ["next"] * 2
@@ -241,9 +240,9 @@ def test_an_error_keeps_the_old_version(tmp_path: Path) -> None:
 
 def test_every_file_is_flushed_before_the_replacement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    real = folders.exchange
-    monkeypatch.setattr(folders, "flush", lambda path: done.append(path.name))
-    monkeypatch.setattr(folders, "exchange", lambda one, other: bool(done.append("exchange")) or real(one, other))
+    real = locks.exchange
+    monkeypatch.setattr(locks, "flush", lambda path: done.append(path.name))
+    monkeypatch.setattr(locks, "exchange", lambda one, other: bool(done.append("exchange")) or real(one, other))
     for text in ("old", "new"):
         done.clear()
         write(tmp_path / "bundle", text)

@@ -1,23 +1,170 @@
-"""Iceberg tables through `pyiceberg`: the files of one snapshot, in the order of its plan."""
+"""Tables of lakes: the files of one version of a Delta or Iceberg table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from recsys_cli.data import remote
 from recsys_cli.data.copies import table_errors
 from recsys_cli.data.databases import Calls
-from recsys_cli.data.lake_files import column_type, rows_of
-from recsys_cli.data.parquet import open_parquet
 from recsys_cli.data.since import SinceValue, may_be_new
+from recsys_cli.data.streams import open_parquet
 from recsys_cli.errors import DataError, MissingExtraError
+
+_TIME = pa.timestamp("us")
+_TYPES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(), "byte": pa.int8(), "short": pa.int16(), "int": pa.int32(), "integer": pa.int32(),
+    "long": pa.int64(), "float": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(),
+    "date": pa.date32(), "timestamp": _TIME, "timestamptz": _TIME, "timestamp_ntz": _TIME,
+    "timestamp_ns": pa.timestamp("ns"), "timestamptz_ns": pa.timestamp("ns"),
+}  # fmt: skip
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+
+
+def column_type(name: str) -> pa.DataType | None:
+    """Return the type of a column by its name in the table's metadata; times are in UTC without a zone.
+
+    None for structs, maps and other types that no model reads; such columns are left out.
+    """
+    if (decimal := _DECIMAL.fullmatch(name)) is not None:
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    if name.startswith("list<") and (inner := column_type(name[len("list<") : -1])) is not None:
+        return pa.list_(inner)
+    return _TYPES.get(name)
+
+
+def rows_of(
+    file: pq.ParquetFile,
+    schema: pa.Schema,
+    *,
+    stored: Mapping[str, str],
+    constants: Mapping[str, Any] = MappingProxyType({}),
+    keep: pa.Array | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file in the columns of a schema.
+
+    Args:
+        file: The opened file.
+        schema: Columns of the table; those neither stored nor constant are null, as added after the file.
+        stored: Column of the table → column of the file.
+        constants: Values of the partition columns.
+        keep: Which rows of the file exist; None for all.
+    """
+    stored = {name: column for name, column in stored.items() if column in file.schema_arrow.names}
+    first = 0
+    # A file with none of the columns is read as a whole, for its number of rows.
+    for batch in file.iter_batches(columns=list(dict.fromkeys(stored.values())) or None):
+        columns = [
+            batch.column(stored[field.name]).cast(field.type)
+            if field.name in stored
+            else pa.repeat(pa.scalar(constants.get(field.name), field.type), batch.num_rows)
+            for field in schema
+        ]
+        rows = pa.record_batch(columns, schema=schema)
+        yield rows if keep is None else rows.filter(keep.slice(first, batch.num_rows))
+        first += batch.num_rows
+
+
+class DeltaSnapshot:
+    """One version of a Delta table.
+
+    Attributes:
+        address: Folder or URL; deltalake reads the credentials of its store from the environment.
+    """
+
+    def __init__(self, name: str, address: str, version: int | None) -> None:
+        try:
+            from deltalake import DeltaTable
+        except ImportError as error:
+            raise MissingExtraError.for_extra("lake", what=f"table {name!r}: a Delta table") from error
+        self.name, self.address = name, address
+        with table_errors(name):
+            location = address if remote.is_url(address) else str(Path(remote.without_protocol(address)).absolute())
+            self._table = DeltaTable(location, version=version)
+
+    def identity(self) -> dict[str, object]:
+        """Return address, version, and the id that a table keeps until it is created again."""
+        return {"delta": self.address, "version": self._table.version(), "id": str(self._table.metadata().id)}
+
+    def num_rows(self) -> int:
+        """Return the number of rows, deleted ones included."""
+        return sum(pa.table(self._table.get_add_actions())["num_records"].fill_null(0).to_pylist())
+
+    def batches(self, since: Mapping[str, SinceValue]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return the schema and the rows, by commit and name of the file."""
+        physical, types = {}, {}
+        for field in json.loads(self._table.schema().to_json())["fields"]:
+            kind = column_type(_type_name(field["type"]))
+            if kind is not None:
+                types[field["name"]] = kind
+                physical[field["name"]] = field["metadata"].get("delta.columnMapping.physicalName", field["name"])
+        schema = pa.schema(list(types.items()))
+        return schema, self._rows(schema, physical, self._files(schema, physical, since))
+
+    def _files(
+        self, schema: pa.Schema, physical: dict[str, str], since: Mapping[str, SinceValue]
+    ) -> list[dict[str, Any]]:
+        """Return the files in order, each with its partition by column of the table."""
+        actions = pa.table(self._table.get_add_actions()).to_pylist()
+        files = []
+        for action in actions:
+            partition, top = (
+                {name: values.get(name, values.get(physical[name])) for name in schema.names}
+                for values in (action.get("partition") or {}, action.get("max") or {})
+            )
+            known = {name: value for name, value in partition.items() if value is not None}
+            files.append({**action, "partition": partition, "top": top | known})
+        files.sort(key=lambda file: (file["modification_time"], file["path"]))
+        tops = {name: [file["top"][name] for file in files] for name in schema.names}
+        new = may_be_new(self.name, since, tops, schema)
+        return [file for file, is_new in zip(files, new, strict=True) if is_new]
+
+    def _rows(
+        self, schema: pa.Schema, physical: dict[str, str], files: list[dict[str, Any]]
+    ) -> Iterator[pa.RecordBatch]:
+        from deltalake.fs import DeltaStorageHandler
+
+        table = self._table
+        store = pa_fs.PyFileSystem(
+            DeltaStorageHandler.from_table(table._table, None, table._table.get_add_file_sizes())
+        )
+        deleted = pa.RecordBatchReader._import_from_c_capsule(table.deletion_vectors().__arrow_c_stream__()).read_all()
+        paths = set(pa.table(table.get_add_actions())["path"].to_pylist())
+        masks = {self._path(url, paths): row for row, url in enumerate(deleted["filepath"].to_pylist())}
+        for file in files:
+            row = masks.get(file["path"])
+            mask = None if row is None else deleted["selection_vector"][row].values
+            with store.open_input_file(unquote(file["path"])) as source, open_parquet(source) as opened:
+                yield from rows_of(opened, schema, stored=physical, constants=file["partition"], keep=mask)
+
+    def _path(self, url: str, paths: Container[str]) -> str:
+        """Return the path of a file in the log, for its URL."""
+        parts = url.split("/")
+        found = next((path for depth in range(len(parts)) if (path := "/".join(parts[depth:])) in paths), None)
+        if found is None:
+            raise DataError(
+                f"table {self.name!r}: deleted rows of {url} cannot be assigned to a file of the table",
+                hint="compact the table, so that it has no deletion vectors",
+            )
+        return found
+
+
+def _type_name(kind: Any) -> str:
+    if isinstance(kind, dict) and kind["type"] == "array":
+        return f"list<{_type_name(kind['elementType'])}>"
+    return kind if isinstance(kind, str) else str(kind["type"])
+
 
 # pyiceberg's default takes newer releases of pyarrow than the core install.
 _IO = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
