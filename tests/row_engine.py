@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from recsys_cli.etl.polars_engine import PolarsEngine
-from recsys_cli.features.columns import TRAIN_ROW
 from recsys_cli.ops import LambdaOp
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.program import PlanStep
@@ -18,11 +17,9 @@ from recsys_cli.serving.encoder.slicing import Node
 
 
 class RowEngine(PolarsEngine):
-    """Applies steps by the row encoder; fits and joins by Polars, as it encodes train rows out of fold."""
+    """Applies steps by the row encoder; fits and joins by Polars."""
 
     def apply(self, steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
-        if TRAIN_ROW in rows.column_names and any(step.op.needs_row_numbers for step in steps):
-            return super().apply(steps, fitted, rows)
         types: Types = {field.name: field.type for field in rows.schema}
         columns: Columns = {name: from_arrow(rows.column(name)) for name in rows.column_names}
         nodes = [Node(step.op, step.index, dict.fromkeys(step.writes)) for step in steps]

@@ -101,11 +101,16 @@ def stored(kind: pa.DataType) -> np.dtype[Any]:
     return np.dtype(object)
 
 
+def combined(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return Arrow values in one chunk."""
+    if isinstance(values, pa.Array):
+        return values
+    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+
+
 def from_arrow(values: pa.Array | pa.ChunkedArray) -> Values:
     """Convert an Arrow column; a null list becomes an empty one."""
-    if isinstance(values, pa.ChunkedArray):
-        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-    offsets = None
+    values, offsets = combined(values), None
     if is_list(values.type):
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
         offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))

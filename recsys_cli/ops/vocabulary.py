@@ -17,7 +17,7 @@ from recsys_cli.features.hashing import below, hash_counters, hash_numbers, hash
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.spec import is_text
 from recsys_cli.features.string_keys import pack
-from recsys_cli.ops.values import FEW_ROWS, Array, Values, canonical, comparable, hashes_of, null_mask, stored
+from recsys_cli.ops.values import FEW_ROWS, Array, Values, canonical, combined, comparable, hashes_of, null_mask, stored
 from recsys_cli.packages import pc, pl
 
 Hashes = npt.NDArray[np.uint64]
@@ -50,13 +50,7 @@ class VocabularyIndex:
     @classmethod
     def build(cls, values: pa.Array | pa.ChunkedArray | Sequence[Any] | Array) -> VocabularyIndex:
         """Index distinct values without nulls; decimals as text."""
-        if not isinstance(values, pa.Array | pa.ChunkedArray):
-            values = pa.array(values)
-        values = (
-            pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) and values.num_chunks else values
-        )
-        if isinstance(values, pa.ChunkedArray):
-            values = pa.array([], values.type)
+        values = combined(values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values))
         if pa.types.is_decimal(values.type):
             values = values.cast(pa.string())
         hashes = hash_values(values)
