@@ -17,8 +17,7 @@ from recsys_cli.cpu import Threads
 from recsys_cli.etl.engine import Engine
 from recsys_cli.etl.fit import Tables, fit
 from recsys_cli.etl.staging import Staged
-from recsys_cli.etl.transform import Transform, flattened, transform
-from recsys_cli.etl.write import typed_table
+from recsys_cli.etl.transform import Transform, flattened, transform, typed_table
 from recsys_cli.events import Emit, ignore
 from recsys_cli.features.split import SPLITS
 from recsys_cli.ops import JoinGroupby

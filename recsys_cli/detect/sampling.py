@@ -23,7 +23,7 @@ from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import unpacked_name
 from recsys_cli.detect.dialect import dialect, is_number
 from recsys_cli.errors import ConfigError, DataError, RecsysError, listed
-from recsys_cli.etl.reading.exact_ids import missing_texts
+from recsys_cli.etl.reading.plain_types import missing_texts
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.features.spec import is_list
 

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.errors import DataError
-from recsys_cli.etl.labels import check_fits
+from recsys_cli.etl.checks import check_fits
 from recsys_cli.events import Emit, Message
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.spec import Spec

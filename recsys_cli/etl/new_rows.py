@@ -20,8 +20,7 @@ from recsys_cli.etl.filters import choose_rows
 from recsys_cli.etl.reading.reader import Reader, chunk_bytes
 from recsys_cli.etl.reading.times import DETECT
 from recsys_cli.etl.staging import rows_per_shard
-from recsys_cli.etl.transform import Written, flattened, prepare
-from recsys_cli.etl.write import ROW_GROUP_ROWS, count_missing
+from recsys_cli.etl.transform import ROW_GROUP_ROWS, Written, count_missing, flattened, prepare
 from recsys_cli.events import Emit, Message, Progress
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.schema import Role, Schema

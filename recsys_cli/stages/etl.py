@@ -38,7 +38,7 @@ def etl(
         if data.is_made(key) and not force:
             report_other_version(data, emit)
             return StageResult(data, up_to_date=True)
-        from recsys_cli.etl.prepare import Preparation  # loads Polars; other commands only need the key
+        from recsys_cli.etl.prepare import Preparation
 
         if data.exists and (damage := data.damage):
             emit(Message(f"{damage}: preparing the data again", "warning"))

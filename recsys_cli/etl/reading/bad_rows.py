@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawColumn, RawTable
-from recsys_cli.etl.reading.dialect import plain_separator, read_text, shown_separator
-from recsys_cli.etl.reading.row_ends import count_lines, rows_of
+from recsys_cli.etl.reading.dialect import count_lines, plain_separator, read_text, rows_of, shown_separator
 from recsys_cli.etl.reading.times import described, to_times
 
 NO_UTF_8 = "UTF-8 text"

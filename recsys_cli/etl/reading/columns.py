@@ -16,8 +16,16 @@ from recsys_cli.data.source import RawColumn, RawTable, RawType
 from recsys_cli.data.streams import head
 from recsys_cli.errors import DataError, listed
 from recsys_cli.etl.reading.bad_rows import printable, whole_rows
-from recsys_cli.etl.reading.dialect import plain_separator, read_text, shown_separator, to_plain
-from recsys_cli.etl.reading.row_ends import BOM, end_of_first_row, end_of_rows, open_quote
+from recsys_cli.etl.reading.dialect import (
+    BOM,
+    end_of_first_row,
+    end_of_rows,
+    open_quote,
+    plain_separator,
+    read_text,
+    shown_separator,
+    to_plain,
+)
 from recsys_cli.etl.reading.times import typed_column
 
 NOTHING: Mapping[str, str] = MappingProxyType({})

@@ -18,12 +18,12 @@ from recsys_cli.data.streams import compression, fill, opened, size_of
 from recsys_cli.errors import DataError, listed
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.columns import resolve
-from recsys_cli.etl.reading.csv_chunks import Chunk, chunks, empty_chunk, parse_in_order, read_ahead, window
-from recsys_cli.etl.reading.csv_parse import Parsed, parse
 from recsys_cli.etl.reading.dialect import field_types
-from recsys_cli.etl.reading.exact_ids import id_schema, missing_texts, whole_ids
-from recsys_cli.etl.reading.npy import NpyTable
-from recsys_cli.etl.reading.parquet import (
+from recsys_cli.etl.reading.plain_types import id_schema, missing_texts, refuse_nested, whole_ids
+from recsys_cli.etl.reading.reshape import limits, recent, reshaped, reshaped_schema
+from recsys_cli.etl.reading.text import Chunk, Parsed, chunks, empty_chunk, parse, parse_in_order, read_ahead, window
+from recsys_cli.etl.reading.typed_files import (
+    NpyTable,
     estimated_parquet_rows,
     open_parquet,
     parquet_rows,
@@ -31,9 +31,6 @@ from recsys_cli.etl.reading.parquet import (
     table_schema,
     with_time_formats,
 )
-from recsys_cli.etl.reading.plain_types import refuse_nested
-from recsys_cli.etl.reading.reshape import reshaped, reshaped_schema
-from recsys_cli.etl.reading.since import limits, recent
 
 _SAMPLE_BYTES, _PACKED_SAMPLE_BYTES = 1 << 20, 4 << 20
 _MIN_CHUNK, _MAX_CHUNK = 1 << 20, 32 << 20

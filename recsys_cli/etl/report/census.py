@@ -1,10 +1,11 @@
-"""One pass over the prepared rows: counts of ids, labels, times and pairs."""
+"""Time ranges of the splits, in the unit of the data, from the parquet statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
+from itertools import combinations
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -16,11 +17,206 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.cpu import Threads
-from recsys_cli.etl.report.clock import Clock
-from recsys_cli.etl.report.facts import LabelFacts
-from recsys_cli.etl.report.sample import Keys, Sample
+from recsys_cli.etl.report.facts import LabelFacts, RepeatedPairs
 from recsys_cli.features.columns import row_column
-from recsys_cli.features.schema import FIRST, Column
+from recsys_cli.features.hashing import hash_counters, mix
+from recsys_cli.features.schema import FIRST, Column, Role
+from recsys_cli.ops.fitted_plan import FittedPlan
+
+_MOST_BINS = 128
+_FIRST_DATE, _LAST_DATE = -2_208_988_800, 7_258_118_400
+"""Seconds since 1970 of the years 1900 and 2200: no interaction is outside."""
+_FIRST_PLAUSIBLE = 10**8
+Time = int | float
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time range of the splits, in bins. Integer bins have a power of 2 as width: the bin is a bit shift.
+
+    Attributes:
+        ends: First and last time of each split with times: all int or all float.
+        every: Sampling rate of the timeline: one in `every` rows.
+        ticks: Time units per second; 1 if unknown.
+    """
+
+    ends: Mapping[str, tuple[Time, Time]]
+    every: int = 1
+    ticks: int = 1
+
+    @property
+    def low(self) -> Time:
+        """First time of all splits."""
+        return min(first for first, _ in self.ends.values())
+
+    @property
+    def width(self) -> Time:
+        """Width of a bin."""
+        span = max(last for _, last in self.ends.values()) - self.low
+        if isinstance(span, float):
+            return span / _MOST_BINS or 1.0
+        return 1 << max(0, (span // _MOST_BINS).bit_length())
+
+    @property
+    def bins(self) -> int:
+        """Number of bins."""
+        return int((max(last for _, last in self.ends.values()) - self.low) // self.width) + 1
+
+    @property
+    def edges(self) -> tuple[Time, ...]:
+        """Edges of the bins; length `bins` + 1."""
+        return tuple(self.low + position * self.width for position in range(self.bins + 1))
+
+    def seconds(self, time: Time) -> Time:
+        """Return a time in seconds, or unchanged if the unit is unknown."""
+        return time if self.ticks == 1 else time / self.ticks
+
+    def bins_of(self, times: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the bin of each time, from 0. Integer distances are unsigned, because the span may overflow int64."""
+        if isinstance(self.width, float):
+            return np.clip((times - self.low) // self.width, 0, self.bins - 1).astype(np.int64)
+        distances = times.astype(np.int64).view(np.uint64) - np.uint64(self.low % 2**64)
+        return (distances >> np.uint64(self.width.bit_length() - 1)).astype(np.int64)
+
+    def is_far(self, times: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Return a mask of times before 1900 or after 2199, if they are dates."""
+        mask: npt.NDArray[np.bool_] = (times < _FIRST_DATE * self.ticks) | (times >= _LAST_DATE * self.ticks)
+        return mask
+
+    def num_dated(self, times: npt.NDArray[Any]) -> int:
+        """Count times from 1973 to 2199, if they are dates."""
+        return int(np.count_nonzero((times >= _FIRST_PLAUSIBLE * self.ticks) & (times < _LAST_DATE * self.ticks)))
+
+    @property
+    def borders(self) -> list[tuple[str, str]]:
+        """Pairs of an earlier and a later split."""
+        return list(combinations(self.ends, 2))
+
+    def after(self, split: str) -> dict[str, Time]:
+        """Return the first time of each later split."""
+        return {later: self.ends[later][0] for earlier, later in self.borders if earlier == split}
+
+
+def read_clock(column: str, shards: Mapping[str, Sequence[Path]], *, every: int, ticks: int) -> Clock | None:
+    """Read the time range of each split, given the files in the order of splits; None if no row has a time.
+
+    `every` and `ticks`: see `Clock`.
+    """
+    ends: dict[str, tuple[Time, Time]] = {}
+    for split, paths in shards.items():
+        ranges = [row_group for path in paths for row_group in _ends(path, column)]
+        if ranges:
+            ends[split] = (min(low for low, _ in ranges), max(high for _, high in ranges))
+    return Clock(ends, every, ticks) if ends else None
+
+
+def _ends(path: Path, column: str) -> list[tuple[Time, Time]]:
+    metadata = pq.read_metadata(path)
+    position = next(
+        at for at in range(metadata.num_columns) if metadata.schema.column(at).path.partition(".")[0] == column
+    )
+    statistics = [metadata.row_group(at).column(position).statistics for at in range(metadata.num_row_groups)]
+    return [(one.min, one.max) for one in statistics if one is not None and one.has_min_max]
+
+
+ROWS = 1 << 21
+"""Target number of compared rows: larger data is sampled, to bound memory and time."""
+_STREAM = 4
+
+Ids = npt.NDArray[np.int32]
+Keys = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The sample of compared rows: all rows of users (or items, if there are more of them) selected by hash.
+
+    `rows` is the number of rows in all splits.
+    """
+
+    user: Column
+    item: Column
+    rows: int
+
+    @property
+    def share(self) -> float:
+        """Sampling rate of users (or items)."""
+        return min(1.0, ROWS / max(self.rows, 1))
+
+    @property
+    def by_user(self) -> bool:
+        """Whether users are sampled, not items."""
+        return self.user.own_ids.stop >= self.item.own_ids.stop
+
+    def keys(self, user: Ids, item: Ids, times: npt.NDArray[Any] | None = None) -> Keys:
+        """Return the keys of the sampled pairs, for users and items with ids of their own; with times a hash of both."""
+        others = [] if times is None else [times]
+        user, item, *others = _pick(self._selected.take(user if self.by_user else item), user, item, *others)
+        is_own = self._is_own(item, self.item) if self.by_user else self._is_own(user, self.user)
+        user, item, *others = _pick(is_own, user, item, *others)
+        keys = user.astype(np.uint64)
+        keys *= np.uint64(self.item.own_ids.stop)
+        keys += item.view(np.uint32)
+        for one in others:  # a chance collision among 2 million rows has a probability of 1e-7
+            keys = hash_counters(_as_counters(one), hash_counters(keys, mix(0, _STREAM)))
+        return keys
+
+    @staticmethod
+    def _is_own(ids: Ids, column: Column) -> npt.NDArray[np.bool_]:
+        mask = ids >= FIRST
+        return mask & (ids < column.own_ids.stop) if column.buckets else mask
+
+    @cached_property
+    def _selected(self) -> npt.NDArray[np.bool_]:
+        """Mask over the ids of the sampled column: the id of a value, and selected by hash."""
+        column = self.user if self.by_user else self.item
+        ids = np.arange(column.cardinality or FIRST)
+        is_own = self._is_own(ids.astype(np.int32), column)
+        if self.share == 1:
+            return is_own
+        return is_own & (hash_counters(ids.astype(np.uint64), mix(0, _STREAM)) < np.uint64(int(self.share * 2**64)))
+
+
+def _as_counters(times: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    return times.astype(np.float64 if times.dtype.kind == "f" else np.int64).view(np.uint64)
+
+
+def _pick(mask: npt.NDArray[np.bool_], *columns: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+    """Return the rows of a mask by positions, twice as fast as by the mask."""
+    positions = np.flatnonzero(mask)
+    return [column.take(positions) if len(positions) < len(column) else column for column in columns]
+
+
+def repetitions(sample: Sample, keys: Mapping[str, Keys]) -> RepeatedPairs:
+    """Count the repeated keys within and across splits, by keys in order of the splits; sorts the keys in place."""
+    distinct: dict[str, Keys] = {}
+    repeated: dict[str, int] = {}
+    seen: dict[str, dict[str, int]] = {}
+    for split, split_keys in keys.items():
+        split_keys.sort()
+        first = np.ones(len(split_keys), dtype=bool)
+        np.not_equal(split_keys[1:], split_keys[:-1], out=first[1:])
+        repeated[split] = len(split_keys) - int(np.count_nonzero(first))
+        if distinct:
+            seen[split] = {earlier: _count_in(split_keys, other) for earlier, other in distinct.items()}
+        distinct[split] = split_keys if not repeated[split] else split_keys[first]
+    return RepeatedPairs(
+        share=sample.share,
+        by=(sample.user if sample.by_user else sample.item).name,
+        rows={split: len(split_keys) for split, split_keys in keys.items()},
+        repeated=repeated,
+        seen=seen,
+    )
+
+
+def _count_in(keys: Keys, other: Keys) -> int:
+    """Count the keys in another array; both are sorted."""
+    if not len(other):
+        return 0
+    positions = np.searchsorted(other, keys)
+    positions[positions == len(other)] = 0
+    return int(np.count_nonzero(other[positions] == keys))
+
 
 Counts = npt.NDArray[np.int64]
 
@@ -51,6 +247,29 @@ class CensusSpec:
         time = (self.timestamp,) if self.timestamp and self.clock else ()
         sampled = (self.sampled,) if self.sampled else ()
         return list(dict.fromkeys((*(column.name for column in self.ids), *pair, self.label, *time, *sampled)))
+
+
+def census_spec(fitted: FittedPlan, shards: Mapping[str, Sequence[Path]], rows: int) -> CensusSpec:
+    """Return the columns and pairs to count in `rows` prepared rows."""
+    schema, plan = fitted.schema("star"), fitted.plan
+    columns = {column.name: column for column in schema.in_table(None)}
+    user, item = columns.get(plan.user), columns.get(plan.item)
+    ids = dict.fromkeys(name for name in (plan.user, plan.item, *schema.tables) if name in columns)
+    pair = user is not None and item is not None and not user.ragged and not item.ragged
+    timestamp = plan.timestamp if plan.timestamp in columns else None
+    every = max(1, rows // ROWS)
+    sampled = [column.name for column in columns.values() if column.role is Role.SAMPLED]
+    return CensusSpec(
+        ids=tuple(columns[name] for name in ids),
+        sample=Sample(user, item, rows) if pair and user and item else None,
+        label=plan.labels[0],
+        timestamp=timestamp,
+        clock=read_clock(timestamp, shards, every=every, ticks=schema.ticks) if timestamp else None,
+        sampled=sampled[0] if sampled else None,
+        table_rows={
+            name: cold.column("row")[-1].as_py() + 1 for name in ids if (cold := fitted.cold_keys(name)) is not None
+        },
+    )
 
 
 class Census:

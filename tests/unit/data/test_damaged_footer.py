@@ -10,7 +10,7 @@ import pytest
 
 from recsys_cli.data.streams import open_parquet
 from recsys_cli.errors import DataError
-from recsys_cli.etl.reading import parquet as reading
+from recsys_cli.etl.reading import typed_files as reading
 from recsys_cli.stages.tables import read_columns
 
 ROWS = 12_345

@@ -15,7 +15,7 @@ from recsys_cli.config import RunConfig
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.staging import ShardAssignment, Staged, _Batch, stage
-from recsys_cli.etl.write import sweep, write_table
+from recsys_cli.etl.transform import sweep, write_table
 from recsys_cli.events import ignore
 from recsys_cli.features.split import RandomSplit
 from recsys_cli.ops.scratch import PartitionedFile, Span, read

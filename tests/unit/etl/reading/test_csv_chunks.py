@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.data.streams import RawFile
 from recsys_cli.errors import DataError
-from recsys_cli.etl.reading.csv_chunks import Lines, chunks, read_ahead
+from recsys_cli.etl.reading.dialect import end_of_rows
 from recsys_cli.etl.reading.reader import Reader
-from recsys_cli.etl.reading.row_ends import end_of_rows
+from recsys_cli.etl.reading.text import Lines, chunks, read_ahead
 
 COLUMNS = (RawColumn("id", "int32"), RawColumn("name", "string"))
 
@@ -123,7 +123,7 @@ def test_many_files_are_one_table_in_their_order(tmp_path: Path) -> None:
 
 
 def test_row_without_an_end_is_refused_before_memory_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recsys_cli.etl.reading.csv_chunks._LONGEST_ROW", 1000)
+    monkeypatch.setattr("recsys_cli.etl.reading.text._LONGEST_ROW", 1000)
     file = tmp_path / "r.csv"
     file.write_text("id,name\n1,a\n2," + "b" * 3000 + "\n")
 
@@ -138,7 +138,7 @@ def test_row_without_an_end_is_refused_before_memory_is_full(tmp_path: Path, mon
 def test_file_that_shrinks_during_the_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "r.csv"
     file.write_text("id,name\n1,a\n")
-    monkeypatch.setattr("recsys_cli.etl.reading.csv_chunks.size_of", lambda _: 100)
+    monkeypatch.setattr("recsys_cli.etl.reading.text.size_of", lambda _: 100)
 
     with pytest.raises(DataError, match=r"r\.csv ended after 12 of 100 bytes"):
         list(chunks(described(file), chunk_bytes=100, check=lambda *_: None))

@@ -18,9 +18,9 @@ from deltalake import write_deltalake
 from recsys_cli.data import open_source
 from recsys_cli.data.source import RawTable
 from recsys_cli.errors import DataError
-from recsys_cli.etl.reading.parquet import estimated_parquet_rows, parquet_batches
 from recsys_cli.etl.reading.plain_types import plain_type, to_plain_type
 from recsys_cli.etl.reading.reader import Reader
+from recsys_cli.etl.reading.typed_files import estimated_parquet_rows, parquet_batches
 
 
 @pytest.fixture(autouse=True)
@@ -251,7 +251,7 @@ def test_rows_of_very_many_files_are_estimated_by_their_sizes(monkeypatch: pytes
     files = [written(MANY[:100], f"{number}.parquet") for number in range(5)]
 
     assert estimated_parquet_rows(files) == 500
-    monkeypatch.setattr("recsys_cli.etl.reading.parquet._COUNTED_FILES", 2)
+    monkeypatch.setattr("recsys_cli.etl.reading.typed_files._COUNTED_FILES", 2)
     assert estimated_parquet_rows(files) == 500
 
 

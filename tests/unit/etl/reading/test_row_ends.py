@@ -15,9 +15,9 @@ from pyarrow import csv
 from recsys_cli.data import open_source
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.errors import DataError
-from recsys_cli.etl.reading import row_ends
+from recsys_cli.etl.reading import dialect
+from recsys_cli.etl.reading.dialect import end_of_first_row, end_of_rows, open_quote, rows_of
 from recsys_cli.etl.reading.reader import Reader
-from recsys_cli.etl.reading.row_ends import end_of_first_row, end_of_rows, open_quote, rows_of
 
 COLUMNS = (RawColumn("id", "string", nullable=True), RawColumn("n", "int64", nullable=True))
 PARTS = [
@@ -79,7 +79,7 @@ def test_rows_are_those_that_arrow_reads(text: str, block: int) -> None:
     table = RawTable("interactions", (Path("r.csv"),), COLUMNS)
     data = text.replace("\ufeff", "").encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_ends, "_BLOCK", block)
+        patch.setattr(dialect, "_SCANNED", block)
         starts, stops, fields = rows_of(data, table)
         first, last, opened = end_of_first_row(data, table), end_of_rows(data, table), open_quote(data, table)
     rows = [data[start:stop] for start, stop in zip(starts, stops, strict=True)]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.errors import DataError
-from recsys_cli.etl.report import Facts, sample
+from recsys_cli.etl.report import Facts, census
 from recsys_cli.etl.report.findings import conclude
 from recsys_cli.features.schema import FIRST
 from recsys_cli.workspace import PreparedData
@@ -354,7 +354,7 @@ def test_sample_has_all_rows_of_selected_users(
 ) -> None:
     rng = np.random.default_rng(0)
     rows = [(int(u), int(i), 1.0, n) for n, (u, i) in enumerate(rng.integers(0, [400, 9], (4_000, 2)))]
-    monkeypatch.setattr(sample, "ROWS", 1_000)
+    monkeypatch.setattr(census, "ROWS", 1_000)
     data = prepare(rows, split=METHODS["temporal"])
     facts = Facts.read(data.facts)
     pairs, timeline = facts.pairs, facts.timeline

@@ -1,28 +1,216 @@
-"""Parquet files in batches of similar size and of plain types."""
+"""Files with types of their own: Parquet, JSON lines, and NumPy arrays."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from typing import BinaryIO, cast
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, BinaryIO, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import json
 
 from recsys_cli.data import streams
 from recsys_cli.data.remote import RawFile, RemoteFile
 from recsys_cli.data.source import Format, RawColumn, RawTable
-from recsys_cli.data.streams import file_errors, size_of
+from recsys_cli.data.streams import compression, file_errors, fill, head, opened, size_of
 from recsys_cli.errors import DataError, listed
-from recsys_cli.etl.reading.csv_parse import split
 from recsys_cli.etl.reading.dialect import ARROW_TYPES
-from recsys_cli.etl.reading.json_lines import JsonLines
 from recsys_cli.etl.reading.plain_types import plain_type, refuse_mixed_times, to_plain_type
+from recsys_cli.etl.reading.text import split
 from recsys_cli.etl.reading.times import read_times, stored_type
 from recsys_cli.features.columns import STORED_AS
 from recsys_cli.features.spec import is_list
+
+_SAMPLE, _BLOCK = 4 << 20, 4 << 20
+_LONGEST = 256 << 20
+_LEVELS = 100
+_LINES = 50_000
+"""Lines parsed at once; Arrow refuses more than 100,000 objects in a block."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """Estimated size, in the form of Parquet's metadata."""
+
+    num_rows: int
+    num_row_groups: int = 0
+
+
+class JsonLines:
+    """A file of JSON lines.
+
+    Attributes:
+        schema_arrow: Names and types by the first 50,000 lines or 4 MiB, and at least one line.
+        metadata: The number of rows, estimated from these.
+    """
+
+    def __init__(self, file: RawFile) -> None:
+        self._file = file
+        text, is_whole = _start(file)
+        end = len(text) if is_whole else text.rfind(b"\n") + 1
+        lines = text.count(b"\n", 0, end) + (not text.endswith(b"\n") and is_whole and bool(text))
+        first = next(_pieces(text[:end] or text), b"")
+        self.schema_arrow = _schema(first, file) if first else pa.schema([])
+        share = 1.0 if is_whole else (size_of(file) or end) / max(1, end)
+        self.metadata = Size(round(lines * share * (5 if compression(file.name) and share != 1.0 else 1)))
+
+    def iter_batches(self, rows: int, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in order, in some columns and the types of the first rows."""
+        schema = pa.schema([self.schema_arrow.field(name) for name in columns])
+        rest = b""
+        with opened(self._file) as (stream, _):
+            buffer = bytearray(_BLOCK)
+            count = _BLOCK
+            while count == _BLOCK:
+                count = fill(stream, memoryview(buffer))
+                text = rest + bytes(buffer[:count])
+                end = len(text) if count < _BLOCK else text.rfind(b"\n") + 1
+                text, rest = text[:end], text[end:]
+                for piece in _pieces(text):
+                    yield from _parsed(piece, schema, self._file).select(list(columns)).to_batches(rows)
+
+
+@lru_cache(maxsize=2)
+def _schema(text: bytes, file: RawFile) -> pa.Schema:
+    """Return the names and types of the first lines; a table is opened several times."""
+    for number, line in enumerate(text.split(b"\n"), 1):
+        if line.count(b"[") + line.count(b"{") > _LEVELS and _levels(line) > _LEVELS:  # Arrow takes minutes, or crashes
+            raise DataError(
+                f"{file}:{number}: lists or objects of more than {_LEVELS} levels",
+                hint="leave out the nested column, or write its values as columns of their own",
+            )
+    return _parsed(text, None, file).schema
+
+
+def _levels(line: bytes) -> int:
+    """Return the depth of nested lists and objects."""
+    marks = re.findall(rb"[\[\]{}]", re.sub(rb'"(?:[^"\\]|\\.)*"', b"", line))
+    return max(accumulate(1 if mark in b"[{" else -1 for mark in marks), default=0)
+
+
+def _start(file: RawFile) -> tuple[bytes, bool]:
+    """Return the first bytes of a file, with a whole line except of a JSON array, and whether these are all."""
+    size = _SAMPLE
+    while len(text := head(file, size)) == size < _LONGEST and not text[: text.rfind(b"\n") + 1].strip():
+        if text.lstrip().startswith(b"["):
+            break
+        size *= 4
+    return text, len(text) < size
+
+
+def _pieces(text: bytes) -> Iterator[bytes]:
+    lines = [line for line in text.split(b"\n") if line.strip()]
+    for first in range(0, len(lines), _LINES):
+        yield b"\n".join(lines[first : first + _LINES])
+
+
+def _parsed(text: bytes, schema: pa.Schema | None, file: RawFile) -> pa.Table:
+    if not text.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")):  # pyarrow crashes at null
+        start = text.lstrip().split(b"\n")[0][:20].decode(errors="replace")
+        raise DataError(f"{file}: not JSON lines: a line begins with {start!r}", hint="write one object per line")
+    try:
+        rows = json.read_json(
+            pa.BufferReader(text),
+            read_options=json.ReadOptions(use_threads=False, block_size=max(len(text) + 1, 1 << 16)),
+            parse_options=json.ParseOptions(
+                explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "ignore"
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"{file}: not JSON lines, an object per line with the types of the first: {error}",
+            hint="write one object per line; a JSON array, or a value of another type, cannot be read",
+        ) from error
+    return rows
+
+
+_HINT = "write an array of numbers, texts or times, or a matrix of numbers, with numpy.save(path, array)"
+
+
+class NpyTable:
+    """A table of NumPy files, one per column.
+
+    Args:
+        table: Each file becomes the column of that place in `columns`, or of the file's own name.
+    """
+
+    def __init__(self, table: RawTable) -> None:
+        self._files = dict(zip([column.name for column in table.columns], table.files, strict=True))
+
+    @cached_property
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        arrays = {name: _mapped(file) for name, file in self._files.items()}
+        rows = {len(array) for array in arrays.values()}
+        if len(rows) > 1:
+            held = ", ".join(f"{file} has {len(arrays[name]):,}" for name, file in self._files.items())
+            raise DataError(f"NumPy files of one table differ in their rows: {held}", hint="write one row per key")
+        return arrays
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self._arrays.values())))
+
+    def schema(self) -> pa.Schema:
+        """Return the names and plain types of the columns."""
+        return pa.schema([(name, self._column(name, 0, 0).type) for name in self._arrays])
+
+    def batches(self, columns: Sequence[str], *, chunk_bytes: int) -> Iterator[pa.Table]:
+        """Yield the rows in order, in some of the columns."""
+        arrays = [self._arrays[name] for name in columns]
+        width = sum(array.dtype.itemsize * int(np.prod(array.shape[1:], dtype=np.int64)) for array in arrays)
+        step = max(1, chunk_bytes // max(1, width))
+        for first in range(0, self.num_rows, step):
+            yield pa.table({name: self._column(name, first, first + step) for name in columns})
+
+    def _column(self, name: str, first: int, stop: int) -> pa.Array:
+        array = self._arrays[name]
+        is_half = array.dtype.kind == "f" and array.dtype.itemsize == 2  # unsupported by Arrow before release 16
+        kind = np.dtype(np.float32) if is_half else array.dtype.newbyteorder("=")
+        values = pa.array(np.ascontiguousarray(array[first:stop]).astype(kind, copy=False).ravel())
+        if pa.types.is_binary(values.type):
+            values = values.cast(pa.string())
+        if array.ndim == 2:
+            values = pa.FixedSizeListArray.from_arrays(values, array.shape[1])
+        plain = plain_type(values.type)
+        return values if values.type == plain else values.cast(plain)
+
+
+def _mapped(file: Any) -> npt.NDArray[Any]:
+    """Open an array without reading it.
+
+    Raises:
+        DataError: The file is remote, damaged, no array, or holds Python objects or no rows of values.
+    """
+    if not isinstance(file, Path):
+        raise DataError(
+            f"{file}: NumPy files are read from this machine only", hint="download it, and name the local file"
+        )
+    size_of(file)
+    with file_errors(file):
+        try:
+            array = np.load(file, mmap_mode="r", allow_pickle=False)
+        except ValueError as error:
+            raise DataError(f"{file}: not an array in NumPy's format: {error}", hint=_HINT) from error
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise DataError(f"{file}: an archive of several arrays", hint=_HINT)
+    is_wide = array.dtype.kind == "f" and array.dtype.itemsize > 8
+    kinds = "iufb" if array.ndim == 2 else "iufbUSM"
+    if array.ndim not in {1, 2} or 0 in array.shape or array.dtype.kind not in kinds or is_wide:
+        shape = " x ".join(map(str, array.shape)) or "no dimension"
+        raise DataError(f"{file}: an array of {shape} with type {array.dtype} is no column", hint=_HINT)
+    return array
+
 
 _PROBED = 1_000
 _SAMPLE_ROWS = 100_000
