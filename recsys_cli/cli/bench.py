@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recsys_cli.cli.compare import Html, Latex, require_one_format
+from recsys_cli.cli.compare import Html
 from recsys_cli.cli.params import Config, Overrides, current_config, joined, split_arguments
 from recsys_cli.cli.run import prepare
 from recsys_cli.cli.session import Session
@@ -16,7 +16,6 @@ from recsys_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     from recsys_cli.config import RunConfig
-    from recsys_cli.evaluation.compare.leaderboard import Leaderboard
 
 
 Protocol = Annotated[
@@ -47,7 +46,7 @@ Metric = Annotated[
 ]
 
 
-def bench(  # noqa: PLR0913, PLR0917 - one parameter per option
+def bench(
     ctx: typer.Context,
     config: Config = None,
     overrides: Overrides = None,
@@ -55,7 +54,6 @@ def bench(  # noqa: PLR0913, PLR0917 - one parameter per option
     from_file: FromFile = None,
     metric: Metric = None,
     html: Html = None,
-    latex: Latex = False,
 ) -> None:
     """Prepare the data, train and evaluate several models; print a leaderboard.
 
@@ -65,7 +63,6 @@ def bench(  # noqa: PLR0913, PLR0917 - one parameter per option
     recsys bench --protocol s3-toys repeats a published evaluation, with the published figures next to ours.
     """
     session: Session = ctx.obj
-    require_one_format(session, latex=latex)
     changes = joined(config, overrides)
     line = changes if protocol is None else [str(_protocol_config(protocol, changes)), *changes]
     if protocol is None and from_file is not None:
@@ -78,7 +75,9 @@ def bench(  # noqa: PLR0913, PLR0917 - one parameter per option
         with session.working("bench") as emit:
             noted = settings if protocol is None else _with_changes(settings, Path(line[0]), changes)
             leaderboard = bench(noted, session.workspace, metric=metric, html=html, emit=emit)
-    _report(session, leaderboard, html=html, latex=latex)
+    from recsys_cli.cli.results import bench as shown
+
+    session.report(shown.result(leaderboard, html=html), shown.draw)
 
 
 def _with_changes(settings: RunConfig, path: Path, changes: Sequence[str]) -> RunConfig:
@@ -108,18 +107,6 @@ def _benched(config: RunConfig) -> list[dict[str, Any]]:
         return []
     cells = [with_model(config, model, seed=seed) for model in bench.models for seed in bench.seeds]
     return [bench.model_dump(), *(cell.model_dump(exclude={"protocol"}) for cell in cells)]
-
-
-def _report(session: Session, leaderboard: Leaderboard, *, html: Path | None, latex: bool) -> None:
-    """Print the leaderboard: as a table, or as one for a paper."""
-    from recsys_cli.cli.results import bench as shown
-
-    if latex and session.is_first:
-        from recsys_cli.evaluation.compare.latex import paper_leaderboard
-
-        typer.echo(paper_leaderboard(leaderboard))
-        return
-    session.report(shown.result(leaderboard, html=html), shown.draw)
 
 
 def _protocol_config(name: str, line: Sequence[str]) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recsys_cli.cli.session import Session
-from recsys_cli.errors import ConfigError, RecsysError
+from recsys_cli.errors import RecsysError
 
 if TYPE_CHECKING:
     from recsys_cli.evaluation.compare.comparison import Comparison
@@ -19,14 +19,6 @@ Html = Annotated[
         "--html", metavar="FILE", help="Write a self-contained HTML page.", show_default=False, dir_okay=False
     ),
 ]
-
-Latex = Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).")]
-
-
-def require_one_format(session: Session, *, latex: bool) -> None:
-    """Check that --latex and --json are not both set."""
-    if latex and session.as_json:
-        raise ConfigError("--latex and --json exclude each other", hint="use one of them")
 
 
 def compare(
@@ -44,7 +36,6 @@ def compare(
         ),
     ] = None,
     html: Html = None,
-    latex: Latex = False,
 ) -> None:
     """Compare evaluated runs by paired significance tests.
 
@@ -54,17 +45,11 @@ def compare(
     from recsys_cli.cli.results import compare as shown
 
     session: Session = ctx.obj
-    require_one_format(session, latex=latex)
     from recsys_cli.stages.compare import compare
 
     comparison = compare(runs, session.workspace, against=against, html=html)
     if {run.run for run in comparison.runs} - {*runs, against}:
         comparison = _with_other_data(session, comparison)
-    if latex:
-        from recsys_cli.evaluation.compare.latex import paper_table
-
-        typer.echo(paper_table(comparison))
-        return
     session.answer(shown.result(comparison, html=html), shown.draw)
 
 

@@ -26,7 +26,7 @@ def benched(recsys: Recsys, ratings: Path) -> Recsys:
     return recsys
 
 
-def test_from_the_bench_to_the_paper(benched: Recsys) -> None:
+def test_from_the_bench_to_the_comparison(benched: Recsys) -> None:
     again = benched("bench", "--html", "board.html", "--metric", "auc")
     assert again.code == 0, again.err
     assert "2 of 2: ease" in again.err
@@ -35,10 +35,6 @@ def test_from_the_bench_to_the_paper(benched: Recsys) -> None:
     assert [row[1] for row in rows if len(row) > 4 and row[0].rstrip("=") in {"1", "2", "3"}].count("ease") == 1
     assert "by AUC" in again.out
     assert "<svg" in Path("board.html").read_text()
-    paper = benched("bench", "--latex")
-    assert paper.out.startswith("% \\usepackage{booktabs}")
-    assert "ease & " in paper.out
-    assert benched("bench", "--latex", "--json").code == 2
     board = benched("bench", "--json").json
     assert board["metric"] == "ndcg@5"
     assert {one["label"]: len(one["runs"]) for one in board["standings"] if one["runs"]} == {"ease": 1, "popularity": 1}
@@ -58,12 +54,6 @@ def test_from_the_bench_to_the_paper(benched: Recsys) -> None:
     found = benched("compare", names[1], "--against", names[0], "--json").json
     assert found["against"] == "popularity"
     assert found["figures"][0]["differences"]["ease"]["p_holm"] <= 1
-    paper = benched("compare", *names, "--latex")
-    assert paper.out.startswith("% \\usepackage{booktabs}")
-    assert " & popularity & ease \\\\" in paper.out
-    twice = benched("compare", *names, "--latex", "--json")
-    assert twice.code == 2
-    assert "--latex and --json exclude each other" in twice.out
 
 
 def test_a_model_names_its_latest_finished_run(benched: Recsys) -> None:

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from recsys_cli.cli.results.bench import draw
-from recsys_cli.evaluation.compare.latex import paper_leaderboard
-from recsys_cli.evaluation.compare.leaderboard import Leaderboard
 from tests.cli.conftest import drawn
 
 METRICS = ("ndcg@10", "recall@10", "auc")
@@ -72,28 +70,6 @@ def test_one_seed_has_no_spread() -> None:
     assert "±" not in text
 
 
-def test_latex_has_the_best_in_bold_and_marks_worse_models() -> None:
-    found = board()
-    found.pop("report")
-    apart = {"value": -0.01, "low": -0.02, "high": -0.005, "p": 0.001, "p_holm": 0.003}
-    found["standings"][1]["from_best"] = {**apart, "verdict": "worse"}
-    found["standings"][2]["from_best"] = {**apart, "verdict": "noise"}
-    found["standings"][3]["scores"] = {**found["standings"][3]["scores"], "recall@10": {"value": None}}
-    worst = {"value": 0.1, "low": 0.09, "high": 0.11}
-    found["standings"][1]["scores"] = {**found["standings"][1]["scores"], "recall@10": {**worst, "deviation": 0.0021}}
-    lines = paper_leaderboard(Leaderboard.model_validate(found)).splitlines()
-    assert lines[0] == r"% \usepackage{booktabs}"
-    assert r"$^{-}$ significantly worse than the best by NDCG@10: paired tests, Holm-corrected p < 0.05" in lines[1]
-    assert r"\begin{tabular}{lrrr}" in lines
-    assert r"ease & \textbf{0.2400} $\pm$ -- & \textbf{0.2400} $\pm$ -- & \textbf{0.2400} $\pm$ -- \\" in lines
-    (mlp,) = (line for line in lines if line.startswith("mlp"))
-    assert mlp.startswith(
-        r"mlp embedding\_dim=32, hidden\_dims=[128,128], epochs=9 & 0.2300$^{-}$ $\pm$ 0.0021 & 0.1000 $\pm$ 0.0021 &"
-    )
-    assert r"gru4rec & \textbf{0.2200} $\pm$ 0.0034 &" in "\n".join(lines)
-    assert r"item mean (baseline) & \textbf{0.2100} $\pm$ -- & -- &" in "\n".join(lines)
-
-
 def test_model_selected_on_these_rows_is_marked() -> None:
     found = board()
     found["standings"][2]["selected"] = ["epoch"]
@@ -101,6 +77,3 @@ def test_model_selected_on_these_rows_is_marked() -> None:
     assert "gru4rec †" in text
     assert "ease †" not in text
     assert "† the best epoch was chosen on test, so its metrics are optimistic" in " ".join(text.split())
-    assert r"gru4rec $^{\dagger}$" in paper_leaderboard(
-        Leaderboard.model_validate({key: value for key, value in found.items() if key != "report"})
-    )

@@ -1,4 +1,4 @@
-"""Comparison results as frozen types: the interface between tests, --json, tables, the page and LaTeX."""
+"""Comparison results as frozen types: the interface between tests, --json, tables and the page."""
 
 from __future__ import annotations
 

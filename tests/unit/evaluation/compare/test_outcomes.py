@@ -9,7 +9,6 @@ import pytest
 
 from recsys_cli.evaluation.compare.comparison import ComparedRun, Comparison, figures_of
 from recsys_cli.evaluation.compare.format import METHOD, verdicts
-from recsys_cli.evaluation.compare.latex import paper_table
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.page import show
 from recsys_cli.evaluation.compare.runs import in_common
@@ -172,32 +171,6 @@ def test_sentences_name_significant_differences() -> None:
         "corrected for 4 comparisons)."
     )
     assert mixed == "Compared with mf_a, c is significantly better by AUC, but significantly worse by HR@10."
-
-
-def test_latex_marks_significant_and_best_values() -> None:
-    found = a_comparison()
-    text = paper_table(found)
-    lines = [line for line in text.splitlines() if not line.startswith("%")]
-    assert lines[0] == r"\begin{tabular}{lrrr}"
-    assert lines[2] == r" & mf\_a & <b> & c \\"
-    ranked, predicted = lines[4:6]
-    values = found.figures[0].values
-    assert ranked == (
-        rf"HR@10 & {values['mf_a']:.4f} & \textbf{{{values['<b>']:.4f}}}$^{{+}}$ & {values['c']:.4f}$^{{-}}$ \\"
-    )
-    assert predicted.count(r"\textbf") == 1
-    assert predicted.count("$") == 2  # <b> is noise there
-    assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
-
-
-def test_latex_marks_values_without_a_significant_difference_from_the_best() -> None:
-    systems = {"one": Outcomes.of(kept(1)), "twin": Outcomes.of(kept(2)), "bad": Outcomes.of(kept(4, share=0.1))}
-    runs = tuple(ComparedRun(label=label, run=label, model="mf", data="d", dataset="toys") for label in systems)
-    figures = figures_of(systems, ["hr@10"], **OPTIONS)
-    text = paper_table(a_comparison().model_copy(update={"figures": figures, "against": "one", "runs": runs}))
-    (line,) = (line for line in text.splitlines() if line.startswith("HR@10"))
-    bold = [r"\textbf" in cell for cell in line.split("&")[1:]]
-    assert bold == [True, True, False]
 
 
 def test_page_and_title_name_the_data_and_mark_rows_that_chose(tmp_path: Path) -> None:
