@@ -23,8 +23,7 @@ from measure import keep, machine, spread
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.held_out import candidate_items, hold_out
-from recsys_cli.evaluation.ranking import rank
-from recsys_cli.evaluation.scorers import ModelScorer
+from recsys_cli.evaluation.ranking import ModelScorer, rank
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import DimensionTables

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.parquet as pq
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.features.hashing import hash_counters, mix
-from recsys_cli.features.schema import FIRST
+from recsys_cli.features.hashing import can_hash, hash_counters, hash_values, mix
+from recsys_cli.features.schema import FIRST, Column
 from recsys_cli.interactions import Interactions
+from recsys_cli.workspace import PreparedData
 
 Ints = npt.NDArray[np.int64]
 _SAMPLE = 13
@@ -224,3 +230,141 @@ def _lists(user_idx: npt.NDArray[np.integer], places: Ints, numbers: Ints, *, nu
     user = numbers[user_idx]
     keep = (user >= 0) & (places >= 0)
     return Lists.of(user[keep], places[keep], num_users=num_users)
+
+
+Hashes = npt.NDArray[np.uint64]
+_NO_VALUE, _SUMS = 15, (16, 17)
+
+
+def value_hashes(data: PreparedData, column: Column) -> Hashes:
+    """Return the hash of each id's raw value in a column; shape (cardinality,).
+
+    Ids without a raw value, or in a column without a vocabulary, are hashed themselves.
+    """
+    hashes = hash_counters(np.arange(column.cardinality or 0, dtype=np.uint64), mix(0, _NO_VALUE))
+    if column.vocabulary is None or not (path := data.vocabulary(column.vocabulary)).is_file():
+        return hashes
+    values = pq.read_table(path, columns=["value"])["value"].combine_chunks()
+    if can_hash(values.type):
+        hashes[FIRST : FIRST + len(values)] = hash_values(values)
+    return hashes
+
+
+def row_hashes(data: PreparedData, column: Column) -> Hashes:
+    """Return `value_hashes`, followed by a hash of each cold key of the column's table; shape (table rows,)."""
+    hashes, path = value_hashes(data, column), data.cold_keys(column.name)
+    if not path.is_file():
+        return hashes
+    cold = pq.read_table(path, columns=["value", "row"])
+    values = cold["value"].combine_chunks()
+    of_rows = hash_counters(cold["row"].to_numpy().astype(np.uint64), mix(0, _NO_VALUE))
+    return np.concatenate([hashes, hash_values(values) if can_hash(values.type) else of_rows])
+
+
+def problem_hash(held_out: HeldOut, *, users: Hashes, items: Hashes, k: Sequence[int]) -> str:
+    """Return the fingerprint of a ranking problem; `users` are hashes of its ranked users, `items` of all item ids."""
+    candidates = items[held_out.candidates]
+    parts = {
+        "users": _unordered(users, held_out.num_relevant.astype(np.uint64)),
+        "candidates": _unordered(candidates),
+        "seen": _of_lists(held_out.seen, users, candidates),
+        "relevant": _of_lists(held_out.relevant, users, candidates),
+        "drawn": None if held_out.sampled is None else _of_lists(held_out.sampled, users, candidates),
+        "k": sorted(set(k)),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def rows_hash(rows: Interactions, *, users: Hashes, items: Hashes) -> str:
+    """Return the fingerprint of users, items and labels of rows, in file order."""
+    digest = hashlib.sha256()
+    for column in (users[rows.user_idx], items[rows.item_idx], rows.labels):
+        digest.update(np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()
+
+
+def _of_lists(lists: Lists, users: Hashes, candidates: Hashes) -> list[int]:
+    return _unordered(np.repeat(users, lists.lengths), candidates[lists.values])
+
+
+def _unordered(first: Hashes, *others: Hashes) -> list[int]:
+    """Return order-independent 128-bit sums of tuple hashes, and the number of tuples."""
+    tuples = first
+    for column in others:
+        tuples = hash_counters(column, tuples)
+    return [int(hash_counters(tuples, mix(0, stream)).sum(dtype=np.uint64)) for stream in _SUMS] + [len(tuples)]
+
+
+_DRAW = 18
+_BLOCK = 1 << 22
+
+
+def sample_candidates(
+    held_out: HeldOut, counts: Ints, *, users: Hashes, items: Hashes, config: EvaluateConfig
+) -> HeldOut:
+    """Return the problem with `config.sampled_items` sampled candidates for each user, neither seen nor relevant.
+
+    Users with fewer such candidates get all of them. `sampled-popularity` samples without replacement with
+    probabilities proportional to train rows, `counts` (I,): the smallest of exponential times with these rates
+    (Efraimidis and Spirakis, 2006). `users` (U,) and `items` (I,) are hashes of raw values.
+    """
+    rates = counts.astype(np.float64) if config.candidates == "sampled-popularity" else np.ones(len(counts))
+    step = max(1, _BLOCK // max(1, len(counts)))
+    owners, positions = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for start in range(0, len(users), step):
+        stop = min(start + step, len(users))
+        times = _times(users[start:stop], items, rates, seed=config.seed)
+        for excluded in (held_out.seen, held_out.relevant):
+            times[excluded.block(start, stop)] = np.inf
+        number = min(config.sampled_items, len(counts))
+        chosen = np.argpartition(times, number - 1, axis=1)[:, :number] if number < len(counts) else None
+        block = np.broadcast_to(np.arange(len(counts)), times.shape) if chosen is None else chosen
+        is_sampled = np.isfinite(np.take_along_axis(times, block, axis=1))
+        owners.append(np.nonzero(is_sampled)[0] + start)
+        positions.append(block[is_sampled])
+    lists = Lists.of(np.concatenate(owners), np.concatenate(positions), num_users=len(users))
+    return replace(held_out, sampled=lists)
+
+
+def _times(users: Hashes, items: Hashes, rates: npt.NDArray[np.float64], *, seed: int) -> npt.NDArray[np.float64]:
+    """Return an exponential time for each (user, item) pair, shape (U, I)."""
+    keys = hash_counters(users, mix(seed, _DRAW))
+    hashes = hash_counters(np.broadcast_to(items, (len(users), len(items))), keys[:, None])
+    uniform = ((hashes >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    with np.errstate(divide="ignore"):  # rate 0 gives an infinite time: never sampled
+        return -np.log(uniform) / rates
+
+
+_TARGET = 20
+
+
+def choose_targets(
+    rows: Interactions,
+    relevant: npt.NDArray[np.bool_],
+    how: Literal["first", "last", "random"],
+    *,
+    users: Hashes,
+    seed: int,
+) -> tuple[Interactions, Interactions]:
+    """Return the rows before each user's target, and the target: one of the relevant rows in the order of time.
+
+    Args:
+        rows: Interactions of the split, shape (N,).
+        relevant: Mask of relevant rows, shape (N,). Users without any have no target, and their rows are left out.
+        how: Position of the target among the relevant rows of its user; `random` by a hash of the raw user and the seed.
+        users: Hash of each user id.
+        seed: Seed of the random targets.
+    """
+    order = rows.chronological()
+    positions = np.flatnonzero(relevant[order])  # of the relevant rows, in order
+    owners, starts, counts = np.unique(rows.user_idx[order[positions]], return_index=True, return_counts=True)
+    if how == "random":
+        offsets = (hash_counters(users[owners], mix(seed, _TARGET)) % counts.astype(np.uint64)).astype(np.int64)
+    else:
+        offsets = counts - 1 if how == "last" else np.zeros_like(counts)
+    chosen = positions[starts + offsets]
+    user = rows.user_idx[order]
+    place = np.full(int(user.max(initial=0)) + 1, -1, np.int64)  # of each user's target; none: -1
+    place[owners] = chosen
+    before = np.flatnonzero(np.arange(len(order)) < place[user])
+    return rows.chosen(order[before]), rows.chosen(order[chosen])

@@ -14,22 +14,16 @@ import torch
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.baselines import RANKING as BASELINES
-from recsys_cli.evaluation.baselines import fit_baseline
-from recsys_cli.evaluation.baselines.cache import FittedCache
-from recsys_cli.evaluation.beyond_accuracy import catalog_of, measure_lists
-from recsys_cli.evaluation.bootstrap import ranking_estimates
-from recsys_cli.evaluation.cohorts import CohortParts, measure_cohorts
-from recsys_cli.evaluation.cold_start import FoldInScorer, TemporaryIds
+from recsys_cli.evaluation.baselines import FittedCache, fit_baseline
+from recsys_cli.evaluation.breakdown import CohortParts, catalog_of, measure_cohorts, measure_lists, measure_stages
+from recsys_cli.evaluation.intervals import ranking_estimates
+from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.pointwise import LabeledRows, measure_rows, predict
-from recsys_cli.evaluation.protocol_text import cold_start_notes, count, describe, left_out_note, repeat_note
-from recsys_cli.evaluation.ranking import Scorer, rank
+from recsys_cli.evaluation.ranking import FoldInScorer, ModelScorer, Scorer, TemporaryIds, rank, why_not
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Estimates, Measurements, StageFigures
-from recsys_cli.evaluation.scorers import ModelScorer, why_not
-from recsys_cli.evaluation.stages import measure_stages
-from recsys_cli.evaluation.task import EvaluationTask
-from recsys_cli.evaluation.training_context import make_context
+from recsys_cli.evaluation.task import EvaluationTask, cold_start_notes, count, describe, left_out_note, repeat_note
 from recsys_cli.evaluation.verdict import verdicts
 from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.features.schema import Role

@@ -1,9 +1,10 @@
-"""Pointwise metrics of the model and the baselines on the same rows."""
+"""Scores of rows, pointwise metrics of the model and the baselines on the same rows, and nearest items."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,18 +15,58 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import TrainingError
 from recsys_cli.evaluation.baselines import OF_NUMBERS as BASELINES_OF_NUMBERS
 from recsys_cli.evaluation.baselines import POINTWISE as BASELINES
-from recsys_cli.evaluation.clusters import Clusters
-from recsys_cli.evaluation.curves import precision_recall_curve, reliability_curve, roc_curve
-from recsys_cli.evaluation.impressions import Impressions
+from recsys_cli.evaluation.intervals import Clusters, Impressions, ScoredRows, pointwise_estimates, weighted_estimate
+from recsys_cli.evaluation.new_users import ColdItems
+from recsys_cli.evaluation.ranking import NOT_A_NUMBER
 from recsys_cli.evaluation.result import MODEL, Curve, Estimates
-from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates, weighted_estimate
-from recsys_cli.evaluation.scorers import NOT_A_NUMBER
-from recsys_cli.features.schema import FIRST
+from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.interactions import Interactions
+from recsys_cli.loader.reading import groups_of
+from recsys_cli.loader.records import Layout, read_records
 from recsys_cli.metrics import GROUPED, OF_NUMBERS, GroupedMetric
 from recsys_cli.metrics import POINTWISE as METRICS
 from recsys_cli.metrics.foreign import extended
+from recsys_cli.metrics.labels import reliability
+from recsys_cli.metrics.metric import Floats, ScoreCounts
 from recsys_cli.models.model import Model
+from recsys_cli.workspace import PreparedData
+
+POINTS = 200
+
+
+def roc_curve(tally: ScoreCounts) -> Curve:
+    """Return true over false positive rate for falling thresholds, (0, 0) to (1, 1); empty for rows of one class."""
+    small = tally.compressed(POINTS)
+    positive, negative = small.positive[::-1], small.negative[::-1]
+    if not positive.sum() or not negative.sum():
+        return Curve(x=(), y=())
+    return _curve(_rates(negative), _rates(positive))
+
+
+def precision_recall_curve(tally: ScoreCounts) -> Curve:
+    """Return precision over recall for falling thresholds; empty for rows of one class.
+
+    It starts at recall 0 with the precision of the highest score: a random part of tied rows has it on average.
+    """
+    small = tally.compressed(POINTS)
+    positive, negative = small.positive[::-1], small.negative[::-1]
+    if not positive.sum() or not negative.sum():
+        return Curve(x=(), y=())
+    precision = np.cumsum(positive) / np.cumsum(positive + negative)
+    return _curve(_rates(positive), np.append(precision[0], precision))
+
+
+def reliability_curve(tally: ScoreCounts) -> Curve:
+    """Return the mean label over the mean prediction of bins of equal mass."""
+    return _curve(*reliability(tally))
+
+
+def _rates(counts: Floats) -> Floats:
+    return np.append(0.0, np.cumsum(counts) / counts.sum())
+
+
+def _curve(x: Floats, y: Floats) -> Curve:
+    return Curve(x=tuple(x.round(6).tolist()), y=tuple(y.round(6).tolist()))
 
 
 def predict(
@@ -138,3 +179,43 @@ def _by_user(scores: npt.NDArray[np.floating], rows: Interactions, metrics: Mapp
     has_id = rows.user_idx >= FIRST
     users, labels, known_scores = rows.user_idx[has_id], rows.labels[has_id], scores[has_id]
     return {name: weighted_estimate(*metric.compute(users, labels, known_scores)) for name, metric in metrics.items()}
+
+
+@dataclass(frozen=True)
+class ScoredItem:
+    """An encoded item with the cosine similarity of two vectors."""
+
+    item_idx: int
+    score: float
+
+
+def score_rows(model: Model, path: Path, schema: Schema, *, batch_size: int) -> npt.NDArray[np.float32]:
+    """Score every row of a parquet file of a fitted plan, joined columns included, in order; shape (N,).
+
+    Raises:
+        DataError: The file has another schema.
+        TrainingError: A score is not finite.
+    """
+    columns = [*schema.features, *schema.select(lambda column: column.name == model.timestamp)]
+    groups = groups_of(path, columns)
+    records = read_records(Layout.of(columns, groups), groups)
+    starts = range(0, records.num_rows, batch_size)
+    return predict(model, (Batch(records.span(start, start + batch_size), {}) for start in starts))
+
+
+def nearest(model: Model, data: PreparedData, item_idx: int, *, k: int) -> list[ScoredItem]:
+    """Return the items with the highest cosine similarity to an item, without itself, by a dot-product model."""
+    own = data.schema.only(Role.ITEM).own_ids
+    items = np.concatenate([np.arange(own.start, own.stop), ColdItems.of(data).rows if model.by_content else ()])
+    items = items.astype(np.int64)
+    own_index = int(np.searchsorted(items, item_idx))
+    with torch.inference_mode():
+        vectors = torch.nn.functional.normalize(model.item_vectors(torch.from_numpy(items)), dim=1)
+        cosines = (vectors @ vectors[own_index]).numpy()
+    best = np.argsort(-cosines, kind="stable")
+    return [ScoredItem(int(items[p]), float(cosines[p])) for p in best if p != own_index][:k]
+
+
+def knows(model: Model, data: PreparedData, item_idx: int) -> bool:
+    """Whether a model distinguishes an item from others, by its id or by content."""
+    return model.by_content or not ColdItems.of(data).among(np.array(item_idx))

@@ -1,8 +1,8 @@
-"""The evaluation task of a model and the baselines on a split: rows to score, and a ranking problem."""
+"""The evaluation task of a split, the counts behind its metrics, and its protocol in words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,15 +10,23 @@ import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
-from recsys_cli.evaluation.clusters import Clusters
-from recsys_cli.evaluation.fingerprint import problem_hash, rows_hash
-from recsys_cli.evaluation.held_out import HeldOut, Ints, hold_out, with_given_candidates
-from recsys_cli.evaluation.impressions import Impressions
-from recsys_cli.evaluation.new_users import SplitByUser
+from recsys_cli.evaluation.held_out import (
+    HeldOut,
+    Ints,
+    hold_out,
+    problem_hash,
+    rows_hash,
+    sample_candidates,
+    with_given_candidates,
+)
+from recsys_cli.evaluation.intervals import Clusters, Impressions
+from recsys_cli.evaluation.new_users import HISTORY, SplitByUser
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.result import Protocol
-from recsys_cli.evaluation.sampling import sample_candidates
+from recsys_cli.evaluation.result import Counts, Protocol
+from recsys_cli.features.schema import FIRST, UNSEEN
 from recsys_cli.metrics import Ranked
+from recsys_cli.models.model import Model
+from recsys_cli.page import share
 
 
 @dataclass(frozen=True)
@@ -113,3 +121,159 @@ def _padded(held_out: HeldOut) -> npt.NDArray[np.int64]:
     padded = np.full((len(lengths), int(lengths.max(initial=0))), -1, dtype=np.int64)
     padded[np.arange(padded.shape[1]) < lengths[:, None]] = held_out.sampled.values
     return padded
+
+
+_TARGETS = {
+    "all": "The user's",
+    "last": "The last by time, after all others of the split as history, of the user's",
+    "first": "The first by time of the user's",
+    "random": "One, random by the seed and after the earlier ones of the split as history, of the user's",
+}
+_MANY_REPEATED = 0.05
+_COLD_ITEMS = " Content-based models score cold items by their features; other models rank them last."
+
+
+def count(task: EvaluationTask, *, num_empty: int) -> Counts:
+    """Return the counts behind the metrics; `num_empty` users have no recommendations."""
+    by_user, held_out = task.by_user, task.held_out
+    rows = by_user.rows
+    return Counts(
+        rows=len(rows),
+        positive=int(np.count_nonzero(rows.positive)),
+        train_rows=len(by_user.train),
+        unknown_user_rows=int(np.count_nonzero((rows.user_idx < FIRST) | by_user.new.among(rows.user_idx))),
+        unknown_item_rows=int(np.count_nonzero((rows.item_idx < FIRST) | by_user.cold.among(rows.item_idx))),
+        users=held_out.num_eligible + held_out.num_without,
+        users_without_relevant=held_out.num_without,
+        users_eligible=held_out.num_eligible,
+        users_ranked=len(held_out.user_idx),
+        users_without_recommendations=num_empty,
+        users_new=len(task.new_users),
+        users_new_with_history=int(np.isin(task.new_users, by_user.history.user_idx).sum()),
+        users_folded_in=by_user.num_folded,
+        each_next_item=by_user.new.owners is not None,
+        candidates=len(held_out.candidates),
+        candidates_cold=by_user.cold.number,
+        relevant=int(held_out.num_relevant.sum()),
+        relevant_unreachable=held_out.num_unreachable,
+        pairs=held_out.num_pairs,
+        pairs_repeated=held_out.num_repeated,
+        given_left_out=held_out.num_left_out,
+    )
+
+
+def repeat_note(split: str, counts: Counts) -> str | None:
+    """Return a note on relevant pairs left out of the ranking as repeats; None for few."""
+    if counts.pairs_repeated <= _MANY_REPEATED * counts.pairs:
+        return None
+    return (
+        f"{counts.pairs_repeated:,} of the {counts.pairs:,} relevant (user, item) pairs of {split} "
+        f"({share(counts.pairs_repeated, counts.pairs)}) repeat an earlier pair of the user: they are not ranked."
+    )
+
+
+def left_out_note(split: str, counts: Counts) -> str | None:
+    """Return a note on given rows left out of the ranking; None without any."""
+    if not counts.given_left_out:
+        return None
+    return (
+        f"{counts.given_left_out:,} rows of {split} that are not relevant have items outside the {counts.candidates_in_words}: "
+        "they are in no ranking, which has fewer items than given."
+    )
+
+
+def cold_start_notes(task: EvaluationTask, model: Model) -> list[str]:
+    """Return notes on the model's rankings for cold-start users."""
+    num_new, num_ranked = len(task.new_users), len(task.held_out.user_idx)
+    num_described = int(np.count_nonzero(task.by_user.new.rows_of(task.new_users) >= 0))
+    if num_described and model.scores_users_by_features:
+        return [
+            f"{num_new:,} of the {num_ranked:,} ranked users are cold-start users. The model scores {num_described:,} of "
+            "them by features of the user table, and ranks by popularity for the others."
+        ]
+    if num_new and not model.folds_in:
+        return [
+            f"{num_new:,} of the {num_ranked:,} ranked users are cold-start users. Without data about them, the model ranks "
+            "by popularity; the cohort of warm users shows its own performance."
+        ]
+    if not num_new and np.any(task.by_user.rows.user_idx == UNSEEN):
+        return [
+            "Cold-start users are not ranked: an earlier version prepared this data without distinct ids for them. "
+            "Run recsys etl --force, then recsys evaluate --force."
+        ]
+    return []
+
+
+def describe(split: str, config: EvaluateConfig, counts: Counts, *, mean: float | None = None) -> Protocol:
+    """Describe the protocol, so that readers can judge whether two results are comparable."""
+    earlier = "train or valid" if split == "test" else "train"
+    relevant = "with any label" if config.relevance == "all" else f"with {positive_in_words(mean)}"
+    if not isinstance(config.relevance, str):
+        relevant = f"with a label of at least {config.relevance:g}"
+    return Protocol(
+        split=f"{counts.rows:,} rows of {split}. The model and the baselines are fitted on train rows.",
+        candidates=f"{_candidates(config, counts)} Ties: the item with more train rows first, then the lower id.",
+        seen="Seen items are ranked and relevant if given."
+        if config.candidates == "given"
+        else f"Items of the user's interactions in {earlier} are neither recommended nor relevant.",
+        relevant=f"{_TARGETS[config.targets]} interactions in {split} {relevant}. Items outside the candidates count as misses: "
+        f"{counts.relevant_unreachable:,} of {counts.relevant:,}.",
+        users=" ".join(_users(config, counts)),
+        intervals="95 % confidence intervals over users, because rows of one user are not independent. Pointwise metrics: "
+        "delete-one-user jackknife of the linearized metric; a row without a user is its own cluster. Ranking metrics: "
+        f"bootstrap with {config.bootstrap:,} resamples of users, seed {config.seed}.",
+    )
+
+
+def positive_in_words(mean: float | None) -> str:
+    """Describe positive rows, of a numeric label by its mean in train; see `Interactions.positive`."""
+    return "label 1" if mean is None else f"a label above {mean:.4g}, the mean of train"
+
+
+def _candidates(config: EvaluateConfig, counts: Counts) -> str:
+    items = counts.candidates_in_words
+    if config.candidates == "all":
+        return f"The full catalog: all {items}.{_COLD_ITEMS if counts.candidates_cold else ''}"
+    if config.candidates == "given":
+        return (
+            f"GIVEN: each user's rows of the split, of the {items}. Metrics of given candidates are higher than those of the full "
+            "catalog, may order systems differently, and are comparable only for the same candidates."
+        )
+    how = "uniformly" if config.candidates == "sampled-uniform" else "in proportion to train rows"
+    return (
+        f"SAMPLED: each user's ground truth among {config.sampled_items:,} of the {items}, sampled {how} with seed "
+        f"{config.seed}. Sampled metrics are higher than those of the full catalog, may order systems differently, and are "
+        "comparable only for the same sample."
+    )
+
+
+def _users(config: EvaluateConfig, counts: Counts) -> Iterator[str]:
+    how = f", chosen by a hash of their id and seed {config.seed}" if counts.is_sample else ""
+    yield f"Rankings for {counts.users_in_words}{how}."
+    if counts.users_without_relevant:
+        yield f"{counts.users_without_relevant:,} users without relevant held-out items are left out."
+    if counts.users_without_recommendations:
+        yield f"{counts.users_without_recommendations:,} users have seen all candidates and count as zero."
+    if counts.users_folded_in:
+        parts = _fold_in_parts(config.fold_in_targets)
+        yield f"All {counts.users_folded_in:,} users of the split are cold-start users: {parts}"
+    elif counts.users_new:
+        yield (
+            "Cold-start users are absent from train. Models with fold-in use earlier interactions, available for "
+            f"{counts.users_new_with_history:,} of them; a system without data about a user ranks by popularity."
+        )
+    elif counts.unknown_user_rows:
+        yield (
+            f"{counts.unknown_user_rows:,} rows of cold-start users without distinct ids are predicted, but not ranked."
+        )
+
+
+def _fold_in_parts(targets: int | str | None) -> str:
+    if targets is None:
+        return f"the first {HISTORY:.0%} of a user's rows are the fold-in history, the rest the ground truth."
+    if targets == "each":
+        return "each row but a user's first is a ranking, with the earlier rows as fold-in history; metrics are means over these."
+    if targets == "latest":
+        return "the rows of a user's latest time are the ground truth, the earlier ones the fold-in history."
+    held_out = "row is" if targets == 1 else f"{targets} rows are"
+    return f"a user's last {held_out} the ground truth, the earlier ones the fold-in history."

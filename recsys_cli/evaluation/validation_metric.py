@@ -9,16 +9,12 @@ import torch
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
-from recsys_cli.evaluation.cold_items import ColdItems
-from recsys_cli.evaluation.cold_start import FoldInScorer, TemporaryIds
-from recsys_cli.evaluation.fingerprint import value_hashes
-from recsys_cli.evaluation.held_out import HeldOut, hold_out
+from recsys_cli.evaluation.held_out import HeldOut, hold_out, value_hashes
+from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.evaluation.measure import ComputeSettings
-from recsys_cli.evaluation.new_users import SplitByUser
-from recsys_cli.evaluation.ranking import Scorer, rank
-from recsys_cli.evaluation.scorers import ModelScorer, why_not
+from recsys_cli.evaluation.new_users import ColdItems, SplitByUser
+from recsys_cli.evaluation.ranking import FoldInScorer, ModelScorer, Scorer, TemporaryIds, rank, why_not
 from recsys_cli.evaluation.task import EvaluationTask
-from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.events import Progress
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.loader import DimensionTables

@@ -8,11 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.clusters import Clusters, by_owner
-from recsys_cli.evaluation.compare.comparison import Verdict, figures_of
-from recsys_cli.evaluation.compare.format import correction, joined
+from recsys_cli.evaluation.compare.comparison import Verdict, correction, figures_of, joined
 from recsys_cli.evaluation.compare.outcomes import Outcomes
-from recsys_cli.evaluation.impressions import Impressions
+from recsys_cli.evaluation.intervals import Clusters, Impressions, by_owner
 from recsys_cli.evaluation.pointwise import MeasuredRows
 from recsys_cli.evaluation.result import MODEL
 from recsys_cli.interactions import Interactions

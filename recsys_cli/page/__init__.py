@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from recsys_cli.page.bars import BarGroup, IntervalBar, bars, intervals
-from recsys_cli.page.chart import Histogram, LineSeries, chart
-from recsys_cli.page.document import Headline, render
-from recsys_cli.page.points import LabeledPoint, points
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+from recsys_cli.page.charts import (
+    BarGroup,
+    Histogram,
+    IntervalBar,
+    LabeledPoint,
+    LineSeries,
+    bars,
+    chart,
+    intervals,
+    points,
+)
 from recsys_cli.page.scale import Axis, day, is_date, moment, share
 
 __all__ = [
@@ -26,3 +39,29 @@ __all__ = [
     "render",
     "share",
 ]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A key figure at the top of a page; `is_lost` marks a value worse than that of the remark."""
+
+    title: str
+    value: str
+    remark: str
+    is_lost: bool = False
+
+
+def render(template: str, *, package: str, **values: Any) -> str:
+    """Render a self-contained HTML document from a package's template, which extends `page.html.j2`.
+
+    Values are escaped; `today` is the UTC date.
+    """
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(package, package_path=""), PackageLoader(__package__, package_path="")]),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    page: str = environment.get_template(template).render(values, today=f"{datetime.now(UTC):%Y-%m-%d}")
+    return page

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recsys_cli.config import Placement
 from recsys_cli.errors import DataError, MissingArtifactError
-from recsys_cli.evaluation.cold_items import ColdItems
+from recsys_cli.evaluation.new_users import ColdItems
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models import build

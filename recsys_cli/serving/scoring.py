@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recsys_cli.evaluation.scorers import ModelScorer, cannot_rank
+from recsys_cli.evaluation.ranking import ModelScorer, cannot_rank
 from recsys_cli.features.schema import FIRST
 from recsys_cli.models.item_to_item import ItemToItemModel
 from recsys_cli.models.model import TrainingContext

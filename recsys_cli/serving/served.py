@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.config import Placement, RunConfig
-from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.evaluation.held_out import by_train_rows
-from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, model_of, placement_of
+from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, make_context, model_of, placement_of
 from recsys_cli.evaluation.names import IdNames
-from recsys_cli.evaluation.training_context import make_context
+from recsys_cli.evaluation.new_users import ColdItems
 from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Column, Role, Schema
 from recsys_cli.interactions import Interactions

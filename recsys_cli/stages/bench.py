@@ -1,37 +1,80 @@
-"""`recsys bench`: leaderboard of several models and seeds on the same data.
-
-Each pair of model and seed is an ordinary run of the workspace: an interrupted bench resumes, finished runs are
-reused, and failed ones are retried. A deterministic model has one run for all seeds.
-"""
+"""Grid of a bench: models × seeds."""
 
 from __future__ import annotations
 
 import gc
+import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from recsys_cli.config import BenchConfig, RunConfig, with_model
+from recsys_cli.config import BenchConfig, BenchModel, RunConfig, with_model
 from recsys_cli.config.bench import not_measured
 from recsys_cli.config.protocol import ProtocolConfig
 from recsys_cli.errors import ConfigError, RecsysError, TrainingError
-from recsys_cli.evaluation.compare.leaderboard import Leaderboard, standings_of
-from recsys_cli.evaluation.compare.leaderboard_page import show
-from recsys_cli.evaluation.compare.published import PublishedComparison, compare_published
-from recsys_cli.evaluation.compare.runs import rankings_of
+from recsys_cli.evaluation.compare.comparison import rankings_of
+from recsys_cli.evaluation.compare.leaderboard import Leaderboard, PublishedComparison, compare_published, standings_of
+from recsys_cli.evaluation.compare.pages import leaderboard_page
 from recsys_cli.events import Emit, Message, Progress, divert_messages, ignore
 from recsys_cli.features.split import SPLITS
 from recsys_cli.metrics.named import better_of, check_reported
-from recsys_cli.stages.bench_grid import BenchCell, cells_of, seconds_left
+from recsys_cli.models import kind_of
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.run_selection import run_key, unfinished_run
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_text
+
+
+@dataclass(frozen=True)
+class BenchCell:
+    """One run of a bench; that of a deterministic model counts for all seeds."""
+
+    label: str
+    model: BenchModel
+    seed: int
+    deterministic: bool = False
+
+    def __str__(self) -> str:
+        return self.label if self.deterministic else f"{self.label}, seed {self.seed}"
+
+
+def cells_of(bench: BenchConfig) -> list[BenchCell]:
+    """Return the cells in order: all models with the first seed, then the stochastic ones with each next seed.
+
+    An interrupted bench thus has results of every model.
+    """
+    entries = [(*pair, _deterministic(pair[1].name)) for pair in zip(bench.labels, bench.models, strict=True)]
+    first, *others = bench.seeds
+    return [
+        *(BenchCell(label, model, first, deterministic) for label, model, deterministic in entries),
+        *(
+            BenchCell(label, model, seed)
+            for seed in others
+            for label, model, deterministic in entries
+            if not deterministic
+        ),
+    ]
+
+
+def seconds_left(cells: Sequence[BenchCell], finished: Mapping[str, Collection[float]]) -> float | None:
+    """Estimate the duration of remaining cells, by the mean of the same model, or of all models; None at first."""
+    means = {label: statistics.fmean(seconds) for label, seconds in finished.items() if seconds}
+    if not means:
+        return None
+    overall = statistics.fmean(means.values())
+    return sum(means.get(cell.label, overall) for cell in cells)
+
+
+def _deterministic(model: str) -> bool:
+    try:
+        return kind_of(model).deterministic
+    except Exception:  # its own run reports the error
+        return False
 
 
 @dataclass
@@ -87,7 +130,7 @@ def bench_on(
         published = _published(config.protocol, leaderboard, config, data, workspace)
         leaderboard = leaderboard.model_copy(update={"published": published})
     if html is not None:
-        write_text(html, show(leaderboard))
+        write_text(html, leaderboard_page(leaderboard))
     return leaderboard
 
 

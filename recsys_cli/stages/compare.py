@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from recsys_cli.evaluation.compare.comparison import Comparison
-from recsys_cli.evaluation.compare.page import show
-from recsys_cli.evaluation.compare.runs import compare_runs
+from recsys_cli.evaluation.compare.comparison import Comparison, compare_runs
+from recsys_cli.evaluation.compare.pages import comparison_page
 from recsys_cli.workspace import Workspace, write_text
 
 
@@ -29,5 +28,5 @@ def compare(
         runs = [first, *(run for run in runs if run != first)]
     comparison = compare_runs([run.evaluated() for run in runs])
     if html is not None:
-        write_text(html, show(comparison))
+        write_text(html, comparison_page(comparison))
     return comparison

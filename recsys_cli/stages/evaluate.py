@@ -12,9 +12,9 @@ from recsys_cli.evaluation.loaded_run import config_of, model_of
 from recsys_cli.evaluation.measure import ComputeSettings, measure
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report import render
-from recsys_cli.evaluation.report.history import read_history
-from recsys_cli.evaluation.report.recommended import RankingSection
-from recsys_cli.evaluation.selection import Selection, note
+from recsys_cli.evaluation.report.page import read_history
+from recsys_cli.evaluation.report.rankings import RankingSection
+from recsys_cli.evaluation.result import Selection, note
 from recsys_cli.events import Emit, ignore
 from recsys_cli.ops.expression import parse
 from recsys_cli.stages import StageResult

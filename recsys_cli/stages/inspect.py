@@ -12,11 +12,10 @@ import numpy.typing as npt
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, held_out_split, model_in_context
-from recsys_cli.evaluation.names import IdNames
+from recsys_cli.evaluation.names import IdNames, find_ground_truth, newest_first, rows_of
+from recsys_cli.evaluation.pointwise import knows, nearest
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.recommend import knows, nearest
 from recsys_cli.evaluation.result import MODEL, Evaluation
-from recsys_cli.evaluation.user_history import find_ground_truth, newest_first, rows_of
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import count_items

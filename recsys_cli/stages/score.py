@@ -12,7 +12,7 @@ import pyarrow as pa
 from recsys_cli.errors import ConfigError
 from recsys_cli.etl.new_rows import Applied
 from recsys_cli.evaluation.loaded_run import config_of, model_in_context
-from recsys_cli.evaluation.recommend import score_rows
+from recsys_cli.evaluation.pointwise import score_rows
 from recsys_cli.events import Emit, ignore
 from recsys_cli.models.embedding import TableType
 from recsys_cli.serving.bundle import load_bundle

@@ -11,8 +11,8 @@ import torch
 from recsys_cli.config import EvaluateConfig, ModelConfig, TrainConfig
 from recsys_cli.config.load import model_config_type, train_defaults
 from recsys_cli.errors import ConfigError
+from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.evaluation.new_users import SplitByUser
-from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.loader import Loader, UserLoader, check_targets, scales
 from recsys_cli.loader.balance import negatives_per_positive

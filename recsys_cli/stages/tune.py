@@ -27,9 +27,8 @@ from recsys_cli.stages.monitor import order_of
 from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.trial import Attempt
 from recsys_cli.training import hardware
-from recsys_cli.tuning import facts
 from recsys_cli.tuning.report import show
-from recsys_cli.tuning.trial import Trial, best_of
+from recsys_cli.tuning.trial import Trial, best_of, gather, line
 from recsys_cli.workspace import (
     PreparedData,
     TrainedRun,
@@ -170,7 +169,7 @@ class _Search:
             trial = self._claim(locks)
             if trial is None:
                 return False
-            self.emit(Message(f"trial {trial.number} of {self.options.trials}: {facts.line(trial) or 'the config'}"))
+            self.emit(Message(f"trial {trial.number} of {self.options.trials}: {line(trial) or 'the config'}"))
             Attempt(
                 self.study, trial, self.data, self.config, self.monitor, self.workspace, self.emit, self.deadline
             ).run()
@@ -185,12 +184,12 @@ class _Search:
             trials = self.study.trials()
             best = best_of(trials)
             if best is not None:
-                head = f"# Trial {best.number} of recsys tune, the best of {len(trials)}: {facts.line(best)}\n"
+                head = f"# Trial {best.number} of recsys tune, the best of {len(trials)}: {line(best)}\n"
                 write_text(self.artifact.best, head + dump(vary(self.config, best.overrides)))
             runs = {run.folder.name for run in self.workspace.runs() if run.exists}
             summary = {
                 "metric": {"name": self.monitor.name, "better": self.monitor.better},
-                **facts.gather(trials, self.options, runs=runs),
+                **gather(trials, self.options, runs=runs),
             }
             write_text(self.artifact.report, show(summary, data=self.data.folder.name, config=dump(self.config)))
             manifest = {"key": study_key(self.config, self.data), "data": self.data.folder.name, **summary}

@@ -11,7 +11,7 @@ import pytest
 from recsys_cli.cli.results import inspect as shown
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.report.recommended import metrics_at_k
+from recsys_cli.evaluation.report.rankings import metrics_at_k
 from tests.cli.conftest import Recsys, drawn
 
 TRAIN = """\

@@ -12,8 +12,7 @@ from recsys_cli.cli.tables import line, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.evaluation.compare.leaderboard import Leaderboard, LeaderboardRow, SeededScore
-    from recsys_cli.evaluation.compare.published import PublishedComparison
+    from recsys_cli.evaluation.compare.leaderboard import Leaderboard, LeaderboardRow, PublishedComparison, SeededScore
 
 Cell = tuple[str, str]
 """A value and its addition, on the same line or, in a narrow terminal, below."""
@@ -56,7 +55,7 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
 
 def _draw_published(to: Console, board: Leaderboard, published: PublishedComparison) -> None:
     """Draw the published models and ours in one table, and the verdicts."""
-    from recsys_cli.evaluation.compare.published import LEVEL_NOTE, one_table
+    from recsys_cli.evaluation.compare.leaderboard import LEVEL_NOTE, one_table
 
     heads, cells = one_table(board.standings, published, board.metrics)
     table(to, f"published: {published.paper}", heads, cells, text=2)

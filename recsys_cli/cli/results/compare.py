@@ -21,8 +21,8 @@ def result(comparison: Comparison, *, html: Path | None) -> dict[str, Any]:
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
     """Draw the differences of each run and the conclusions."""
-    from recsys_cli.evaluation.compare.format import METHOD
-    from recsys_cli.evaluation.selection import marked
+    from recsys_cli.evaluation.compare.comparison import METHOD
+    from recsys_cli.evaluation.result import marked
 
     names = {run["label"]: marked(run["label"], run["selected"]) for run in result["runs"]}
     for run in result["runs"][1:]:
@@ -39,7 +39,7 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
 def _draw_one(
     to: Console, label: str, against: str, figures: list[Mapping[str, Any]], names: Mapping[str, str]
 ) -> None:
-    from recsys_cli.evaluation.compare.page import probability
+    from recsys_cli.evaluation.compare.pages import probability
     from recsys_cli.metrics.named import ARROWS
 
     rows = []

@@ -31,8 +31,7 @@ def result(run: TrainedRun, *, up_to_date: bool) -> dict[str, Any]:
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
     """Draw the main metrics of model and baselines."""
-    from recsys_cli.evaluation.result import Counts, renamed, repeats_baseline
-    from recsys_cli.evaluation.selection import marked
+    from recsys_cli.evaluation.result import Counts, marked, renamed, repeats_baseline
     from recsys_cli.metrics.foreign import SAMPLED
     from recsys_cli.metrics.named import headlines
 
@@ -109,7 +108,7 @@ def _draw_stages(to: Console, stages: Sequence[Mapping[str, Any]], metric: str) 
     """Draw the stages of a model with several, with the gain of the whole model over each."""
     if not stages:
         return
-    from recsys_cli.evaluation.compare.format import correction
+    from recsys_cli.evaluation.compare.comparison import correction
     from recsys_cli.evaluation.result import StageFigures
 
     cells = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from recsys_cli.cli.quantities import duration, figure
 from recsys_cli.cli.tables import line, table
-from recsys_cli.tuning.facts import caveat
+from recsys_cli.tuning.trial import caveat
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from recsys_cli.evaluation.baselines import fit_baseline, ranking
-from recsys_cli.evaluation.baselines.cache import FittedCache
+from recsys_cli.evaluation import baselines
+from recsys_cli.evaluation.baselines import FittedCache, fit_baseline
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.ease.model import Model as Ease
@@ -43,7 +43,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         real(self, known, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Ease, "fit", fit)
-    monkeypatch.setattr(ranking, "WORTH_KEEPING", 0.0)
+    monkeypatch.setattr(baselines, "WORTH_KEEPING", 0.0)
     return seen
 
 

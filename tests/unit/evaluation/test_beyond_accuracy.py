@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.beyond_accuracy import catalog_of, measure_lists
+from recsys_cli.evaluation.breakdown import catalog_of, measure_lists
 from recsys_cli.evaluation.held_out import HeldOut, Lists
 from recsys_cli.loader import DimensionTables
 from recsys_cli.loader.interactions import read_interactions

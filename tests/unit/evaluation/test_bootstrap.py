@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from recsys_cli.evaluation.bootstrap import mean_estimates, unit_estimates
-from recsys_cli.evaluation.clusters import Clusters
-from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates
+from recsys_cli.evaluation.intervals import Clusters, ScoredRows, mean_estimates, pointwise_estimates, unit_estimates
 from recsys_cli.metrics import POINTWISE
 from recsys_cli.metrics.metric import ScoreCounts
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.cohorts import CohortParts, measure_cohorts
+from recsys_cli.evaluation.breakdown import CohortParts, measure_cohorts
 from recsys_cli.evaluation.held_out import candidate_items, hold_out
 from recsys_cli.evaluation.result import Cohort
 from recsys_cli.interactions import Interactions

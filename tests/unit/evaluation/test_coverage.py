@@ -13,11 +13,16 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from recsys_cli.evaluation.bootstrap import mean_estimates
-from recsys_cli.evaluation.clusters import Clusters, Spread, by_owner
-from recsys_cli.evaluation.compare.outcomes import Outcomes
-from recsys_cli.evaluation.compare.paired import by_means
-from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates, weighted_estimate
+from recsys_cli.evaluation.compare.outcomes import Outcomes, by_means
+from recsys_cli.evaluation.intervals import (
+    Clusters,
+    ScoredRows,
+    Spread,
+    by_owner,
+    mean_estimates,
+    pointwise_estimates,
+    weighted_estimate,
+)
 from recsys_cli.metrics import GROUPED, POINTWISE
 from recsys_cli.metrics.labels import row_losses, row_placements
 

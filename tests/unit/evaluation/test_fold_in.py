@@ -7,11 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.fold_in import fold_in
+from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.evaluation.measure import measure
-from recsys_cli.evaluation.new_users import SplitByUser
+from recsys_cli.evaluation.new_users import SplitByUser, fold_in
 from recsys_cli.evaluation.task import EvaluationTask
-from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.features.columns import USER_HASH
 from recsys_cli.features.schema import UNSEEN
 from recsys_cli.interactions import Interactions

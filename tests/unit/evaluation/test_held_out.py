@@ -12,13 +12,11 @@ import recsys_cli as recsys
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.compare.outcomes import Outcomes
-from recsys_cli.evaluation.held_out import HeldOut, candidate_items, hold_out
+from recsys_cli.evaluation.held_out import HeldOut, candidate_items, choose_targets, hold_out, sample_candidates
+from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.evaluation.measure import measure
 from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.ranking import rank
-from recsys_cli.evaluation.sampling import sample_candidates
-from recsys_cli.evaluation.targets import choose_targets
-from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics.named import title_of
 from recsys_cli.models import build

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from recsys_cli.config import RunConfig
 from recsys_cli.evaluation import Evaluation
-from recsys_cli.evaluation.impressions import Impressions
+from recsys_cli.evaluation.intervals import Impressions
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.features.columns import IMPRESSION_HASH
 from recsys_cli.stages.compare import compare

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
-from recsys_cli.evaluation.names import IdNames, Item
-from recsys_cli.evaluation.recommend import ScoredItem, knows, nearest
-from recsys_cli.evaluation.user_history import find_ground_truth, newest_first, rows_of
+from recsys_cli.evaluation.names import IdNames, Item, find_ground_truth, newest_first, rows_of
+from recsys_cli.evaluation.pointwise import ScoredItem, knows, nearest
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import read_interactions

@@ -16,14 +16,14 @@ from torch import Tensor
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import EvaluateConfig, RunConfig
-from recsys_cli.evaluation.cold_start import FoldInScorer, TemporaryIds
+from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.evaluation.measure import measure
 from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.new_users import NewUsers, SplitByUser
+from recsys_cli.evaluation.ranking import FoldInScorer, TemporaryIds
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.report.recommended import RankingSection
+from recsys_cli.evaluation.report.rankings import RankingSection
 from recsys_cli.evaluation.result import Measurements
-from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.features.columns import USER_HASH
 from recsys_cli.features.hashing import hash_values
 from recsys_cli.features.schema import FIRST, UNSEEN
@@ -112,7 +112,7 @@ def test_all_users_are_ranked_and_cold_start_users_have_their_history(world: Pre
 
 
 def test_context_reuses_the_rows_of_the_evaluation(world: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("recsys_cli.evaluation.training_context.read_observed")
+    monkeypatch.delattr("recsys_cli.evaluation.loaded_run.read_observed")
 
     assert len(_ranked(world, model := Mirror())[1].users) == 4
     assert len(model.rows) == 2  # at last, what eve met

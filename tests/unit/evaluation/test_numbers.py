@@ -7,13 +7,12 @@ import pytest
 from sklearn.metrics import mean_absolute_error, mean_squared_error
 
 from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.baselines import BIAS_SMOOTHING
 from recsys_cli.evaluation.baselines import OF_NUMBERS as BASELINES
-from recsys_cli.evaluation.baselines.user_item_mean import SMOOTHING
-from recsys_cli.evaluation.clusters import Clusters
-from recsys_cli.evaluation.compare.paired import by_roots
+from recsys_cli.evaluation.compare.outcomes import by_roots
 from recsys_cli.evaluation.held_out import is_relevant
+from recsys_cli.evaluation.intervals import Clusters, ScoredRows, pointwise_estimates
 from recsys_cli.evaluation.pointwise import LabeledRows, measure_rows
-from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import OF_NUMBERS, POINTWISE
 from recsys_cli.metrics.metric import ScoreCounts
@@ -95,12 +94,12 @@ def test_a_system_does_not_differ_from_itself_and_may_be_without_fault() -> None
 
 
 def test_user_and_item_mean_finds_a_sum_and_draws_it_to_the_mean() -> None:
-    """A full table of 20 users by 20 items; with 20 rows each, and SMOOTHING rows of nothing."""
+    """A full table of 20 users by 20 items; with 20 rows each, and BIAS_SMOOTHING rows of nothing."""
     above = np.linspace(-1, 1, 20)
     train = interactions(*((3 + u, 3 + i, 3 + above[u] - 0.5 * above[i]) for u in range(20) for i in range(20)))
     fitted = BASELINES["user and item mean"].fit(train, num_items=25)
 
-    kept = 20 / (20 + SMOOTHING)
+    kept = 20 / (20 + BIAS_SMOOTHING)
     asked = interactions((3, 3, 0), (22, 12, 0), (3, 24, 0), (2, 2, 0), (99, 3, 0))
     expected = [3 + kept * (-1 + 0.5), 3 + kept * (1 - 0.5 * above[9]), 3 - kept, 3, 3 + kept * 0.5]
     assert fitted.numbers(asked) == pytest.approx(expected, abs=1e-6)

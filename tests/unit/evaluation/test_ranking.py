@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.breakdown import UNION, measure_stages
 from recsys_cli.evaluation.held_out import candidate_items, hold_out
 from recsys_cli.evaluation.ranking import rank
-from recsys_cli.evaluation.stages import UNION, measure_stages
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import RANKING, Ranked
 from recsys_cli.models.model import Model, Stage

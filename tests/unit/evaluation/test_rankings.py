@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import DataError
-from recsys_cli.evaluation.fingerprint import value_hashes
+from recsys_cli.evaluation.held_out import value_hashes
 from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import Protocol

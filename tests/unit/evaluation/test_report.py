@@ -13,12 +13,18 @@ import pytest
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import DataError
 from recsys_cli.evaluation import Ceiling, Counts, Curve, Estimate, Evaluation, Protocol
-from recsys_cli.evaluation.protocol_text import repeat_note
 from recsys_cli.evaluation.report import render
-from recsys_cli.evaluation.report.history import read_history
-from recsys_cli.evaluation.report.recommended import CONSUMED, METRICS, CutOffChart, RankingSection
-from recsys_cli.evaluation.report.users import ExampleUser, ListedItem
+from recsys_cli.evaluation.report.page import read_history
+from recsys_cli.evaluation.report.rankings import (
+    CONSUMED,
+    METRICS,
+    CutOffChart,
+    ExampleUser,
+    ListedItem,
+    RankingSection,
+)
 from recsys_cli.evaluation.result import Cohort
+from recsys_cli.evaluation.task import repeat_note
 from recsys_cli.metrics import BEYOND, POINTWISE, RANKING
 from recsys_cli.metrics.named import ARROWS, best_of
 from tests.browser import see

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.impressions import Impressions
+from recsys_cli.evaluation.intervals import Impressions
 from recsys_cli.evaluation.pointwise import MeasuredRows
 from recsys_cli.evaluation.result import Curve, Estimate
 from recsys_cli.evaluation.verdict import verdicts

@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import log_loss as sklearn_log_loss
 from sklearn.metrics import roc_auc_score
 
-from recsys_cli.evaluation.curves import reliability_curve, roc_curve
+from recsys_cli.evaluation.pointwise import reliability_curve, roc_curve
 from recsys_cli.metrics import POINTWISE, RANKING, Hits
 from recsys_cli.metrics.labels import AUC, LOG_LOSS
 from recsys_cli.metrics.metric import ScoreCounts

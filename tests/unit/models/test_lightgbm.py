@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import MissingExtraError, TrainingError
-from recsys_cli.evaluation.training_context import make_context
+from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.features.schema import UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.models import build
 from recsys_cli.models.collaborative.rows import Rows

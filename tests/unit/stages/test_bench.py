@@ -19,11 +19,10 @@ from recsys_cli.config.load import dump_resolved
 from recsys_cli.errors import ConfigError, TrainingError
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.compare.leaderboard import failures_in_words, in_words
-from recsys_cli.evaluation.compare.leaderboard_page import show
+from recsys_cli.evaluation.compare.pages import leaderboard_page
 from recsys_cli.events import Event, Message, Progress
 from recsys_cli.ops.fitted_plan import FittedPlan
-from recsys_cli.stages.bench import bench_on
-from recsys_cli.stages.bench_grid import cells_of, seconds_left
+from recsys_cli.stages.bench import bench_on, cells_of, seconds_left
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
 from tests.browser import see
 
@@ -119,13 +118,13 @@ def test_accuracy_and_coverage_are_a_figure_of_the_page(data: PreparedData, work
     assert popularity.is_baseline
     assert 0 < popularity.coverage < next(row for row in found.standings if row.label == "ease").coverage
 
-    page = show(found)
+    page = leaderboard_page(found)
     assert "catalog coverage of the top 5" in page
     figure = page[page.index("NDCG@5 over catalog coverage") :].partition("</svg>")[0]
     assert all(f">{label}</text>" in figure for label in ("ease", "mlp", "popularity"))
     without = found.model_copy(update={"metrics": ("auc",), "metric": "auc"})
     assert without.accuracy is None
-    assert "over catalog coverage" not in show(without)
+    assert "over catalog coverage" not in leaderboard_page(without)
 
 
 def test_a_deterministic_model_is_fitted_once_for_all_seeds(data: PreparedData, workspace: Workspace) -> None:
@@ -136,7 +135,7 @@ def test_a_deterministic_model_is_fitted_once_for_all_seeds(data: PreparedData, 
     assert (mlp.deterministic, mlp.seeds, mlp.seeds_in_words(seeds=3)) == (False, 3, "3")
     assert ease.scores["ndcg@5"].deviation is None
     assert ease.scores["ndcg@5"].value == figures(workspace.run(ease.runs[0]), "ndcg@5")
-    page = show(found)
+    page = leaderboard_page(found)
     assert "Models with “any” seed are deterministic" in page
     assert f'{ease.scores["ndcg@5"].value:.4f}<span class="interval">± –</span>' in page
 
@@ -194,7 +193,7 @@ def test_an_undefined_metric_ranks_nobody(data: PreparedData, workspace: Workspa
         "AUC is undefined for all models on these rows, so there is no order; "
         "sort by another metric, such as --metric ndcg@5."
     )
-    page = show(board)
+    page = leaderboard_page(board)
     assert "the best, and models without" not in page
     assert "AUC is undefined" in page
     by_ndcg = bench_on(data, a_config(data, GOOD), workspace)
@@ -233,7 +232,7 @@ def test_a_model_that_fails_is_told_and_the_others_go_on(
     assert found.failures[0]["message"] == "ValueError: shapes do not match"
     assert "not a finite number" in found.failures[1]["message"]
     assert [what for what, *_ in failures_in_words(found)] == ["popularity, seed 1", "mlp, seeds 1, 2"]
-    assert "mlp, seeds 1, 2" in show(found)
+    assert "mlp, seeds 1, 2" in leaderboard_page(found)
     assert [one.label for one in found.standings if one.runs] == ["ease"]
     assert any(event.level == "warning" for event in events if isinstance(event, Message))
     with pytest.raises(TrainingError, match="all 1 runs failed; the last one, popularity: ValueError: shapes"):

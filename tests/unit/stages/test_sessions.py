@@ -14,8 +14,8 @@ import pytest
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation import Evaluation
-from recsys_cli.evaluation.bootstrap import ranking_estimates
-from recsys_cli.evaluation.fingerprint import value_hashes
+from recsys_cli.evaluation.held_out import value_hashes
+from recsys_cli.evaluation.intervals import ranking_estimates
 from recsys_cli.evaluation.loaded_run import model_of
 from recsys_cli.evaluation.measure import measure
 from recsys_cli.features.columns import USER_HASH

@@ -22,8 +22,8 @@ from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl import report
 from recsys_cli.etl.report import Facts
-from recsys_cli.evaluation.training_context import make_context
-from recsys_cli.evaluation.user_history import newest_first, rows_of
+from recsys_cli.evaluation.loaded_run import make_context
+from recsys_cli.evaluation.names import newest_first, rows_of
 from recsys_cli.events import Message
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.schema import FIRST, Role

@@ -23,8 +23,7 @@ from recsys_cli.stages.run_selection import run_key, train_lock
 from recsys_cli.stages.train import train_on
 from recsys_cli.stages.trial import Attempt
 from recsys_cli.stages.tune import study_key, tune_on
-from recsys_cli.tuning.facts import caveat
-from recsys_cli.tuning.trial import Trial
+from recsys_cli.tuning.trial import Trial, caveat
 from recsys_cli.workspace import PreparedData, TunedStudy, Workspace, run_lock
 from tests.rated import FEATURES
 from tests.sealing import reseal

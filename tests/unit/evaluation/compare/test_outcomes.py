@@ -7,11 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recsys_cli.evaluation.compare.comparison import ComparedRun, Comparison, figures_of
-from recsys_cli.evaluation.compare.format import METHOD, verdicts
+from recsys_cli.evaluation.compare.comparison import METHOD, ComparedRun, Comparison, figures_of, in_common, verdicts
 from recsys_cli.evaluation.compare.outcomes import Outcomes
-from recsys_cli.evaluation.compare.page import show
-from recsys_cli.evaluation.compare.runs import in_common
+from recsys_cli.evaluation.compare.pages import comparison_page
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.metrics.labels import AUC, LOG_LOSS
 from tests.browser import see
@@ -174,7 +172,7 @@ def test_sentences_name_significant_differences() -> None:
 
 
 def test_page_and_title_name_the_data_and_mark_rows_that_chose(tmp_path: Path) -> None:
-    page = show(a_comparison())
+    page = comparison_page(a_comparison())
     assert "against mf_a, toys, test" in page
     assert "c †" in page
     assert "mf_a †" not in page
@@ -182,7 +180,7 @@ def test_page_and_title_name_the_data_and_mark_rows_that_chose(tmp_path: Path) -
 
 
 def test_the_page_shows_all_of_it(tmp_path: Path) -> None:
-    page = show(a_comparison())
+    page = comparison_page(a_comparison())
     assert page.count("<svg") == 2
     assert "&lt;b&gt; is significantly better by HR@10" in page
     assert "<b>" not in page

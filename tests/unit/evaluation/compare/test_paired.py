@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm, ttest_1samp
 
-from recsys_cli.evaluation.clusters import Clusters
-from recsys_cli.evaluation.compare.paired import (
-    by_placements,
-    by_rows,
-    by_users,
-    holm,
-)
+from recsys_cli.evaluation.compare.outcomes import by_placements, by_rows, by_users, holm
+from recsys_cli.evaluation.intervals import Clusters
 from recsys_cli.metrics.labels import AUC, row_placements
 
 

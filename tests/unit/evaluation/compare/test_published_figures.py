@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from recsys_cli.config.protocol import ProtocolConfig
-from recsys_cli.evaluation.compare.leaderboard import LeaderboardRow, SeededScore
-from recsys_cli.evaluation.compare.published import PublishedComparison, compare_published, one_table
+from recsys_cli.evaluation.compare.leaderboard import (
+    LeaderboardRow,
+    PublishedComparison,
+    SeededScore,
+    compare_published,
+    one_table,
+)
 
 PROTOCOL = ProtocolConfig.model_validate({
     "paper": "a paper",

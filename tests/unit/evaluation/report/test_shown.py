@@ -10,13 +10,19 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.cold_items import ColdItems
-from recsys_cli.evaluation.names import IdNames
+from recsys_cli.evaluation.names import IdNames, SplitInteractions
+from recsys_cli.evaluation.new_users import ColdItems
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.report.recommended import CONSUMED, RankingSection, metrics_at_k, popularity_curves
-from recsys_cli.evaluation.report.users import ExampleUser, ListedItem, sample_users
+from recsys_cli.evaluation.report.rankings import (
+    CONSUMED,
+    ExampleUser,
+    ListedItem,
+    RankingSection,
+    metrics_at_k,
+    popularity_curves,
+    sample_users,
+)
 from recsys_cli.evaluation.result import Curve
-from recsys_cli.evaluation.user_history import SplitInteractions
 from recsys_cli.features.schema import FIRST, TICKS, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.workspace import PreparedData

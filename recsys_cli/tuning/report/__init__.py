@@ -1,5 +1,0 @@
-"""The report of a study."""
-
-from recsys_cli.tuning.report.page import show
-
-__all__ = ["show"]
