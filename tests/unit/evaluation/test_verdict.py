@@ -7,9 +7,9 @@ import pytest
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.intervals import Impressions
+from recsys_cli.evaluation.measure import verdicts
 from recsys_cli.evaluation.pointwise import MeasuredRows
 from recsys_cli.evaluation.result import Curve, Estimate
-from recsys_cli.evaluation.verdict import verdicts
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import Ranked
 

@@ -21,8 +21,7 @@ from recsys_cli.registry import MODELS
 from recsys_cli.stages.monitor import order_of
 from recsys_cli.stages.run_selection import run_key, train_lock
 from recsys_cli.stages.train import train_on
-from recsys_cli.stages.trial import Attempt
-from recsys_cli.stages.tune import study_key, tune_on
+from recsys_cli.stages.tune import Attempt, study_key, tune_on
 from recsys_cli.tuning.trial import Trial, caveat
 from recsys_cli.workspace import PreparedData, TunedStudy, Workspace, run_lock
 from tests.rated import FEATURES
@@ -183,7 +182,7 @@ def test_a_trial_that_runs_out_of_memory_is_failed(
             raise error
         return train_on(data, config, *args, **options)
 
-    monkeypatch.setattr("recsys_cli.stages.trial.train_on", train_some)
+    monkeypatch.setattr("recsys_cli.stages.tune.train_on", train_some)
     study = tune_on(make_prepared(), a_config(train={"epochs": 1}), workspace).artifact
     (message,) = [entry["message"] for entry in ranking(study) if entry["state"] == "failed"]
     assert str(error) in message
@@ -196,7 +195,7 @@ def test_another_error_ends_the_search_and_can_be_seen(
     def fail(*args: Any, **options: Any) -> Any:
         raise RuntimeError("shapes do not match")
 
-    monkeypatch.setattr("recsys_cli.stages.trial.train_on", fail)
+    monkeypatch.setattr("recsys_cli.stages.tune.train_on", fail)
     with pytest.raises(RuntimeError, match="shapes do not match"):
         tune_on(make_prepared(), a_config(), workspace)
 
