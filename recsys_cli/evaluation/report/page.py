@@ -117,9 +117,9 @@ _UNDEFINED = Estimate(value=None)
 
 
 def metric_rows(systems: dict[str, Estimates]) -> list[TableRow]:
-    """Return a row for each metric of any system; pointwise metrics in their usual order."""
+    """Return a row for each metric defined for any system; pointwise metrics in their usual order."""
     first = [*POINTWISE, *GROUPED]
-    names = dict.fromkeys(name for estimates in systems.values() for name in estimates)
+    names = dict.fromkeys(name for some in systems.values() for name, one in some.items() if one.value is not None)
     rows = []
     for name in sorted(names, key=lambda name: first.index(name) if name in first else len(first)):
         better = better_of(name)
