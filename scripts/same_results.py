@@ -1,6 +1,6 @@
 """Digests of prepared files, weights and figures of a fixed list of configs, to compare two versions of the code.
 
-usage: same_results.py run OUT.json [--recsys PATH] [--only NAME ...]
+usage: same_results.py run OUT.json [--recsys PATH] [--nvtabular PATH] [--only NAME ...]
        same_results.py compare BEFORE.json AFTER.json
 
 `run` needs `ml-latest-small.zip` in RECSYS_SHARED_DATA. Everything runs on one thread in a new workspace. Keys and folder names may
@@ -176,6 +176,8 @@ def main() -> int:
     running = commands.add_parser("run")
     running.add_argument("out", type=Path)
     running.add_argument("--recsys", default=str(Path(sys.executable).with_name("recsys")))
+    numpy1 = HERE.parent / ".venv-numpy1" / "bin" / "recsys"
+    running.add_argument("--nvtabular", default=str(numpy1), help="command of the environment with NVTabular")
     running.add_argument("--only", nargs="+", default=None, help="parts of the names of cases")
     comparing = commands.add_parser("compare")
     comparing.add_argument("before", type=Path)
@@ -192,7 +194,8 @@ def main() -> int:
     for name, config, overrides in cases():
         if given.only is None or any(part in name for part in given.only):
             with tempfile.TemporaryDirectory() as folder:
-                found[name] = digests(given.recsys, config, overrides, Path(folder))
+                recsys = given.nvtabular if "nvtabular" in name else given.recsys
+                found[name] = digests(recsys, config, overrides, Path(folder))
             print(f"{name}: {len(found[name])} digests", flush=True)
             given.out.write_text(json.dumps(found, indent=1))
     return 0
