@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from recsys_cli import __version__, cpu, plugins
-from recsys_cli.cli import bench, catalog, compare, export, inspect, new, recommend, run, serve, shells, show, tune
+from recsys_cli.cli import bench, catalog, compare, export, inspect, new, recommend, run, serve, show, tune
 from recsys_cli.cli.group import Command, Recsys
 from recsys_cli.cli.session import Session
 
@@ -28,7 +27,6 @@ app = typer.Typer(
     epilog=EPILOG,
     # Plain help: importing rich and its Markdown renderer doubles the start-up time.
     rich_markup_mode=None,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
@@ -40,21 +38,8 @@ def _version(enabled: bool) -> None:
         raise typer.Exit
 
 
-def _show_completion(enabled: bool) -> None:
-    if enabled:
-        typer.echo(shells.SCRIPTS[shells.current()], nl=False)
-        raise typer.Exit
-
-
-def _install_completion(enabled: bool) -> None:
-    if enabled:
-        shell = shells.current()
-        typer.echo(f"installed {shells.install(shell)}; restart {shell} to complete recsys commands")
-        raise typer.Exit
-
-
 @app.callback(invoke_without_command=True)
-def start(  # noqa: PLR0913, PLR0917 - one parameter per option
+def start(
     ctx: typer.Context,
     workspace: Annotated[
         Path,
@@ -78,21 +63,6 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = None,
     version: Annotated[  # noqa: ARG001 - handled by its callback
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-    install: Annotated[  # noqa: ARG001
-        bool,
-        typer.Option(
-            "--install-completion",
-            callback=_install_completion,
-            is_eager=True,
-            help="Install completion for the current shell.",
-        ),
-    ] = False,
-    show: Annotated[  # noqa: ARG001
-        bool,
-        typer.Option(
-            "--show-completion", callback=_show_completion, is_eager=True, help="Print the completion script."
-        ),
     ] = False,
 ) -> None:
     """Store the global options in the session."""
@@ -141,15 +111,4 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a title may have characters outside the terminal's encoding
-    if shells.SHELL in os.environ:
-        _complete(os.environ[shells.SHELL], os.environ.get(shells.LINE, ""))
-        return
     app()
-
-
-def _complete(shell: str, line: str) -> None:
-    """Print the completions of a line for a shell; nothing on errors."""
-    from recsys_cli.cli.completion import answer
-
-    with suppress(Exception):
-        sys.stdout.write(answer(typer.main.get_command(app), shell, line) + "\n")

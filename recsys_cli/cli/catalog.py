@@ -13,6 +13,7 @@ import typer
 
 from recsys_cli import registry
 from recsys_cli.cli import options, shipped
+from recsys_cli.cli.completion import complete_listed
 from recsys_cli.cli.quantities import size
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import facts, line, table
@@ -54,7 +55,13 @@ def ls(
         ListedKind, typer.Argument(metavar="|".join(ListedKind), help="Kind of entries to list.", show_default=False)
     ],
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Entry to explain, with its options.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Entry to explain, with its options.",
+            show_default=False,
+            autocompletion=complete_listed,
+        ),
     ] = None,
 ) -> None:
     """List models, metrics, ops, datasets and other names for configs.

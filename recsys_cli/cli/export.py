@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from recsys_cli.cli.completion import complete_run
 from recsys_cli.cli.params import Overwrite
 from recsys_cli.cli.session import Session
 
@@ -19,6 +20,7 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter per option
             metavar="RUN",
             help="Run (name, its beginning or end, or its model). Default: the best evaluated run of the current data.",
             show_default=False,
+            autocompletion=complete_run,
         ),
     ] = None,
     kind: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from recsys_cli.cli.completion import complete_run
 from recsys_cli.cli.session import Session
 
 
@@ -32,6 +33,7 @@ def inspect(
             help="Run (name, its beginning or end, or its model). Default: the best evaluated run of the current data.",
             metavar="RUN",
             show_default=False,
+            autocompletion=complete_run,
         ),
     ] = None,
     k: Annotated[int, typer.Option("--k", help="Rows per list.", min=1)] = 10,

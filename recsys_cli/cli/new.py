@@ -109,7 +109,7 @@ def _write(found: Understanding, path: Path, session: Session) -> list[str]:
             text = attempt.text(str(path))
             scratch.write_text(text, encoding="utf-8")
             try:
-                checked = validate(load(scratch), session.workspace, builds=False)
+                checked = validate(load(scratch), session.workspace)
             except RecsysError as error:
                 if attempt is found and isinstance(error, DataError) and "rows that cannot be read" in error.message:
                     notes.append(f"{error.message}; etl.on_bad_rows=skip skips such rows")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recsys_cli.cli import shipped
+from recsys_cli.cli.completion import complete_config, complete_override
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import DiskFullError, MissingArtifactError, RecsysError
 
@@ -23,12 +24,20 @@ if TYPE_CHECKING:
 Config = Annotated[
     str | None,
     typer.Argument(
-        metavar="CONFIG", help="Config file. Default: config of the last stage in this workspace.", show_default=False
+        metavar="CONFIG",
+        help="Config file. Default: config of the last stage in this workspace.",
+        show_default=False,
+        autocompletion=complete_config,
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Override config values: train.epochs=3", show_default=False),
+    typer.Argument(
+        metavar="KEY=VALUE",
+        help="Override config values: train.epochs=3",
+        show_default=False,
+        autocompletion=complete_override,
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Repeat the stage even if it is up to date.")]
 Overwrite = Annotated[bool, typer.Option("--force", help="Replace an existing --out.")]

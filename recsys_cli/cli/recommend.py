@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from recsys_cli.cli.completion import complete_run
 from recsys_cli.cli.params import Overwrite
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError
@@ -22,6 +23,7 @@ Source = Annotated[
         metavar="RUN|BUNDLE",
         help="Run (name, its beginning or end, or its model), or folder of a bundle. Default: run of the last config.",
         show_default=False,
+        autocompletion=complete_run,
     ),
 ]
 History = Annotated[
@@ -115,7 +117,9 @@ def score(
     ctx: typer.Context,
     source: Annotated[
         str,
-        typer.Argument(metavar="RUN|BUNDLE", help="Run, or folder of a bundle.", show_default=False),
+        typer.Argument(
+            metavar="RUN|BUNDLE", help="Run, or folder of a bundle.", show_default=False, autocompletion=complete_run
+        ),
     ],
     rows: Annotated[
         Path,

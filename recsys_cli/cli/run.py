@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from recsys_cli.cli.completion import complete_dataset, complete_run, complete_run_or_config
 from recsys_cli.cli.params import Config, Force, Overrides, current_config, is_config, joined, read_config
 from recsys_cli.cli.session import Draw, Session
 from recsys_cli.errors import ConfigError
@@ -24,6 +25,7 @@ def download(
             metavar="DATASET",
             help="Name of a dataset (recsys ls datasets), or a config with a dataset.",
             show_default=False,
+            autocompletion=complete_dataset,
         ),
     ],
     from_file: Annotated[
@@ -105,11 +107,12 @@ def train(  # noqa: PLR0913, PLR0917 - one parameter per option
             metavar="RUN",
             help="Start from the weights of this run (warm start); sets train.continue_from.",
             show_default=False,
+            autocompletion=complete_run,
         ),
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Print expected time and memory, without a run.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the expected memory, without a run.")] = False,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Profile a few dozen training steps, without keeping a run.")
+        bool, typer.Option("--profile", help="Trace a few dozen training steps, without keeping a run.")
     ] = False,
     force: Force = False,
 ) -> None:
@@ -140,6 +143,7 @@ def evaluate(
             metavar="RUN|CONFIG",
             help="Run (name, its beginning or end, or its model) or config. Default: config of the last stage.",
             show_default=False,
+            autocompletion=complete_run_or_config,
         ),
     ] = None,
     overrides: Overrides = None,
@@ -260,7 +264,7 @@ def _profile(session: Session, config: RunConfig) -> None:
     from recsys_cli.cli.results.profile import draw
 
     with session.working("train") as emit:
-        from recsys_cli.stages.profile import profile
+        from recsys_cli.stages.plan import profile
 
         measured = profile(config, session.workspace, emit=emit)
     session.answer(measured, draw)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from recsys_cli.cli.completion import complete_run_or_config
 from recsys_cli.cli.params import Config, Overrides, config_path, joined, read_config, split_arguments
-from recsys_cli.cli.quantities import duration, size
+from recsys_cli.cli.quantities import size
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import facts, line, notes, table
 
@@ -17,14 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def validate(
-    ctx: typer.Context,
-    config: Config = None,
-    overrides: Overrides = None,
-    time: Annotated[
-        bool, typer.Option("--time/--no-time", help="Expect time and memory, by timed runs on the first rows.")
-    ] = True,
-) -> None:
+def validate(ctx: typer.Context, config: Config = None, overrides: Overrides = None) -> None:
     """Validate a config, against the first rows of its files if they are there, and list all problems."""
     session: Session = ctx.obj
     arguments = joined(config, overrides)
@@ -32,7 +26,7 @@ def validate(
     path = config_path(session, split_arguments(arguments)[0])
     from recsys_cli.stages.validate import validate
 
-    checked = validate(settings, session.workspace, timed=time)
+    checked = validate(settings, session.workspace)
     result = {
         "config": str(path),
         "valid": True,
@@ -54,19 +48,9 @@ def _draw_validity(to: Console, result: Mapping[str, Any]) -> None:
             text=2,
         )
         matched = ", ".join(f"{name} for {share:.1%} of the rows" for name, share in data["matched"].items())
-        facts(to, [("joined", matched), *_expectations(data)])
+        facts(to, [("joined", matched), ("memory", f"at most {size(data['memory'])} for the preparation")])
         notes(to, data["notes"])
     line(to, f"{result['config']} is valid")
-
-
-def _expectations(data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    if (expected := data["expected"]) is None:
-        return [("memory", f"at most {size(data['memory'])} for the preparation")]
-    etl, train = (" to ".join(duration(one) for one in expected[f"{stage}_seconds"]) for stage in ("etl", "train"))
-    return [
-        ("memory", f"about {size(expected['etl_memory'])} for etl, {size(expected['train_memory'])} for train"),
-        ("time", f"etl {etl}, train {train}, by timed runs on {expected['rows']:,} rows on this machine"),
-    ]
 
 
 def show_config(ctx: typer.Context, config: Config = None, overrides: Overrides = None) -> None:
@@ -112,6 +96,7 @@ def report(
             help="Run or prepared data (name, or its beginning), or a config for its prepared data. "
             "Default: the run of the last config if evaluated, otherwise its prepared data.",
             show_default=False,
+            autocompletion=complete_run_or_config,
         ),
     ] = None,
 ) -> None:

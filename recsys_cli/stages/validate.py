@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,11 +14,8 @@ import pyarrow.compute as pc
 from recsys_cli.config import RunConfig
 from recsys_cli.data import open_source
 from recsys_cli.data.files import Files
-from recsys_cli.errors import DataError, MissingExtraError, RecsysError
-from recsys_cli.ops.fitted_plan import expected_schema
-from recsys_cli.ops.program import INTERACTIONS, Program
-from recsys_cli.registry import AUTO
-from recsys_cli.stages.estimate import Estimate, estimate
+from recsys_cli.errors import DataError
+from recsys_cli.ops.program import INTERACTIONS
 from recsys_cli.stages.keys import source_key
 from recsys_cli.workspace import Workspace
 
@@ -39,7 +36,6 @@ class Checked:
         matched: By joined table, the share of the sample's rows with a row in it.
         memory: Upper bound of the preparation in bytes: the budget and the joined tables.
         skipped: Number of unreadable rows in the sample.
-        expected: Time and memory by timed runs on the first rows; None without.
     """
 
     rows: int
@@ -49,25 +45,22 @@ class Checked:
     matched: dict[str, float]
     memory: int
     skipped: int = 0
-    expected: Estimate | None = None
     notes: list[str] = field(default_factory=list)
 
 
-def validate(config: RunConfig, workspace: Workspace, *, timed: bool = False, builds: bool = True) -> Checked | None:
+def validate(config: RunConfig, workspace: Workspace) -> Checked | None:
     """Check columns, types, join keys and nulls of a config's dataset; None if it is not downloaded.
 
     Args:
         config: The config.
         workspace: Workspace with the downloaded dataset, if it is not the user's own.
-        timed: Also expect time and memory, by timed runs on the first rows.
-        builds: Also build the model for the columns; imports torch.
 
     Raises:
-        ConfigError: The features do not match the tables, or the model does not match the columns.
+        ConfigError: The features do not match the tables.
         DataError: A file is missing or unreadable, a key repeats in a joined table, or all sampled rows have one user or item.
     """
     with raw_tables(config, workspace) as raw:
-        return None if raw is None else _checked(config, raw, timed=timed, builds=builds)
+        return None if raw is None else _checked(config, raw)
 
 
 @dataclass(frozen=True)
@@ -97,7 +90,7 @@ def raw_tables(config: RunConfig, workspace: Workspace) -> Iterator[RawTables | 
         yield None
 
 
-def _checked(config: RunConfig, raw: RawTables, *, timed: bool, builds: bool) -> Checked:
+def _checked(config: RunConfig, raw: RawTables) -> Checked:
     from recsys_cli.etl.inputs import Inputs  # loads Polars; configs alone need none
     from recsys_cli.ops.join_external import keyed
 
@@ -111,8 +104,6 @@ def _checked(config: RunConfig, raw: RawTables, *, timed: bool, builds: bool) ->
     )
     total = max(total, raw.totals.get(INTERACTIONS, 0))
     _refuse_one(config, rows)
-    if builds and config.model.name != AUTO:
-        _refuse_misfit(config, inputs.program)
     notes: list[str] = []
     matched: dict[str, float] = {}
     memory = config.etl.memory_mib << 20
@@ -130,13 +121,6 @@ def _checked(config: RunConfig, raw: RawTables, *, timed: bool, builds: bool) ->
         for name, share in matched.items()
         if share < _RARE
     ]
-    expected = None
-    if timed and config.model.name != AUTO:
-        try:
-            expected = estimate(config, raw.folder, rows=total, row_bytes=rows.nbytes / max(1, rows.num_rows))
-            notes += _memory_notes(config, expected)
-        except RecsysError as error:
-            notes.append(f"expected time unknown: {error.message}")
     return Checked(
         rows=total,
         sampled=rows.num_rows,
@@ -145,41 +129,12 @@ def _checked(config: RunConfig, raw: RawTables, *, timed: bool, builds: bool) ->
         matched=matched,
         memory=memory,
         skipped=len(reader.rejected),
-        expected=expected,
         notes=notes,
     )
 
 
-def _memory_notes(config: RunConfig, expected: Estimate) -> list[str]:
-    import torch
-
-    from recsys_cli.training.hardware import free_memory
-
-    free = free_memory(torch.device("cpu"))["host"]
-    notes = []
-    if expected.etl_memory > free:
-        notes.append(
-            f"etl needs more than the {free >> 20:,} MiB of free memory: set etl.memory_mib below {config.etl.memory_mib}"
-        )
-    if expected.train_memory > free:
-        notes.append(
-            f"train needs more than the {free >> 20:,} MiB of free memory: recsys train --plan has ways, after etl"
-        )
-    return notes
-
-
 def _share(found: pa.ChunkedArray) -> float:
     return float(pc.mean(found).as_py() or 0.0)
-
-
-def _refuse_misfit(config: RunConfig, program: Program) -> None:
-    """Build the model for the columns, with a few values in each vocabulary."""
-    from recsys_cli.models import build
-
-    schema = expected_schema(config.features, program, config.etl.layout)
-    model = config.model
-    with suppress(MissingExtraError):  # the timed run names it
-        build(model.name, model.options, schema, sparse=config.train.sparse_embeddings)
 
 
 def _refuse_one(config: RunConfig, rows: pa.Table) -> None:

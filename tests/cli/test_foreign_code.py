@@ -293,15 +293,15 @@ def test_installed_plugin_needs_no_trust_option(
         f"\n[recsys.metrics]\nbrier = {FOREIGN}.metrics:BRIER\n"
     )
     config = written("theirs", "model: {name: net}\n")
-    assert recsys("validate", "--no-time", config).code == 0
-    assert recsys("validate", "--no-time", config, f"dataset.name={FOREIGN}.data:source").code == 0
-    assert recsys("validate", "--no-time", config, "evaluate.metrics=[brier]", "train.monitor=brier").code == 0
+    assert recsys("validate", config).code == 0
+    assert recsys("validate", config, f"dataset.name={FOREIGN}.data:source").code == 0
+    assert recsys("validate", config, "evaluate.metrics=[brier]", "train.monitor=brier").code == 0
     figures = ("bench.models=[mlp]", "bench.metrics=[brier]")
-    assert recsys("validate", "--no-time", config, "evaluate.metrics=[brier]", *figures).code == 0
-    assert "brier is not measured: add it to evaluate.metrics" in recsys("validate", "--no-time", config, *figures).err
-    other = recsys("validate", "--no-time", config, f"dataset.name={FOREIGN}.data:plain")
+    assert recsys("validate", config, "evaluate.metrics=[brier]", *figures).code == 0
+    assert "brier is not measured: add it to evaluate.metrics" in recsys("validate", config, *figures).err
+    other = recsys("validate", config, f"dataset.name={FOREIGN}.data:plain")
     assert (other.code, Path("called").exists()) == (2, False)
-    bad = recsys("validate", "--no-time", config, "dataset.name=bad")
+    bad = recsys("validate", config, "dataset.name=bad")
     assert bad.code == 2
     assert "is not a component" in bad.err
 

@@ -73,7 +73,7 @@ def pack(text: str) -> None:
 def proposed(recsys: Recsys, *arguments: str) -> RunConfig:
     answer = recsys("init", *arguments, "--yes", "-o", "mine.yaml")
     assert answer.code == 0, answer.err
-    assert recsys("validate", "mine.yaml", "--no-time").code == 0
+    assert recsys("validate", "mine.yaml").code == 0
     return load(Path("mine.yaml"))
 
 

@@ -40,7 +40,7 @@ def proposed(recsys: Recsys, *files: str) -> RunConfig:
     """Return the config of `init --yes`, checked against the files by `validate`."""
     answer = recsys("init", *files, "--yes", "-o", "mine.yaml", "--force")
     assert answer.code == 0, answer.err
-    checked = recsys("validate", "mine.yaml", "--no-time")
+    checked = recsys("validate", "mine.yaml")
     assert checked.code == 0, checked.err
     return load(Path("mine.yaml"))
 
@@ -233,32 +233,14 @@ def test_validate_names_repeated_keys_and_shares_of_nulls(recsys: Recsys) -> Non
         "{op: LambdaOp, expression: rating > 3, output: label}",
     ]
     override = f"features.ops=[{', '.join(ops)}]"
-    data = recsys("--json", "validate", "mine.yaml", override, "--no-time").json["data"]
+    data = recsys("--json", "validate", "mine.yaml", override).json["data"]
     assert 0 < data["nulls"]["age"] < 1
     assert (data["matched"], data["rows"]) == ({"items": 1.0}, ROWS)
     with Path("items.csv").open("a") as lines:
         lines.write("3,again\n")
-    answer = recsys("validate", "mine.yaml", "--no-time")
+    answer = recsys("validate", "mine.yaml")
     assert answer.code == 4
     assert "duplicate keys in items.item: 3" in answer.err
-
-
-def test_validate_expects_time_and_memory(recsys: Recsys) -> None:
-    write("t.csv", head="user,item,rating", row=lambda u, i, _: f"{u},{i},{1 + (u + i) % 5}")
-    assert recsys("init", "t.csv", "--yes", "--task", "label").code == 0
-    answer = recsys("--json", "validate", "t.yaml", "train.epochs=4")
-    assert answer.code == 0, answer.err
-    expected = answer.json["data"]["expected"]
-    assert expected["rows"] == ROWS
-    for low, high in (expected["etl_seconds"], expected["train_seconds"]):
-        assert 0 < low < high
-    assert expected["etl_memory"] > 50 << 20
-    assert expected["train_memory"] > 50 << 20
-    assert not Path("workspace").exists()
-    ops = ["{op: Filter, expression: rating > 9}", "{op: Categorify, columns: [user, item]}",
-           "{op: LambdaOp, expression: rating > 3, output: label}"]  # fmt: skip
-    notes = recsys("--json", "validate", "t.yaml", f"features.ops=[{', '.join(ops)}]").json["data"]["notes"]
-    assert any("expected time unknown" in note for note in notes)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`validate` refuses a model that no training accepts, without a training."""
+"""Models that do not fit the columns, and joined keys of several types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recsys_cli.stages import estimate
 from tests.cli.conftest import Recsys
 
 
@@ -23,25 +22,10 @@ def test_a_model_that_does_not_fit_the_columns_is_an_error(
     recsys: Recsys, ratings: Path, override: str, problem: str
 ) -> None:
     assert recsys("init", ratings, "--task", "label").code == 0
-    stack = ("validate", "ratings.yaml", "--no-time", "model.name=two-stage")
-    assert recsys(*stack).code == 0
-    answer = recsys(*stack, override)
+    assert recsys("etl", "ratings.yaml").code == 0
+    answer = recsys("train", "ratings.yaml", "model.name=two-stage", override)
     assert answer.code == 2
     assert problem in answer.err
-
-
-@pytest.mark.parametrize("seconds", [0, 60])
-def test_timed_runs_end(recsys: Recsys, ratings: Path, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert recsys("init", ratings, "--task", "label").code == 0
-    monkeypatch.setattr(estimate, "_MOST_SECONDS", seconds)
-    answer = recsys("validate", "ratings.yaml", "--json").json["data"]
-    unknown = [note for note in answer["notes"] if "expected time unknown" in note]
-    if seconds:
-        assert not unknown
-        assert answer["expected"]["rows"] > 0
-    else:
-        assert unknown == ["expected time unknown: timed runs on the first rows take more than 0 s"]
-        assert answer["expected"] is None
 
 
 def joining(table: pa.Table, ops: str, *, item: str = "i{}") -> str:
@@ -67,17 +51,16 @@ def test_a_model_with_vectors_is_valid(recsys: Recsys) -> None:
     """The length of vectors is unknown before ValueCount is fitted."""
     items = pa.table({"item": [f"i{item}" for item in range(20)], "vector": [[float(item), 1.0] for item in range(20)]})
     ops = "    - {op: JoinExternal, table: items, on: item, columns: [vector]}\n    - {op: Categorify, columns: [user, item]}"
-    answer = recsys("validate", joining(items, ops), "--no-time")
+    answer = recsys("run", joining(items, ops))
     assert answer.code == 2
     assert "add {op: ValueCount, columns: [vector]}" in answer.err
     counted = joining(items, f"{ops}\n    - {{op: ValueCount, columns: [vector]}}")
-    assert recsys("validate", counted, "--no-time").code == 0
     assert recsys("run", counted, "train.epochs=1").code == 0
 
 
 def test_keys_of_several_types_match_as_in_the_preparation(recsys: Recsys) -> None:
     items = pa.table({"item": range(20), "color": ["red", "blue"] * 10})
     ops = "    - {op: JoinExternal, table: items, on: item, columns: [color]}\n    - {op: Categorify, columns: [user, item, color]}"
-    answer = recsys("--json", "validate", joining(items, ops, item="{}"), "--no-time")
+    answer = recsys("--json", "validate", joining(items, ops, item="{}"))
     assert answer.code == 0, answer.err
     assert answer.json["data"]["matched"] == {"items": 1.0}

@@ -18,8 +18,7 @@ from recsys_cli.config import RunConfig
 from recsys_cli.loader import Loader
 from recsys_cli.loader.copying import SideStream, to_device
 from recsys_cli.models import build
-from recsys_cli.stages.plan import plan_on
-from recsys_cli.stages.profile import profile_on
+from recsys_cli.stages.plan import plan_on, profile_on
 from recsys_cli.stages.train import train_on
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
@@ -217,21 +216,17 @@ def config_of_placement(*, placement: str = "device", **train: Any) -> RunConfig
     })  # fmt: skip
 
 
-def test_time_on_the_gpu_is_told_by_phase(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_time_on_the_gpu_is_told_by_operation(make_prepared: MakePrepared, workspace: Workspace) -> None:
     found = profile_on(make_prepared(), config_of_placement(), workspace)
-    on_gpu = {phase["name"]: phase["device_seconds"] for phase in found["phases"]}
-    assert all(on_gpu[name] > 0 for name in ("forward", "backward", "optimizer"))
-    assert sum(on_gpu.values()) <= found["seconds"]
     assert found["peak_memory"]["device"] > 0
     assert sum(operation["seconds"] for operation in found["operations"]) <= found["seconds"]
 
 
-def test_tables_that_do_not_fit_on_the_gpu_are_advised_to_the_host(make_prepared: MakePrepared) -> None:
+def test_tables_that_do_not_fit_on_the_gpu_fit_on_the_host(make_prepared: MakePrepared) -> None:
     data = make_prepared(users=200_000)
     there = {"host": 1 << 40, "device": 20_000_000}
     found = plan_on(data, config_of_placement(), free=there)
     assert [(place["place"], place["fits"]) for place in found["places"]] == [("host", True), ("device", False)]
-    assert found["ways"][-1] == {"set": "model.embedding.placement=host", "short": 0, "fits": True}
     moved = plan_on(data, config_of_placement(placement="host"), free=there)
     assert all(place["fits"] for place in moved["places"])
     assert {need["place"] for need in moved["needs"] if "tables" in need["what"]} == {"host", "device"}

@@ -216,8 +216,7 @@ def test_a_plan_has_those_of_the_candidates(tmp_path: Path, workspace: Workspace
     etl(timed, workspace)
     found = plan(timed, workspace)
     assert found["candidates"]["ease"] is None
-    assert found["candidates"]["sasrec"]["pace"]["epochs"] == (4, 100)
+    assert found["candidates"]["sasrec"]["model"] == "sasrec"
     screen = io.StringIO()
     draw(Console(file=screen, width=120), found)
     assert "ease: fitted at once" in screen.getvalue()
-    assert "for 4 to 100 epochs" in screen.getvalue()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,8 @@ from recsys_cli.events import Event, Progress
 from recsys_cli.features.schema import UNSEEN
 from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.stages.evaluate import evaluate
-from recsys_cli.stages.plan import plan_on
-from recsys_cli.stages.profile import profile_on
+from recsys_cli.stages.plan import STEPS, WARM_UP, profile_on
 from recsys_cli.stages.train import train_on
-from recsys_cli.stages.trainer import new_model, trainer_of
-from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 from tests.ranks import on_ranks
 from tests.rated import FEATURES
@@ -192,16 +191,14 @@ def test_ranks_make_the_same_steps_even_with_fewer_users_than_ranks(
     assert three.manifest["valid"]["auc"] == pytest.approx(one.manifest["valid"]["auc"], abs=1e-3)
 
 
-def test_a_plan_of_a_model_of_users_measures_its_pace(make_prepared: MakePrepared) -> None:
-    data = make_prepared()
-    config = of_users(epochs=9, early_stopping=2, batch_size=16)
-    found = plan_on(data, config)
-    assert not found["tables"]
-    assert not found["needs"]
-    trainer = trainer_of(new_model(data, config.model, config.train), "sasrec", data, config.train, ranks=Ranks())
-    pace = found["pace"]
-    assert pace["steps"] == len(trainer.data.train)
-    assert pace["epochs"] == (3, 9)
-    assert pace["epoch_seconds"] == pace["steps"] * pace["step_seconds"] + pace["valid_seconds"]
-    assert min(pace["step_seconds"], pace["valid_seconds"]) > 0
-    assert plan_on(data, of_users(epochs=9))["pace"]["epochs"] == (9, 9)
+def test_a_profile_keeps_a_trace_and_no_run(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    events: list[Event] = []
+    found = profile_on(make_prepared(), of_users(batch_size=16), workspace, emit=events.append)
+    assert workspace.runs() == []
+    times = [operation["seconds"] for operation in found["operations"]]
+    assert times == sorted(times, reverse=True)
+    assert sum(times) <= found["seconds"]
+    with gzip.open(found["trace"], "rt") as file:
+        names = Counter(event["name"] for event in json.load(file)["traceEvents"])
+    assert names["recsys: forward"] >= found["steps"] == STEPS
+    assert [event.done for event in events if isinstance(event, Progress)][-1] == WARM_UP + STEPS

@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -171,8 +169,6 @@ def test_tables_that_nobody_has_memory_for_are_planned_at_once(make_prepared: Ma
     assert plan["tables"][0]["weights"] == 400_000_000 * 64 * 4
     assert plan["tables"][0]["state"] == 2 * 400_000_000 * 64 * 4 + 4
     assert [place["fits"] for place in plan["places"]] == [False]
-    assert plan["ways"][0]["set"] == "train.sparse_embeddings=true"
-    assert plan["ways"][0]["short"] == pytest.approx(3 * 400_000_000 * 64 * 4 - plan["places"][0]["there"], rel=0.01)
 
 
 def test_the_rows_of_the_data_are_what_the_loader_holds(make_prepared: MakePrepared) -> None:
@@ -205,59 +201,6 @@ def test_each_process_has_tables_of_its_own_unless_they_are_sharded(make_prepare
     assert needed(two)["activations of a batch"] == pytest.approx(needed(one)["activations of a batch"], rel=0.3)
 
 
-# -- what would make it fit -------------------------------------------------------------------------------------------
-
-
-def counted(data: PreparedData, counts: list[int]) -> PreparedData:
-    values = pa.table({"value": pa.array(range(len(counts)), pa.int32()), "count": pa.array(counts, pa.int64())})
-    pq.write_table(values, data.vocabulary("userId"))
-    reseal(data)
-    return data
-
-
-def room(data: PreparedData, config: RunConfig) -> int:
-    return int(plan_on(data, config)["places"][0]["needed"])
-
-
-def ways(data: PreparedData, free: int, **train: Any) -> list[tuple[str, bool]]:
-    found = plan_on(data, a_config(**train), free={"host": free})["ways"]
-    return [(way["set"], way["fits"]) for way in found]
-
-
-def test_nothing_is_advised_where_it_fits(make_prepared: MakePrepared) -> None:
-    data = make_prepared()
-    assert ways(data, room(data, a_config())) == []
-
-
-def test_settings_are_advised_until_it_fits(make_prepared: MakePrepared) -> None:
-    """Tables of 3.2 MB: sparse updates remove whole gradients, Adagrad the moments; then only fewer rows help."""
-    data = make_prepared(users=100_000)
-    assert ways(data, room(data, a_config(sparse_embeddings=True))) == [("train.sparse_embeddings=true", True)]
-    both = [("train.sparse_embeddings=true", False), ("train.embedding_optimizer=adagrad", True)]
-    small = room(data, a_config(sparse_embeddings=True, embedding_optimizer="adagrad"))
-    assert ways(data, small) == both
-    assert (
-        ways(data, small, embedding_weight_decay=0.1)[0][0]
-        == "train.sparse_embeddings=true train.embedding_weight_decay=0"
-    )
-    counted(data, [500] * 20_000 + [12] * 30_000 + [4] * 50_000)
-    (*_, last) = ways(data, small - 1_000_000)
-    assert last == ("freq_threshold: 5 in Categorify of features.ops", True)
-    (*_, last) = ways(data, small - 2_500_000)
-    assert last == ("freq_threshold: 15 in Categorify of features.ops", True)
-
-
-def test_smaller_parts_of_a_batch_are_advised_where_activations_are_the_most(make_prepared: MakePrepared) -> None:
-    data = make_prepared()
-    there = room(data, a_config(batch_size=2_000, gradient_accumulation_steps=4))
-    assert ways(data, there, batch_size=2_000) == [("train.gradient_accumulation_steps=4", True)]
-
-
-def test_where_nothing_helps_it_is_said(make_prepared: MakePrepared) -> None:
-    (*_, last) = ways(make_prepared(), 1)
-    assert last == ("num_buckets in Categorify of features.ops, or a smaller model.embedding_dim", False)
-
-
 @pytest.mark.parametrize("name", ["mf", "two-tower"])
 def test_models_that_draw_items_are_tried_with_those_of_the_rows(name: str, make_prepared: MakePrepared) -> None:
     data, width = make_prepared(), {"mf": "embedding_dim", "two-tower": "output_dim"}[name]
@@ -270,11 +213,10 @@ def test_models_that_draw_items_are_tried_with_those_of_the_rows(name: str, make
     assert needed(plan)["activations of a batch"] > 64 * 16 * 4  # of the scores of what is drawn alone
 
 
-def test_a_model_of_the_whole_matrix_has_a_pace_only(make_prepared: MakePrepared) -> None:
+def test_a_model_of_the_whole_matrix_has_no_tables(make_prepared: MakePrepared) -> None:
     config = RunConfig.model_validate({**a_config().model_dump(), "model": {"name": "lightgcn"}})
     found = plan_on(make_prepared(), config)
     assert not found["tables"]
-    assert found["pace"]["step_seconds"] > 0
 
 
 @pytest.mark.parametrize("name", ["ease", "two-stage"])
@@ -282,8 +224,4 @@ def test_a_closed_form_model_has_no_plan(make_prepared: MakePrepared, name: str)
     config = RunConfig.model_validate({**a_config().model_dump(), "model": {"name": name}})
     with pytest.raises(ConfigError, match=f"{name} is fitted at once") as caught:
         plan_on(make_prepared(), config)
-    assert "recsys validate" in str(caught.value.hint)
-
-
-def test_several_processes_have_no_pace(make_prepared: MakePrepared) -> None:
-    assert plan_on(make_prepared(), a_config(devices=2))["pace"] is None
+    assert "recsys ls models" in str(caught.value.hint)
