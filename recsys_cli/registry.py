@@ -145,7 +145,7 @@ PROTOCOLS: dict[str, str] = {
     "ml20m-strong": "ml20m-strong.yaml",
 }
 
-# Tracker name → "module:Class", a training.trackers.tracker.Tracker.
+# Tracker name → "module:Class", a training.trackers.Tracker.
 TRACKERS: dict[str, str] = {
     "tensorboard": "recsys_cli.training.trackers.tensorboard:TensorBoard",
     "mlflow": "recsys_cli.training.trackers.mlflow:MLflow",

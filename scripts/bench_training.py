@@ -42,10 +42,10 @@ def work(folder: Path, steps: int, options: dict[str, Any]) -> dict[str, Any]:
     from recsys_cli.config import TrainConfig
     from recsys_cli.loader import Loader
     from recsys_cli.models import build
-    from recsys_cli.training.allocator import keep_freed_memory
     from recsys_cli.training.data import TrainingData
-    from recsys_cli.training.events import Stepped
+    from recsys_cli.training.hardware import keep_freed_memory
     from recsys_cli.training.objective import Objective
+    from recsys_cli.training.progress import Stepped
     from recsys_cli.training.trainer import Trainer
     from recsys_cli.workspace import PreparedData
 

@@ -64,7 +64,7 @@ class Session:
     @property
     def is_first(self) -> bool:
         """Whether this process prints and writes: rank 0 under torchrun, or the only one."""
-        from recsys_cli.training.distributed.environment import Member
+        from recsys_cli.training.member import Member
 
         member = Member.from_environment()
         return member is None or member.is_first

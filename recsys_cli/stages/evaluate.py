@@ -21,7 +21,7 @@ from recsys_cli.stages import StageResult
 from recsys_cli.stages.keys import code_of_metrics
 from recsys_cli.stages.names import names_of
 from recsys_cli.training import hardware
-from recsys_cli.training.allocator import keep_freed_memory
+from recsys_cli.training.hardware import keep_freed_memory
 from recsys_cli.workspace import PreparedData, TrainedRun, TunedStudy, Workspace, key_of, run_lock, write_text
 
 _VERSION = 6

@@ -22,7 +22,7 @@ from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.metrics.named import CutOff, find_metric
 from recsys_cli.stages.trainer import closed_form_trainer_of, new_model, trainer_of
-from recsys_cli.training.distributed.ranks import Ranks
+from recsys_cli.training.ranks import Ranks
 from recsys_cli.workspace import PreparedData, TrainedRun, read_json, write_json
 
 _HELD_OUT = 0x484F

@@ -27,18 +27,19 @@ from recsys_cli.stages.trainer import new_model, trainer_of
 from recsys_cli.stages.warm_start import warm_start
 from recsys_cli.training import hardware
 from recsys_cli.training.data import TrainingData
-from recsys_cli.training.distributed.ranks import Ranks
-from recsys_cli.training.events import Stepped
-from recsys_cli.training.memory.estimate import (
+from recsys_cli.training.memory import (
     DataMemory,
     Hardware,
     Kind,
+    MemoryProbe,
     TableMemory,
     memory_items,
     model_memory,
+    probe_step,
     total,
 )
-from recsys_cli.training.memory.probe import MemoryProbe, probe_step
+from recsys_cli.training.progress import Stepped
+from recsys_cli.training.ranks import Ranks
 from recsys_cli.workspace import PreparedData, Workspace
 
 if TYPE_CHECKING:

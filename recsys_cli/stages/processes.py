@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from recsys_cli.config import RunConfig
 from recsys_cli.events import Emit
 from recsys_cli.training import hardware
-from recsys_cli.training.distributed.environment import Member
-from recsys_cli.training.distributed.launch import launch
-from recsys_cli.training.distributed.ranks import Ranks, local_process_group, process_group
+from recsys_cli.training.launch import launch
+from recsys_cli.training.member import Member
+from recsys_cli.training.ranks import Ranks, local_process_group, process_group
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 

@@ -11,8 +11,7 @@ from recsys_cli.config import RunConfig
 from recsys_cli.events import Event
 from recsys_cli.stages.processes import join_ranks
 from recsys_cli.stages.train import train_run
-from recsys_cli.training.distributed import wire
-from recsys_cli.training.distributed.launch import INTERRUPTED, worker_session
+from recsys_cli.training.launch import INTERRUPTED, error_line, event_line, worker_session
 from recsys_cli.workspace import PreparedData, Workspace
 
 
@@ -24,7 +23,7 @@ def main() -> int:
         except KeyboardInterrupt:
             return INTERRUPTED
         except Exception as error:  # the parent process raises it again
-            _send(out, wire.error_line(error))
+            _send(out, error_line(error))
             return 1
     return 0
 
@@ -33,7 +32,7 @@ def _train(job: dict[str, Any], out: TextIO) -> None:
     config, workspace = RunConfig.model_validate(job["config"]), Workspace(Path(job["workspace"]))
 
     def emit(event: Event) -> None:
-        _send(out, wire.event_line(event))
+        _send(out, event_line(event))
 
     with join_ranks(config) as ranks:
         data, run = PreparedData(Path(job["data"])), workspace.run_named(job["run"])

@@ -19,7 +19,7 @@ from recsys_cli.stages.processes import join_ranks, launch_ranks
 from recsys_cli.stages.run_selection import Selection, locked, run_key, select, train_lock
 from recsys_cli.stages.trainer import closed_form_trainer_of, new_model, trainer_of
 from recsys_cli.stages.warm_start import warm_start
-from recsys_cli.training.distributed.ranks import Ranks
+from recsys_cli.training.ranks import Ranks
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
 
 

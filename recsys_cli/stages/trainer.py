@@ -20,14 +20,12 @@ from recsys_cli.models import build, require_gradient_trained
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.stages.monitor import metric_after_fit, monitor_or_fallback
 from recsys_cli.training import hardware, optimizers
-from recsys_cli.training.allocator import keep_freed_memory
-from recsys_cli.training.closed_form import ClosedFormTrainer
 from recsys_cli.training.data import TrainingData, validation_batches
-from recsys_cli.training.distributed.ranks import Ranks
-from recsys_cli.training.messages import unit_of
+from recsys_cli.training.hardware import keep_freed_memory
 from recsys_cli.training.objective import Monitor, Objective
-from recsys_cli.training.parts import train_part
-from recsys_cli.training.trainer import Trainer
+from recsys_cli.training.progress import unit_of
+from recsys_cli.training.ranks import Ranks
+from recsys_cli.training.trainer import ClosedFormTrainer, Trainer, train_part
 from recsys_cli.workspace import PreparedData
 
 

@@ -10,7 +10,7 @@ import torch
 
 from recsys_cli.loader import Loader
 from recsys_cli.loader.steps import EpochSteps
-from recsys_cli.training.distributed.ranks import Ranks
+from recsys_cli.training.ranks import Ranks
 from recsys_cli.workspace import PreparedData
 
 _VALID_BATCH = 32_768

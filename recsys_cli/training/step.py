@@ -1,29 +1,89 @@
-"""Training step: loss, gradients, gradient clipping and update of the weights."""
+"""Training step: loss, compiled or not, gradients, gradient clipping and update of the weights."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.profiler import record_function
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import TrainingPosition
+from recsys_cli.errors import TrainingError
 from recsys_cli.features.hashing import mix
 from recsys_cli.loader.order import pieces
+from recsys_cli.models.all_gather import AllGatherModule
 from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.model import Model
 from recsys_cli.training import hardware, optimizers
-from recsys_cli.training.compilation import CompiledLoss
-from recsys_cli.training.distributed.ranks import Ranks
-from recsys_cli.training.rows.gradient import rows_of
-from recsys_cli.training.uncompiled import Uncompiled
+from recsys_cli.training.ranks import Ranks
+from recsys_cli.training.row_optimizers import Uncompiled, rows_of
+
+
+class CompiledLoss:
+    """The loss of a model, compiled on its first call for batches of any size; modifies the model.
+
+    Excluded are embedding lookups (data-dependent shapes, sparse gradients) and modules with collectives. `seconds` is
+    the compile time so far.
+    """
+
+    def __init__(self, model: Model) -> None:
+        torch.compiler.reset()  # torch limits the compiled variants per code object; earlier models count
+        for module in model.modules():
+            for name in getattr(module, "uncompiled", ()) or (("forward",) if _is_excluded(module) else ()):
+                setattr(module, name, torch.compiler.disable(getattr(module, name)))
+        self._loss = torch.compile(model.loss, dynamic=True)
+        self._started = 0.0
+        self.seconds = 0.0
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Return the loss; equal to the uncompiled one up to rounding."""
+        loss: Tensor = self._loss(batch)
+        return loss
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Measure the compile time of a block; the backward pass is compiled on its first run.
+
+        Raises:
+            TrainingError: Compilation failed.
+        """
+        # Imported late: torch.compile has loaded both, and other runs skip the cost.
+        from torch._dynamo.callback import callback_handler
+        from torch._dynamo.exc import TorchDynamoException
+
+        callback_handler.register_start_callback(self._begin)
+        callback_handler.register_end_callback(self._end)
+        try:
+            yield
+        except TorchDynamoException as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise TrainingError(
+                f"the model's loss cannot be compiled: {reason}",
+                hint="set train.compile=false, or install a C++ compiler (apt install g++), and on a GPU Triton",
+            ) from error
+        finally:
+            callback_handler.remove_start_callback(self._begin)
+            callback_handler.remove_end_callback(self._end)
+
+    def _begin(self, _: object) -> None:
+        self._started = time.perf_counter()
+
+    def _end(self, _: object) -> None:
+        self.seconds += time.perf_counter() - self._started
+
+
+def _is_excluded(module: nn.Module) -> bool:
+    is_sparse = isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
+    return is_sparse or (isinstance(module, AllGatherModule) and module.gather is not None)
+
 
 FORWARD, BACKWARD, UPDATE = "recsys: forward", "recsys: backward", "recsys: optimizer"
 """Names of the ranges of a step in a profiler trace."""

@@ -1,12 +1,13 @@
-"""Trainer: epochs, validation, checkpoints and resume."""
+"""Trainers: epochs with validation, checkpoints and resume; fits of closed forms; and parts of other models."""
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
@@ -18,26 +19,35 @@ from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.errors import TrainingError
-from recsys_cli.events import Emit, Message, ignore
+from recsys_cli.events import Emit, Message, Progress, ignore
 from recsys_cli.features.hashing import mix
-from recsys_cli.models.model import Model
+from recsys_cli.features.schema import Schema
+from recsys_cli.loader import MemoryLoader, UserLoader
+from recsys_cli.loader.steps import EpochSteps
+from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.training import checkpoint
-from recsys_cli.training.average import Average
-from recsys_cli.training.checkpoint import Checkpoint
-from recsys_cli.training.data import TrainingData
-from recsys_cli.training.distributed.ranks import LostRankError, Ranks
-from recsys_cli.training.events import EpochEnded, EpochRecord, Stepped, TrainingEvent, Validating
-from recsys_cli.training.interrupt import deferred_interrupt
-from recsys_cli.training.messages import event_message, unit_of
-from recsys_cli.training.notes import notes
-from recsys_cli.training.objective import Figures, Objective, apply_label_smoothing
-from recsys_cli.training.progress import TrainingProgress, best_epoch
-from recsys_cli.training.recorder import Recorder
-from recsys_cli.training.result import TrainingResult
+from recsys_cli.training.checkpoint import Checkpoint, Recorder, weights
+from recsys_cli.training.data import TrainingData, validation_batches
+from recsys_cli.training.launch import deferred_interrupt
+from recsys_cli.training.objective import Figures, Objective, Validation, apply_label_smoothing, not_finite
+from recsys_cli.training.optimizers import Average
+from recsys_cli.training.progress import (
+    EpochEnded,
+    EpochRecord,
+    Stepped,
+    TrainingEvent,
+    TrainingProgress,
+    TrainingResult,
+    Validating,
+    best_epoch,
+    event_message,
+    notes,
+    unit_of,
+)
+from recsys_cli.training.ranks import LostRankError, Ranks
 from recsys_cli.training.step import Step
 from recsys_cli.training.trackers import Series, Trackers, find
-from recsys_cli.training.validation import Validation, not_finite
-from recsys_cli.workspace import TrainedRun
+from recsys_cli.workspace import PreparedData, TrainedRun, write_text
 
 WAITING = "recsys: waiting for data"
 """Name of the profiler range of the wait for a batch."""
@@ -276,3 +286,97 @@ class Trainer:
             **({"chosen": dict(self.model.chosen)} if self.model.chosen else {}),
             "notes": notes(history, self.objective.monitor, early_stopping=bool(config.early_stopping), has_ranking=by_user),
         })  # fmt: skip
+
+
+def train_part(model: Model, config: TrainConfig, context: TrainingContext, schema: Schema) -> None:
+    """Train a model in place, for all epochs of the config; the caller's random state is unchanged.
+
+    Args:
+        model: A gradient-trained model on its device.
+        config: The `train` section.
+        context: Interactions, for a model of users; or else one batch of rows.
+        schema: Columns of the rows.
+
+    Raises:
+        TrainingError: The loss is not finite.
+        DataError: No user has two items, for a model of users.
+    """
+    accumulated = config.gradient_accumulation_steps
+    with torch.random.fork_rng(), torch.enable_grad():
+        torch.manual_seed(config.seed)
+        model.set_context(context)
+        loader: EpochSteps
+        balance = 1.0  # a batch of users has positives only
+        if model.rows == "users":
+            loader = UserLoader(
+                context.interactions(), schema, batch_size=config.batch_size, seed=config.seed, device=model.device,
+                parts=accumulated,
+            )  # fmt: skip
+        else:
+            (rows,) = context.batches()
+            positive = float(rows.labels[schema.label.name].mean())
+            balance = (1 - positive) / positive if positive else 1.0
+            loader = MemoryLoader(rows, batch_size=config.rows_of_a_step, seed=config.seed, parts=accumulated)
+        objective = Objective.of(model, schema, config, balance=lambda: balance)
+        for _ in Trainer(model, TrainingData(loader), config, objective=objective).events():
+            pass
+    model.eval()
+
+
+@dataclass(frozen=True)
+class ClosedFormTrainer:
+    """Fits a closed-form model on all interactions of train; `memory` is the budget of validation batches in MiB."""
+
+    name: str
+    model: Model
+    data: PreparedData
+    context: TrainingContext
+    objective: Objective
+    memory: int
+    emit: Emit
+
+    def fit(self, run: TrainedRun) -> TrainingResult:
+        """Fit and validate the model; write metrics and weights, as the `best` checkpoint of the run."""
+        model = self.model
+        started = time.perf_counter()
+        with torch.no_grad():
+            model.fit(
+                self.context, progress=lambda done, total: self.emit(Progress(f"fit {self.name}", done, total, "parts"))
+            )
+            seconds = time.perf_counter() - started
+            model.set_context(self.context)
+            model.eval()
+            valid = self._validate()
+        rows = self.data.rows("train")
+        record = EpochRecord(epoch=1, step=1, rows=rows, train_loss=None, valid=valid, seconds=seconds, waiting=0.0)
+        Checkpoint(weights(model), {"epoch": 1, "metrics": asdict(record)}).save(run.checkpoint("best"))
+        write_text(run.metrics, json.dumps({"event": "epoch", **asdict(record)}) + "\n")
+        self._report(record)
+        return TrainingResult([record], record, None, {
+            "parameters": sum(buffer.numel() for buffer in model.buffers()),
+            "steps": 0,
+            "precision": "fp32",
+            "device": model.device.type,
+            "devices": 1,
+            "left_out": asdict(model.left_out) if model.left_out is not None else None,
+            "notes": [],
+            "chosen": dict(model.chosen),
+        })  # fmt: skip
+
+    def _validate(self) -> Figures:
+        validation = Validation(self.data.rows("valid"), self.objective, Ranks())
+        loader = validation_batches(self.data, self.model.device, memory=self.memory, ranks=Ranks())
+        if loader is None:
+            return {}
+        for batch in loader:
+            validation.add(self.model, batch)
+            self.emit(Progress("validate", validation.rows, loader.num_rows))
+        return validation.figures(self.model)
+
+    def _report(self, record: EpochRecord) -> None:
+        model = self.model
+        chosen = "".join(f", {option} {value:g} chosen on train" for option, value in model.chosen.items())
+        figures = "".join(f", valid {name} {value:.4f}" for name, value in record.valid.items() if value is not None)
+        self.emit(Message(f"{self.name} is fitted{chosen}{figures}", facts=asdict(record)))
+        if model.left_out is not None:
+            self.emit(Message(model.left_out.sentence(self.name), "warning", facts=asdict(model.left_out)))

@@ -13,8 +13,8 @@ import pytest
 from recsys_cli.cli.boundary import explain
 from recsys_cli.cpu import cores
 from recsys_cli.errors import ConfigError
-from recsys_cli.training.distributed.environment import Member
 from recsys_cli.training.hardware import device
+from recsys_cli.training.member import Member
 from tests.cli.conftest import Recsys
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"

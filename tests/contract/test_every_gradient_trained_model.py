@@ -14,7 +14,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.models import kind_of, require_gradient_trained
 from recsys_cli.models.model import Model
 from recsys_cli.registry import MODELS, load
-from recsys_cli.training.distributed.ranks import Ranks
+from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.step import Step
 from tests.contract.model_cases import a_batch, a_model, gradient_trained
 

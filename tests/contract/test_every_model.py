@@ -17,7 +17,7 @@ from recsys_cli.models import build
 from recsys_cli.models.model import LossOption, Model, TrainingContext
 from recsys_cli.models.weights import PREFIX, load_weights
 from recsys_cli.registry import MODELS
-from recsys_cli.training.parts import train_part
+from recsys_cli.training.trainer import train_part
 from tests.contract.model_cases import SCHEMA, a_batch, a_model, rows_of, some_known
 
 

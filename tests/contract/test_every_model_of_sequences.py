@@ -24,7 +24,7 @@ from recsys_cli.metrics.rankings import ndcg
 from recsys_cli.models import build
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.sequence.model import SequenceModel
-from recsys_cli.training.distributed.ranks import Ranks
+from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.step import Step
 from tests.contract import feature_worlds
 from tests.contract.feature_worlds import CategoryWorld, Schemas, TimeWorld, epochs

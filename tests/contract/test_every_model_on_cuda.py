@@ -16,7 +16,7 @@ from recsys_cli.models import build, kind_of, require_gradient_trained
 from recsys_cli.models.model import Model
 from recsys_cli.models.retrieval.model import RetrievalModel
 from recsys_cli.registry import MODELS
-from recsys_cli.training.distributed.ranks import Ranks
+from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.step import Step
 from tests.contract.model_cases import (
     SCHEMA,

@@ -33,7 +33,7 @@ from recsys_cli.models import build
 from recsys_cli.models.model import Model
 from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.registry import MODELS
-from recsys_cli.training.distributed.ranks import Ranks
+from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.step import Step
 from tests.contract.model_cases import catalog_scorers, names_of, names_where
 from tests.contract.synthetic_world import OPTIONS, SCHEMA, SyntheticWorld

@@ -30,8 +30,8 @@ from recsys_cli.models.retrieval.item_catalog import ItemCatalog
 from recsys_cli.models.retrieval.model import RetrievalModel
 from recsys_cli.models.two_tower import model as two_tower
 from recsys_cli.training import optimizers
-from recsys_cli.training.distributed.environment import Member
-from recsys_cli.training.distributed.ranks import Ranks, process_group
+from recsys_cli.training.member import Member
+from recsys_cli.training.ranks import Ranks, process_group
 from recsys_cli.training.step import Step
 from tests.contract.model_cases import OF_NUMBERS, SCHEMA, a_batch, a_model, gradient_trained, names_of
 from tests.ranks import on_ranks

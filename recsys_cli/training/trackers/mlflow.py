@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.training.trackers.tracker import Series, flat
+from recsys_cli.training.trackers import Series, flat
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 try:

@@ -12,7 +12,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import RecordWriter
 from tensorboardX.summary import hparams, scalar
 
-from recsys_cli.training.trackers.tracker import Series, flat
+from recsys_cli.training.trackers import Series, flat
 
 
 class TensorBoard:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.training.trackers.tracker import Series
+from recsys_cli.training.trackers import Series
 
 os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
 try:

@@ -21,7 +21,7 @@ from recsys_cli.features.schema import Column, Kind, Role
 from recsys_cli.models.embedding import Embeddings, ShardedEmbeddings, sharding_plan, shards
 from recsys_cli.stages.train import train_on
 from recsys_cli.training.checkpoint import Checkpoint
-from recsys_cli.training.distributed.ranks import local_process_group
+from recsys_cli.training.ranks import local_process_group
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]

@@ -20,7 +20,7 @@ from recsys_cli.models.two_stage.config import Generator, HoldOut
 from recsys_cli.models.two_stage.holdout import Fold, folds_of
 from recsys_cli.models.two_stage.item_columns import ItemStatistics
 from recsys_cli.models.two_stage.labeled import LabeledCandidates
-from recsys_cli.training.parts import train_part
+from recsys_cli.training.trainer import train_part
 
 USERS, ITEMS, GENRES = 40, 30, 5
 SCHEMA = Schema(

@@ -23,8 +23,7 @@ from recsys_cli.errors import ConfigError, TrainingError
 from recsys_cli.events import Event, Message, Progress
 from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train_on
-from recsys_cli.training import optimizers
-from recsys_cli.training.distributed import launch
+from recsys_cli.training import launch, optimizers
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 from tests.ranks import on_ranks
 from tests.rated import FEATURES

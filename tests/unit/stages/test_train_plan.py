@@ -18,8 +18,8 @@ from recsys_cli.models.model import Model
 from recsys_cli.stages.plan import plan_on
 from recsys_cli.stages.trainer import new_model, trainer_of
 from recsys_cli.training import hardware, optimizers
-from recsys_cli.training.average import Average
-from recsys_cli.training.distributed.ranks import Ranks
+from recsys_cli.training.optimizers import Average
+from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.trainer import Trainer
 from recsys_cli.workspace import PreparedData, Workspace
 from tests.rated import FEATURES

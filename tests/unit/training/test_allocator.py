@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from recsys_cli.training.allocator import keep_freed_memory
+from recsys_cli.training.hardware import keep_freed_memory
 
 PROGRAM = """
 import resource, sys
 import torch
-from recsys_cli.training.allocator import keep_freed_memory
+from recsys_cli.training.hardware import keep_freed_memory
 torch.set_num_threads(1)
 if sys.argv[1] == "keep":
     keep_freed_memory()

@@ -17,7 +17,7 @@ import pytest
 
 from recsys_cli.config import RunConfig, dump
 from recsys_cli.training.checkpoint import Checkpoint
-from recsys_cli.training.interrupt import deferred_interrupt
+from recsys_cli.training.launch import deferred_interrupt
 from recsys_cli.workspace import Workspace
 from tests.rated import FEATURES
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from recsys_cli.batch import Batch
 from recsys_cli.errors import TrainingError
 from recsys_cli.models.model import Model
-from recsys_cli.training.average import Average
 from recsys_cli.training.objective import Figures, Monitor, Objective, apply_label_smoothing
+from recsys_cli.training.optimizers import Average
 
 
 def a_batch(weight: list[float] | None = None) -> Batch:

@@ -11,9 +11,9 @@ from torch import nn
 from torch.optim import AdamW
 
 from recsys_cli.config import TrainConfig
-from recsys_cli.training import uncompiled
+from recsys_cli.training import row_optimizers
 from recsys_cli.training.optimizers import build, split
-from recsys_cli.training.rows import RowAdagrad, RowAdam, RowSGD
+from recsys_cli.training.row_optimizers import RowAdagrad, RowAdam, RowSGD
 
 
 class Net(nn.Module):
@@ -96,7 +96,7 @@ def test_adamw_without_decay_is_adam() -> None:
 
 def test_a_model_without_tables_has_one_optimizer() -> None:
     assert [type(optimizer) for optimizer in build(nn.Linear(2, 1), TrainConfig(sparse_embeddings=True))] == [
-        uncompiled.AdamW
+        row_optimizers.AdamW
     ]
 
 

@@ -20,7 +20,7 @@ from recsys_cli.models import build
 from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.models.model import Model
 from recsys_cli.training import hardware
-from recsys_cli.training.distributed.ranks import Ranks
+from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.step import Step, clip
 
 START = TrainingPosition(step=0, steps_per_epoch=10, epochs=1)

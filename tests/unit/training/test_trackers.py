@@ -17,8 +17,7 @@ from recsys_cli.errors import ConfigError, MissingExtraError
 from recsys_cli.events import Event, Message, Progress
 from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train_on
-from recsys_cli.training.trackers import Series, Trackers, find
-from recsys_cli.training.trackers.tracker import Tracker
+from recsys_cli.training.trackers import Series, Tracker, Trackers, find
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 from tests.rated import FEATURES
 

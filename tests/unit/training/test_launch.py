@@ -11,7 +11,7 @@ import pytest
 
 from recsys_cli.errors import DataError, TrainingError
 from recsys_cli.events import Event, Message, Progress
-from recsys_cli.training.distributed import launch, wire
+from recsys_cli.training import launch
 
 PUPPET = """
 import json, os, sys, time
@@ -48,13 +48,13 @@ def play(*each: list[Any], emit: Any = lambda event: None) -> None:
 def test_events_come_through_and_noise_does_not() -> None:
     events: list[Event] = []
     sent = [Message("hello", "warning", {"auc": 0.5}), Progress("train", 3, 10, fields={"loss": "0.1"}), Message("bye")]
-    said = [["say", wire.event_line(event)] for event in sent]
+    said = [["say", launch.event_line(event)] for event in sent]
     play([*said[:2], ["say", "some library says hi"], said[2]], [["write", "a warning"]], emit=events.append)
     assert events == sent
 
 
 def test_the_cause_is_told_and_not_its_consequence() -> None:
-    error = wire.error_line(DataError("part 7 is broken", hint="mend it"))
+    error = launch.error_line(DataError("part 7 is broken", hint="mend it"))
     with pytest.raises(DataError, match=r"^part 7 is broken\n") as caught:
         play([["say", LOST], ["end", 1]], [["wait", 0.3], ["say", error], ["end", 1]])
     assert caught.value.hint == "mend it"
@@ -75,21 +75,21 @@ def test_a_process_that_ends_without_a_word_is_told_of(end: list[Any], message: 
 
 
 def test_an_error_of_the_system_stays_one() -> None:
-    error = wire.error_line(OSError(28, "No space left on device", "/there"))
+    error = launch.error_line(OSError(28, "No space left on device", "/there"))
     with pytest.raises(OSError, match="No space left on device: '/there'"):
         play([["say", error], ["end", 1]], [])
 
 
 def test_an_error_of_python_says_where_it_came_from() -> None:
     with pytest.raises(RuntimeError, match=r"^rank 0: ValueError: odd\n"):
-        play([["say", wire.error_line(ValueError("odd"))], ["end", 1]], [])
+        play([["say", launch.error_line(ValueError("odd"))], ["end", 1]], [])
 
 
 def test_ctrl_c_asks_all_to_stop() -> None:
     def emit(event: Event) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
-    said = wire.event_line(Message("at work"))
+    said = launch.event_line(Message("at work"))
     stopping = [["until"], ["end", launch.INTERRUPTED]]
     with pytest.raises(KeyboardInterrupt):
         play([["say", said], *stopping], stopping, emit=emit)
@@ -107,4 +107,4 @@ def test_an_error_of_who_listens_ends_the_processes() -> None:
         raise ValueError("heard enough")
 
     with pytest.raises(ValueError, match="heard enough"):
-        play([["say", wire.event_line(Message("at work"))], ["wait", 600]], [["wait", 600]], emit=emit)
+        play([["say", launch.event_line(Message("at work"))], ["wait", 600]], [["wait", 600]], emit=emit)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from recsys_cli.training.rows.gradient import of_rows, rows_of
+from recsys_cli.training.row_optimizers import of_rows, rows_of
 
 
 def held(ids: list[int], rows: list[list[float]]) -> torch.Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from recsys_cli.training.rows import fbgemm
+from recsys_cli.training import fbgemm
 
 IDS = torch.tensor([1, 3])
 

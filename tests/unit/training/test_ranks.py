@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.models.batch_norm import BatchNorm
-from recsys_cli.training.distributed import gradients
-from recsys_cli.training.distributed.environment import Member
-from recsys_cli.training.distributed.ranks import LostRankError, Ranks, process_group
+from recsys_cli.training import ranks as gradients
+from recsys_cli.training.member import Member
+from recsys_cli.training.ranks import LostRankError, Ranks, process_group
 from tests.ranks import on_ranks
 
 CPU = torch.device("cpu")

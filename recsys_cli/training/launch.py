@@ -1,4 +1,4 @@
-"""Launcher of worker processes on this machine, with the environment variables of torchrun.
+"""Launcher of the worker processes of a run on this machine, with the environment variables of torchrun.
 
 Unlike torchrun, it forwards events to the caller, raises the error of the first failed rank, and on Ctrl-C stops all
 workers between two steps.
@@ -6,6 +6,7 @@ workers between two steps.
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import signal
@@ -13,19 +14,99 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from types import FrameType
 from typing import IO, Any, TextIO
 
 import torch
 from torch.distributed import TCPStore
 
-from recsys_cli.errors import TrainingError
-from recsys_cli.events import Emit
-from recsys_cli.training.distributed import wire
-from recsys_cli.training.interrupt import deferred_interrupt
+from recsys_cli import errors
+from recsys_cli.errors import RecsysError, TrainingError
+from recsys_cli.events import Emit, Event, Message, Progress
+
+_EVENTS = {"message": Message, "progress": Progress}
+
+
+def line(kind: str, **values: Any) -> str:
+    """Encode a kind and its values as a line."""
+    return json.dumps([kind, values], default=str)
+
+
+def parse(text: str) -> tuple[str, dict[str, Any]]:
+    """Decode a line into its kind and values; a `ValueError` for other text."""
+    kind, values = json.loads(text)
+    return kind, values
+
+
+def event_line(event: Event) -> str:
+    """Encode an event as a line."""
+    return line("message" if isinstance(event, Message) else "progress", **asdict(event))
+
+
+def event_of(kind: str, values: dict[str, Any]) -> Event | None:
+    """Decode an event; None for another kind of line."""
+    event_type = _EVENTS.get(kind)
+    return None if event_type is None else event_type(**values)
+
+
+def error_line(error: Exception) -> str:
+    """Encode an error and its traceback as a line."""
+    text = "".join(traceback.format_exception(error))
+    if isinstance(error, RecsysError):
+        return line("error", type=type(error).__name__, message=error.message, hint=error.hint, traceback=text)
+    if isinstance(error, OSError) and error.strerror:
+        return line("error", errno=error.errno, message=error.strerror, filename=error.filename, traceback=text)
+    return line("error", message=f"{type(error).__name__}: {error}", traceback=text)
+
+
+def error_of(values: dict[str, Any], *, rank: int) -> Exception:
+    """Decode an error of a rank into an exception for the parent process."""
+    if "errno" in values:
+        error: Exception = OSError(values["errno"], values["message"], values["filename"])
+    elif "hint" in values:
+        kind = getattr(errors, values["type"], TrainingError)
+        error = kind(values["message"], hint=values["hint"])
+    else:
+        error = RuntimeError(f"rank {rank}: {values['message']}")
+    error.add_note(f"in rank {rank}:\n{values['traceback']}")
+    return error
+
+
+@contextmanager
+def deferred_interrupt() -> Iterator[Callable[[], bool]]:
+    """Defer the first Ctrl-C of a block; the second one interrupts at once.
+
+    SIGTERM (torchrun, Slurm, Kubernetes) and SIGHUP (a lost connection) count as a first Ctrl-C and never interrupt at
+    once. An ignored SIGHUP, as under nohup, stays ignored.
+
+    Yields:
+        A function that returns whether there was an interrupt; always False outside the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    interrupted = threading.Event()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if interrupted.is_set() and number == signal.SIGINT:
+            signal.default_int_handler(number, frame)
+        interrupted.set()
+
+    handled = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        handled.append(signal.SIGHUP)
+    previous = {number: signal.signal(number, handle) for number in handled}
+    try:
+        yield interrupted.is_set
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
 
 INTERRUPTED = 130
 """Exit code of an interrupted worker."""
@@ -84,7 +165,7 @@ _Messages = queue.Queue[tuple[_Worker, str, dict[str, Any]]]
 def launch(module: str, job: Mapping[str, Any], *, devices: int, emit: Emit) -> None:
     """Run `python -m module` in several worker processes until all of them end.
 
-    Each worker reads its job, one line of JSON, from stdin, and writes lines of `wire` to stdout. The end of stdin, on
+    Each worker reads its job, one line of JSON, from stdin, and writes lines of `line` to stdout. The end of stdin, on
     Ctrl-C or the end of this process, interrupts the worker (`worker_session`).
 
     Raises:
@@ -97,7 +178,7 @@ def launch(module: str, job: Mapping[str, Any], *, devices: int, emit: Emit) -> 
     workers: list[_Worker] = []
     try:
         for rank in range(devices):
-            workers.append(_start(module, wire.line("job", **job), rank, devices, store.port))
+            workers.append(_start(module, line("job", **job), rank, devices, store.port))
             _read_output(workers[-1], messages)
         interrupted = _forward_messages(workers, messages, emit)
     finally:
@@ -112,12 +193,12 @@ def worker_session() -> Iterator[tuple[dict[str, Any], TextIO]]:
     """Run a block as a worker of `launch`; the end of stdin, or of the launcher, counts as Ctrl-C.
 
     Yields:
-        The job and the stream for lines of `wire`. Other output to stdout goes to stderr.
+        The job and the stream for lines of `line`. Other output to stdout goes to stderr.
     """
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs of a shell
-    _, job = wire.parse(sys.stdin.readline())
+    _, job = parse(sys.stdin.readline())
 
     def wait_for_the_end() -> None:
         os.read(0, 1)  # not sys.stdin, whose lock would block the shutdown of the interpreter
@@ -157,7 +238,7 @@ def _read_output(worker: _Worker, messages: _Messages) -> None:
         with _pipe(worker.popen.stdout) as stream:
             for text in stream:
                 try:
-                    messages.put((worker, *wire.parse(text)))
+                    messages.put((worker, *parse(text)))
                 except ValueError:
                     worker.stderr.append(text)
 
@@ -194,9 +275,9 @@ def _forward_messages(workers: list[_Worker], messages: _Messages, emit: Emit) -
 def _handle(worker: _Worker, kind: str, values: dict[str, Any], emit: Emit) -> None:
     worker.last_message = time.monotonic()
     if kind == "error":
-        worker.error, worker.failed = wire.error_of(values, rank=worker.rank), worker.last_message
+        worker.error, worker.failed = error_of(values, rank=worker.rank), worker.last_message
         worker.is_secondary = values.get("type") == "LostRankError"
-    elif (event := wire.event_of(kind, values)) is not None:
+    elif (event := event_of(kind, values)) is not None:
         emit(event)
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.training.rows import RowAdagrad, RowAdam, RowOptimizer, RowSGD, fbgemm, row_optimizer
+from recsys_cli.training import fbgemm, row_optimizers
+from recsys_cli.training.row_optimizers import RowAdagrad, RowAdam, RowOptimizer, RowSGD
 
 ROWS, DIM, RATE = 40, 4, 0.05
 Make = Callable[[Tensor], RowOptimizer]
@@ -73,7 +74,7 @@ PEERS: dict[str, Callable[[Tensor], object]] = {
 def test_a_rule_equals_what_others_compute(
     rule: str, coalesced: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_optimizer, "_PART", chunk)  # the small one is three rows at a time
+    monkeypatch.setattr(row_optimizers, "_PART", chunk)  # the small one is three rows at a time
     ours, theirs = new_table(), new_table()
     our_optimizer, peer = RULES[rule](ours), PEERS[rule](theirs)
     for gradient in gradients(30, coalesced=coalesced):

@@ -1,1 +1,0 @@
-"""Distributed training: launch, process group, gradient exchange and failure handling."""

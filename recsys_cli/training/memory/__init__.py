@@ -1,1 +1,0 @@
-"""Memory estimate of a training run before its start."""
