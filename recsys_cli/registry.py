@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from recsys_cli import plugins
 from recsys_cli.errors import ConfigError
@@ -58,35 +58,6 @@ ENGINES: dict[str, str] = {
     "nvtabular": "recsys_cli.etl.nvtabular_engine:NVTabularEngine",
 }
 
-# Model name → package with `config.Config` (validated without importing torch) and `model.Model`.
-MODELS: dict[str, str] = {
-    "mlp": "recsys_cli.models.mlp",
-    "dcn-v2": "recsys_cli.models.dcn_v2",
-    "deepfm": "recsys_cli.models.deepfm",
-    "dlrm": "recsys_cli.models.dlrm",
-    "fm": "recsys_cli.models.fm",
-    "logistic": "recsys_cli.models.logistic",
-    "din": "recsys_cli.models.din",
-    "bst": "recsys_cli.models.bst",
-    "mmoe": "recsys_cli.models.mmoe",
-    "ple": "recsys_cli.models.ple",
-    "neumf": "recsys_cli.models.neumf",
-    "wide-deep": "recsys_cli.models.wide_deep",
-    "lightgbm": "recsys_cli.models.lightgbm",
-    "popularity": "recsys_cli.models.popularity",
-    "item-knn": "recsys_cli.models.item_knn",
-    "ease": "recsys_cli.models.ease",
-    "slim": "recsys_cli.models.slim",
-    "ials": "recsys_cli.models.ials",
-    "sasrec": "recsys_cli.models.sasrec",
-    "gru4rec": "recsys_cli.models.gru4rec",
-    "bert4rec": "recsys_cli.models.bert4rec",
-    "hstu": "recsys_cli.models.hstu",
-    "lightgcn": "recsys_cli.models.lightgcn",
-    "mf": "recsys_cli.models.mf",
-    "two-tower": "recsys_cli.models.two_tower",
-    "two-stage": "recsys_cli.models.two_stage",
-}
 DEFAULT_MODEL = "mlp"
 """Model of a config without `model.name`."""
 AUTO = "auto"
@@ -96,39 +67,76 @@ AUTO_ADVICE = "a first choice: the best of several models on your data"
 RANK, PREDICT = "rank the catalog", "predict labels of given rows"
 """Tasks: top-N recommendation from the catalog, and prediction of the label of a given (user, item) pair."""
 
-# Model name → task and use. Best first, by NDCG@10 of scripts/results/quality_topk.json (leave-last-out) and by AUC of
-# quality_ranking.json and quality_history.json, all on MovieLens latest-small. The order depends on the data: `recsys bench`
-# compares models on other data.
-ADVICE: dict[str, tuple[str, str]] = {
-    "sasrec": (RANK, "sequential recommendation on data with timestamps"),
-    "gru4rec": (RANK, "sequences and sessions, with a smaller model than sasrec"),
-    "ease": (RANK, "a strong first choice: closed form, one hyperparameter; up to tens of thousands of items"),
-    "hstu": (RANK, "like sasrec, with the time between interactions in its attention"),
-    "slim": (RANK, "like ease, with sparse, interpretable item weights"),
-    "two-tower": (RANK, "cold-start users and items with features"),
-    "ials": (RANK, "many users and items with implicit feedback; vectors for nearest-neighbor search"),
-    "bert4rec": (RANK, "bidirectional sequence model; needs many epochs"),
-    "item-knn": (RANK, "recommendations explained by similar items"),
-    "mf": (RANK, "user and item vectors from gradient training with a choice of losses"),
-    "lightgcn": (RANK, "graph baseline for comparison with published results"),
-    "two-stage": (
+
+class RegisteredModel(NamedTuple):
+    """A model: import paths of its options (without torch) and of its class, its task and its use."""
+
+    config: str
+    model: str
+    task: str
+    use: str
+
+
+def _own(model: str, task: str, use: str) -> RegisteredModel:
+    """Return a model of this package: the options of `family.module:Name` are `configs.family:NameConfig`."""
+    family, name = model.partition(".")[0], model.partition(":")[2]
+    path = "recsys_cli.models"
+    return RegisteredModel(f"{path}.configs.{family}:{name}Config", f"{path}.{model}", task, use)
+
+
+# Best first within a task, by NDCG@10 of scripts/results/quality_topk.json (leave-last-out) and by AUC of quality_ranking.json and
+# quality_history.json, all on MovieLens latest-small. The order depends on the data: `recsys bench` compares models on other data.
+MODELS: dict[str, RegisteredModel] = {
+    "sasrec": _own("sequence.networks:SASRec", RANK, "sequential recommendation on data with timestamps"),
+    "gru4rec": _own("sequence.networks:GRU4Rec", RANK, "sequences and sessions, with a smaller model than sasrec"),
+    "ease": _own(
+        "matrix.ease:EASE",
+        RANK,
+        "a strong first choice: closed form, one hyperparameter; up to tens of thousands of items",
+    ),
+    "hstu": _own("sequence.hstu:HSTU", RANK, "like sasrec, with the time between interactions in its attention"),
+    "slim": _own("matrix.slim:SLIM", RANK, "like ease, with sparse, interpretable item weights"),
+    "two-tower": _own("retrieval.two_tower:TwoTower", RANK, "cold-start users and items with features"),
+    "ials": _own(
+        "matrix.ials:IALS", RANK, "many users and items with implicit feedback; vectors for nearest-neighbor search"
+    ),
+    "bert4rec": _own("sequence.networks:BERT4Rec", RANK, "bidirectional sequence model; needs many epochs"),
+    "item-knn": _own("matrix.item_knn:ItemKNN", RANK, "recommendations explained by similar items"),
+    "mf": _own(
+        "retrieval.factorization:MF", RANK, "user and item vectors from gradient training with a choice of losses"
+    ),
+    "lightgcn": _own("retrieval.factorization:LightGCN", RANK, "graph baseline for comparison with published results"),
+    "two-stage": _own(
+        "two_stage.model:TwoStage",
         RANK,
         "candidates of several models, ranked by features and re-ranked: a production pipeline in one model",
     ),
-    "popularity": (RANK, "baseline for all other models; cold-start users"),
-    "lightgbm": (PREDICT, "a strong first choice up to some million rows, with features or a graded second label"),
-    "din": (PREDICT, "attention to the part of the history that fits the item; data with timestamps"),
-    "bst": (PREDICT, "like din, with the order of the history"),
-    "fm": (PREDICT, "small, fast model of pairwise feature interactions"),
-    "dlrm": (PREDICT, "many categorical and numeric features, as in ads; tables larger than a GPU"),
-    "wide-deep": (PREDICT, "memorization by cross features plus generalization by a deep part"),
-    "dcn-v2": (PREDICT, "feature crosses on large data with many features"),
-    "mlp": (PREDICT, "network of the Merlin notebooks, for comparison"),
-    "deepfm": (PREDICT, "like fm, plus a deep part for larger data"),
-    "logistic": (PREDICT, "linear baseline with interpretable weights"),
-    "mmoe": (PREDICT, "several labels that share experts"),
-    "ple": (PREDICT, "several labels that may conflict, each with experts of its own"),
-    "neumf": (PREDICT, "user and item ids without further features"),
+    "popularity": _own("matrix.popularity:Popularity", RANK, "baseline for all other models; cold-start users"),
+    "lightgbm": _own(
+        "ranking.lightgbm:LightGBM",
+        PREDICT,
+        "a strong first choice up to some million rows, with features or a graded second label",
+    ),
+    "din": _own(
+        "ranking.attention:DIN",
+        PREDICT,
+        "attention to the part of the history that fits the item; data with timestamps",
+    ),
+    "bst": _own("ranking.attention:BST", PREDICT, "like din, with the order of the history"),
+    "fm": _own("ranking.factorization:FM", PREDICT, "small, fast model of pairwise feature interactions"),
+    "dlrm": _own(
+        "ranking.networks:DLRM", PREDICT, "many categorical and numeric features, as in ads; tables larger than a GPU"
+    ),
+    "wide-deep": _own(
+        "ranking.factorization:WideDeep", PREDICT, "memorization by cross features plus generalization by a deep part"
+    ),
+    "dcn-v2": _own("ranking.networks:DCNv2", PREDICT, "feature crosses on large data with many features"),
+    "mlp": _own("ranking.networks:MLP", PREDICT, "network of the Merlin notebooks, for comparison"),
+    "deepfm": _own("ranking.factorization:DeepFM", PREDICT, "like fm, plus a deep part for larger data"),
+    "logistic": _own("ranking.factorization:Logistic", PREDICT, "linear baseline with interpretable weights"),
+    "mmoe": _own("ranking.multitask:MMoE", PREDICT, "several labels that share experts"),
+    "ple": _own("ranking.multitask:PLE", PREDICT, "several labels that may conflict, each with experts of its own"),
+    "neumf": _own("ranking.networks:NeuMF", PREDICT, "user and item ids without further features"),
 }
 
 # Protocol name → file in `protocols`: a config with the published figures.
@@ -176,6 +184,23 @@ def is_own(path: str) -> bool:
     return path.startswith("recsys_cli.")
 
 
+def find_model(name: str) -> RegisteredModel:
+    """Return a model of the registry, or of a plugin: a package with `config.Config` and `model.Model`; imports nothing.
+
+    Raises:
+        ConfigError: As in `lookup`, or the name is `auto`.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    if name == AUTO:
+        raise ConfigError(
+            "model.name=auto stands for the best of several models on valid, and this needs one model",
+            hint="recsys train shows the candidates; set model.name to one, such as model.name=ease",
+        )
+    package = lookup(dict.fromkeys(MODELS, ""), name, what="model")
+    return RegisteredModel(f"{package}.config:Config", f"{package}.model:Model", "", "")
+
+
 def lookup(table: dict[str, str], name: str, *, what: str) -> str:
     """Return the import path of a table's component, a plugin's entry point, or a trusted path, without importing it.
 
@@ -184,13 +209,6 @@ def lookup(table: dict[str, str], name: str, *, what: str) -> str:
     """
     if name in table:
         return table[name]
-    if name in table.values() and ":" not in name:  # a package of this registry
-        return name
     if (path := plugins.resolve(name, what=what)) is not None:
         return path
-    if name == AUTO and table is MODELS:
-        raise ConfigError(
-            "model.name=auto stands for the best of several models on valid, and this needs one model",
-            hint="recsys train shows the candidates; set model.name to one, such as model.name=ease",
-        )
     raise ConfigError(f"unknown {what} {name!r}{suggest(name, table)}", hint=f"known: {', '.join(sorted(table))}")

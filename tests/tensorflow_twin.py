@@ -12,8 +12,8 @@ from torch import nn
 import recsys_cli as recsys
 from recsys_cli.config import TrainConfig
 from recsys_cli.features.schema import Schema
-from recsys_cli.models.mlp.model import Model
-from recsys_cli.models.ranking.numbers import NumericColumns
+from recsys_cli.models.ranking.layers import NumericColumns
+from recsys_cli.models.ranking.networks import MLP
 from recsys_cli.training.data import TrainingData
 from recsys_cli.training.objective import Objective
 from recsys_cli.training.trainer import Trainer
@@ -62,7 +62,7 @@ class Twin(keras.Model):
         self.built = True
 
     @classmethod
-    def of(cls, model: Model, schema: Schema) -> Twin:
+    def of(cls, model: MLP, schema: Schema) -> Twin:
         """Return a copy of a torch network: its shapes and weights."""
         tables = {name: tuple(model.embeddings.table(name).shape) for name in model.embeddings.names}
         weights_of = {column.name: column.weights for column in schema.features if column.weights}
@@ -110,7 +110,7 @@ def compiled(twin: Twin, config: TrainConfig) -> Twin:
     return twin
 
 
-def train_torch(model: Model, data: recsys.PreparedData, config: TrainConfig) -> None:
+def train_torch(model: MLP, data: recsys.PreparedData, config: TrainConfig) -> None:
     """Train a torch network with the trainer of `recsys train`, without a valid split."""
     loader = data.loader("train", batch_size=config.batch_size, seed=config.seed)
     for _ in Trainer(model, TrainingData(loader), config, objective=Objective(label=data.schema.label.name)).events():
@@ -124,7 +124,7 @@ def train_keras(twin: Twin, data: recsys.PreparedData, config: TrainConfig) -> N
     compiled(twin, config).fit(batches, epochs=config.epochs, steps_per_epoch=steps, shuffle=False, verbose=0)
 
 
-def torch_scores(model: Model, data: recsys.PreparedData, split: str) -> Scores:
+def torch_scores(model: MLP, data: recsys.PreparedData, split: str) -> Scores:
     """Score a split by torch."""
     with torch.inference_mode():
         return np.concatenate([_numpy(model.eval().score(batch)) for batch in data.loader(split, batch_size=ROWS)])

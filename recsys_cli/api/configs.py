@@ -12,7 +12,7 @@ from recsys_cli.api.boundary import public
 from recsys_cli.config import RunConfig, from_values, load
 from recsys_cli.config.starting import starting_sections
 from recsys_cli.errors import ConfigError
-from recsys_cli.registry import ADVICE, AUTO, DEFAULT_MODEL, RANK
+from recsys_cli.registry import AUTO, DEFAULT_MODEL, MODELS, RANK
 from recsys_cli.workspace import Workspace
 
 
@@ -84,7 +84,7 @@ def config_from_frame(  # noqa: PLR0913 - all but two are keywords, most with a 
         raise ConfigError("task='label' predicts a label or a rating", hint="name its column: label= or rating=")
     model = model or (AUTO if task != "label" else DEFAULT_MODEL)
     model_section = {"name": model} if isinstance(model, str) else dict(model)
-    ranks = model_section.get("name") == AUTO or ADVICE.get(str(model_section.get("name")), ("",))[0] == RANK
+    ranks = model_section.get("name") == AUTO or RANK in MODELS.get(str(model_section.get("name")), ())
     task = task or ("rank" if ranks else "label")
     starting = starting_sections(
         user=user, item=item, rating=rating, label=label, timestamp=timestamp, ranks=task == "rank"

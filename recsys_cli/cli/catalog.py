@@ -111,7 +111,10 @@ def _of_types(types: Callable[[], Mapping[str, type[BaseModel]]]) -> Callable[[S
 def _models(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
     return [
         {"name": name, "summary": options.summary(_model_type(name)), "task": task, "when": when}
-        for name, (task, when) in {registry.AUTO: (registry.RANK, registry.AUTO_ADVICE), **registry.ADVICE}.items()
+        for name, task, when in [
+            (registry.AUTO, registry.RANK, registry.AUTO_ADVICE),
+            *((name, model.task, model.use) for name, model in registry.MODELS.items()),
+        ]
     ]
 
 

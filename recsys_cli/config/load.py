@@ -29,7 +29,7 @@ from recsys_cli.data.remote import without_secret
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics.named import REGRESSION, check_additional, find_metric
 from recsys_cli.plugins import guarded, require_subclass
-from recsys_cli.registry import AUTO, DEFAULT_MODEL, ENGINES, MODELS, lookup
+from recsys_cli.registry import AUTO, DEFAULT_MODEL, ENGINES, find_model, lookup
 from recsys_cli.registry import load as load_component
 
 
@@ -204,7 +204,7 @@ def model_config_type(name: str) -> type[BaseModel]:
     """
     if name == AUTO:
         return AutoConfig
-    path = f"{lookup(MODELS, name, what='model')}.config:Config"
+    path = find_model(name).config
     kind: type[BaseModel] = load_component(path)
     require_subclass(kind, Section, path)
     if not isinstance(train_defaults(kind), Mapping):

@@ -15,7 +15,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.metrics import ImpressionMetric, RankingMetric
 from recsys_cli.metrics.lists import PSNDCG
 from recsys_cli.metrics.named import check_reported, metric_named
-from recsys_cli.registry import MODELS, lookup, suggest
+from recsys_cli.registry import MODELS, find_model, suggest
 
 
 class PublishedRow(Section):
@@ -83,7 +83,7 @@ def _check_ours(ours: str, labels: tuple[str, ...], *, replaced: bool) -> None:
     if ours in labels:
         return
     try:
-        lookup(MODELS, ours, what="model")
+        find_model(ours)
     except ConfigError as error:
         near = suggest(ours, [*labels, *MODELS])
         hint = f"labels of the bench: {', '.join(labels)}; `recsys ls models` lists models" if labels else error.hint

@@ -22,7 +22,7 @@ from recsys_cli.errors import RecsysError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
-from recsys_cli.models.ease.config import affordable_items
+from recsys_cli.models.configs.matrix import affordable_items
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.weights import checksum_of_tensors
 from recsys_cli.workspace import key_of

@@ -20,7 +20,7 @@ from recsys_cli.interactions import Interactions
 from recsys_cli.loader import DimensionTables
 from recsys_cli.metrics import Ranked
 from recsys_cli.models.model import Model, TrainingContext
-from recsys_cli.models.top_places import top_places
+from recsys_cli.models.top_lists import top_places
 
 Scorer = Callable[[npt.NDArray[np.int64]], Tensor]
 """Maps U user ids to their scores for all candidates: finite float32 of shape (U, I), on the device of the ranking. The

@@ -13,7 +13,7 @@ from recsys_cli.config.load import model_config
 from recsys_cli.config.problems import describe
 from recsys_cli.errors import ConfigError
 from recsys_cli.plugins import guard_class, guarded, require_subclass
-from recsys_cli.registry import MODELS, lookup
+from recsys_cli.registry import find_model
 from recsys_cli.registry import load as load_component
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def build(
     columns = kind.input_schema(config, schema)
     with guarded(f"the model {name} ended the process", of=SystemExit):
         built: Model = kind(config, columns, **{key: value for key, value in optional.items() if key in parameters})
+    built.name = name
     return built
 
 
@@ -66,7 +67,7 @@ def kind_of(name: str) -> type[Model]:
     """
     from recsys_cli.models.model import Model  # torch, and this package is imported without
 
-    path = f"{lookup(MODELS, name, what='model')}.model:Model"
+    path = find_model(name).model
     kind: type[Model] = load_component(path)
     require_subclass(kind, Model, path)
     guard_class(kind, f"the model {name} ended the process", of=SystemExit)
@@ -76,8 +77,7 @@ def kind_of(name: str) -> type[Model]:
 def require_gradient_trained(model: Model) -> Model:
     """Return the model; a `ConfigError` if it is closed-form."""
     if model.rows == "all":
-        name = type(model).__module__.split(".")[-2]
         raise ConfigError(
-            f"{name} is a closed-form model without training steps", hint="run `recsys train` without options"
+            f"{model.name} is a closed-form model without training steps", hint="run `recsys train` without options"
         )
     return model

@@ -30,7 +30,7 @@ Train = Callable[["Model", TrainConfig, "TrainingContext", Schema], None]
 
 def no_training(model: Model, config: TrainConfig, context: TrainingContext, schema: Schema) -> None:
     """Refuse to train: the context has no trainer."""
-    raise NotImplementedError(f"this context cannot train {type(model).__module__}")
+    raise NotImplementedError(f"this context cannot train {type(model).__name__}")
 
 
 def no_progress(done: int, total: int) -> None:
@@ -111,6 +111,7 @@ class Model(nn.Module, ABC):
     Traits are the only declaration of a model's needs; the rest of the program reads them instead of the class:
 
     Attributes:
+        name: Name in the registry, or import path of a plugin; set by `models.build`.
         rows: Rows of a training batch. `interactions` have features and labels. `users` have the user id as their only
             feature and label 1, once per epoch. `all` is for models without steps: `fit` reads the whole context.
         dense_gradients: Each step changes every row of the embedding tables; sparse gradients are impossible.
@@ -135,6 +136,7 @@ class Model(nn.Module, ABC):
         left_out: Items outside the model, set by `set_context`; None if all have weights.
     """
 
+    name: str = "model"
     rows: ClassVar[TrainRows] = "interactions"
     dense_gradients: ClassVar[bool] = False
     row_dropout: ClassVar[bool] = False
@@ -217,7 +219,7 @@ class Model(nn.Module, ABC):
         comes from torch's global generator, seeded in every step. `scores`, a result of `score(batch)`, saves a second
         forward pass.
         """
-        raise NotImplementedError(f"{type(self).__module__} has no loss")
+        raise NotImplementedError(f"{type(self).__name__} has no loss")
 
     def without_rows(self, batch: Batch) -> Tensor:
         """Return a loss of 0 with zero gradients for a batch without rows, as a step with fewer rows than ranks has.
@@ -228,15 +230,15 @@ class Model(nn.Module, ABC):
 
     def fit(self, context: TrainingContext, *, progress: Progress = no_progress) -> None:
         """Fit the model to all rows of train at once, from scratch; only for `rows` = `all`."""
-        raise NotImplementedError(f"{type(self).__module__} is trained step by step")
+        raise NotImplementedError(f"{type(self).__name__} is trained step by step")
 
     def user_vectors(self, users: Tensor) -> Tensor:
         """Return user vectors, shape (U, D), float32; after `set_context`."""
-        raise NotImplementedError(f"{type(self).__module__} has no vectors of users")
+        raise NotImplementedError(f"{type(self).__name__} has no vectors of users")
 
     def item_vectors(self, items: Tensor) -> Tensor:
         """Return item vectors, shape (I, D), float32; after `set_context`."""
-        raise NotImplementedError(f"{type(self).__module__} has no vectors of items")
+        raise NotImplementedError(f"{type(self).__name__} has no vectors of items")
 
     def scores(self, users: Tensor, items: Tensor) -> Tensor:
         """Return the scores of encoded users for items, shape (U, I), float32, ordered like `score`; after `set_context`."""

@@ -12,7 +12,7 @@ import torch
 from recsys_cli.evaluation.held_out import for_users
 from recsys_cli.evaluation.ranking import rank_blocks
 from recsys_cli.features.schema import FIRST
-from recsys_cli.models.mmr import pool_size
+from recsys_cli.models.top_lists import pool_size
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.scoring import MOST_USERS
 

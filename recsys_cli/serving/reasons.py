@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 
-from recsys_cli.models.mmr import rerank
+from recsys_cli.models.top_lists import rerank
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.histories import History
 from recsys_cli.serving.scoring import CatalogScorer

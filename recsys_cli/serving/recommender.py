@@ -14,8 +14,7 @@ from torch import Tensor
 from recsys_cli.errors import RecsysError
 from recsys_cli.evaluation.ranking import BLOCK_SCORES
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.mmr import pool_size
-from recsys_cli.models.top_places import top_places
+from recsys_cli.models.top_lists import pool_size, top_places
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.query import NO_RECENT, Answer, CatalogItem, Query, Recent, RecommendedItem
 from recsys_cli.serving.reasons import Relations

@@ -14,7 +14,7 @@ from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.result import Evaluation
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.schema import Role
-from recsys_cli.models.embedding.quantized import TableType
+from recsys_cli.models.embedding.tables import TableType
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.registry import load as load_component
 from recsys_cli.registry import suggest

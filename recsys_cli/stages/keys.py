@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from recsys_cli.metrics.foreign import foreign_path
 from recsys_cli.ops.op import Op
-from recsys_cli.registry import DATASETS, MODELS, is_own, lookup
+from recsys_cli.registry import DATASETS, find_model, is_own, lookup
 from recsys_cli.workspace import Workspace, key_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def code_of_dataset(name: str) -> list[str]:
 
 def code_of_model(name: str) -> list[str]:
     """Return the digest of a model from another package."""
-    return code_of(lookup(MODELS, name, what="model"))
+    return code_of(find_model(name).model.removesuffix(".model:Model"))
 
 
 def code_of_op(op: Op) -> list[str]:

@@ -14,7 +14,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.events import Emit, Message
 from recsys_cli.features.schema import FIRST, Column
-from recsys_cli.models.collaborative.columns import CollaborativeColumns
+from recsys_cli.models.collaborative.features import CollaborativeColumns
 from recsys_cli.models.embedding import Embeddings, key_of
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import read_weights

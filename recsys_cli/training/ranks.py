@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from recsys_cli.errors import ConfigError, RecsysError, TrainingError
-from recsys_cli.models.all_gather import AllGatherModule
-from recsys_cli.models.batch_norm import BatchNorm
+from recsys_cli.models.layers import AllGatherModule, BatchNorm
 from recsys_cli.training.member import Member
 from recsys_cli.training.row_optimizers import of_rows, rows_of
 
@@ -186,7 +185,7 @@ class Ranks:
         if others:
             raise ConfigError(
                 f"the model has {', '.join(sorted(others))}, which normalizes the rows of each process separately",
-                hint="use recsys_cli.models.batch_norm.BatchNorm, or set train.devices=1",
+                hint="use recsys_cli.models.layers.BatchNorm, or set train.devices=1",
             )
         with _translated_errors():
             for tensor in (*model.parameters(), *model.buffers()):

@@ -19,8 +19,7 @@ from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.errors import TrainingError
 from recsys_cli.features.hashing import mix
 from recsys_cli.loader.order import pieces
-from recsys_cli.models.all_gather import AllGatherModule
-from recsys_cli.models.dropout import Dropout
+from recsys_cli.models.layers import AllGatherModule, Dropout
 from recsys_cli.models.model import Model
 from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.ranks import Ranks

@@ -56,7 +56,7 @@ MODEL_CONFIG = """
 from pathlib import Path
 Path("ran").touch()
 from pydantic import field_validator
-from recsys_cli.models.mlp.config import Config as Base
+from recsys_cli.models.configs.ranking import MLPConfig as Base
 
 class Config(Base):
     extra_layer: bool = False
@@ -66,7 +66,7 @@ class Config(Base):
     def _check(cls, value):
         return {False: False}[value]
 """
-MODEL = "from recsys_cli.models.mlp.model import Model as Base\n\nclass Model(Base):\n    pass\n"
+MODEL = "from recsys_cli.models.ranking.networks import MLP as Base\n\nclass Model(Base):\n    pass\n"
 METRICS = """
 from pathlib import Path
 Path("ran").touch()

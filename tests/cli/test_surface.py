@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from typer.main import get_command
 from recsys_cli.cli import app, shipped
 from recsys_cli.cli.field_docs import field_docs
 from recsys_cli.config import TrainConfig
+from recsys_cli.config.load import model_config_type
 from recsys_cli.registry import MODELS
 from tests.cli.conftest import Recsys
 
@@ -75,9 +75,9 @@ def test_usage_is_written_as_people_type_it() -> None:
     assert not [line for line in usage.values() if "{" in line or "}" in line]
 
 
-@pytest.mark.parametrize("package", MODELS.values())
-def test_every_option_of_a_model_has_a_text(package: str) -> None:
-    config = import_module(f"{package}.config").Config
+@pytest.mark.parametrize("name", MODELS)
+def test_every_option_of_a_model_has_a_text(name: str) -> None:
+    config = model_config_type(name)
     assert set(config.model_fields) <= set(field_docs(config))
 
 

@@ -93,7 +93,7 @@ def names_of(kind: type) -> list[str]:
 
 def names_where(wanted: Callable[[type[Model]], bool]) -> list[str]:
     """Return the names of the registered models with some traits."""
-    return sorted(name for name, package in MODELS.items() if wanted(load(f"{package}.model:Model")))
+    return sorted(name for name, model in MODELS.items() if wanted(load(model.model)))
 
 
 def closed_form() -> list[str]:

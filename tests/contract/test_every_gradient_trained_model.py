@@ -18,7 +18,7 @@ from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.step import Step
 from tests.contract.model_cases import a_batch, a_model, gradient_trained
 
-KINDS = {name: load(f"{MODELS[name]}.model:Model") for name in gradient_trained()}
+KINDS = {name: load(MODELS[name].model) for name in gradient_trained()}
 BUILDS = [
     (name, sparse) for name, kind in KINDS.items() for sparse in (False, True) if not (sparse and kind.dense_gradients)
 ]

@@ -26,9 +26,9 @@ from recsys_cli.features.schema import Schema
 from recsys_cli.models import kind_of, require_gradient_trained
 from recsys_cli.models.model import Model
 from recsys_cli.models.ranking.model import RankingModel
-from recsys_cli.models.retrieval.item_catalog import ItemCatalog
+from recsys_cli.models.retrieval import two_tower
 from recsys_cli.models.retrieval.model import RetrievalModel
-from recsys_cli.models.two_tower import model as two_tower
+from recsys_cli.models.retrieval.negative_sampling import ItemCatalog
 from recsys_cli.training import optimizers
 from recsys_cli.training.member import Member
 from recsys_cli.training.ranks import Ranks, process_group

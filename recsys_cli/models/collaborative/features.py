@@ -1,20 +1,27 @@
-"""Collaborative features: statistics of users and items fitted to rows, and their columns for other rows."""
+"""Collaborative features of rows, out of fold, and as columns of a ranking model."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from recsys_cli.features.schema import Role, Schema
-from recsys_cli.models.collaborative.config import CollaborativeOptions
-from recsys_cli.models.collaborative.cooccurrence import positions
-from recsys_cli.models.collaborative.factors import factorize, grouped, ridge
+from recsys_cli.batch import Batch
+from recsys_cli.features.hashing import mix
+from recsys_cli.features.schema import Column, Kind, Role, Schema
+from recsys_cli.models.collaborative.factors import factorize, grouped, positions, ridge
 from recsys_cli.models.collaborative.rows import Categories, Elements, Rows
+from recsys_cli.models.configs.ranking import CollaborativeOptions
+from recsys_cli.models.model import TrainingContext
 
 _BIAS_ROUNDS = 10
 """Alternations of the user and item biases."""
+_PREFIX = "\x01collaborative"
+_FOLD_SEED = 17
 
 
 class CollaborativeFeatures(nn.Module):
@@ -192,3 +199,165 @@ def shrunk_means(ids: Tensor, values: Tensor, like: Tensor, smoothing: float, we
     weight = torch.ones_like(values) if weight is None else weight
     sums = torch.zeros_like(like).index_add_(0, ids, values * weight)
     return sums / (torch.zeros_like(like).index_add_(0, ids, weight) + smoothing)
+
+
+def folds_of_pairs(rows: Rows, num_folds: int, *, seed: int) -> Tensor:
+    """Return the fold of each row, shape (N,), int64: a hash of user and item, so that all rows of a pair are in one fold.
+
+    Hashes are those of `hashing.hash_counters`, computed on the device of the rows.
+    """
+    hashed = _hash(rows.items, _hash(rows.users, _signed(mix(seed))))
+    return (_shift(hashed, 32) * num_folds) >> 32
+
+
+def _hash(counters: Tensor, key: Tensor | int) -> Tensor:
+    """Hash int64 counters as `hash_counters` does; products wrap."""
+    values = counters * _signed(0x9E3779B97F4A7C15) + key
+    values = (values ^ _shift(values, 30)) * _signed(0xBF58476D1CE4E5B9)
+    values = (values ^ _shift(values, 27)) * _signed(0x94D049BB133111EB)
+    return values ^ _shift(values, 31)
+
+
+def _shift(values: Tensor, bits: int) -> Tensor:
+    """Shift right without sign extension; torch has no uint64 arithmetic."""
+    return (values >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >> 63 else number
+
+
+def fit_folds(
+    config: CollaborativeOptions,
+    schema: Schema,
+    categories: Categories,
+    rows: Rows,
+    fold: Tensor,
+    *,
+    seed: int,
+    progress: Callable[[int], None] = lambda _: None,
+) -> list[CollaborativeFeatures]:
+    """Return for each fold the features fitted to the rows of the other folds.
+
+    Args:
+        config: Widths, penalties and the number of folds.
+        schema: The prepared columns.
+        categories: The categorical columns.
+        rows: Train rows, on the CPU.
+        fold: Fold of each row, shape (N,).
+        seed: Seed of the initial factors.
+        progress: Called with the number of fitted folds.
+    """
+    parts = []
+    for number in range(config.folds):
+        part = CollaborativeFeatures(config, schema, categories)
+        part.fit(rows.select(fold != number), seed=seed)
+        parts.append(part)
+        progress(number + 1)
+    return parts
+
+
+def out_of_fold(parts: Sequence[CollaborativeFeatures], rows: Rows, fold: Tensor) -> Tensor:
+    """Return the features of each row from the part of its fold; shape (N, F), float32."""
+    columns = [part.columns(rows.select(fold == number)) for number, part in enumerate(parts)]
+    return torch.cat(columns)[torch.argsort(torch.argsort(fold, stable=True))]
+
+
+def average_of_folds(
+    config: CollaborativeOptions, schema: Schema, categories: Categories, parts: Sequence[CollaborativeFeatures] = ()
+) -> CollaborativeFeatures:
+    """Return features whose columns are the mean of the columns of all folds; without parts they are zero.
+
+    Most columns are linear in the buffers, so the buffers are averaged. Those of dot products are not: concatenated vectors have
+    the sum of the folds' products.
+    """
+    wide = {name: config.folds * getattr(config, name) for name in ("embedding_dim", "positions")}
+    average = CollaborativeFeatures(config.model_copy(update=wide), schema, categories)
+    for name, buffer in average.named_buffers() if parts else ():
+        tensors = [part.get_buffer(name) for part in parts]
+        if name.endswith(("_factors", "_leaning", "_position")):
+            buffer.copy_(torch.cat(tensors, dim=-1))
+        else:
+            buffer.copy_(torch.stack(tensors).mean(0))
+        if name in {"user_factors", "user_leaning", "item_leaning"}:
+            buffer.div_(len(parts))
+    return average
+
+
+def with_collaborative_columns(schema: Schema, config: CollaborativeOptions) -> Schema:
+    """Return a schema with the numeric columns added by `CollaborativeColumns`."""
+    with torch.device("meta"):
+        count = CollaborativeFeatures(config, schema, Categories(schema, config.max_categories)).num_columns
+    columns = (
+        Column(name=f"{_PREFIX}{number}", role=Role.FEATURE, kind=Kind.NUMERIC, dtype="float32")
+        for number in range(count)
+    )
+    return Schema(columns=(*schema.columns, *columns))
+
+
+class CollaborativeColumns(nn.Module):
+    """Adds standardized collaborative features to a batch: out of fold in training, the mean over all folds in evaluation.
+
+    Features fitted to all train rows would differ in scale from those of the folds: counts grow, and factors shrink less. A fold
+    is a hash of (user, item), so every row of a pair is in the same fold. The mean is part of the checkpoint; the folds are fitted
+    anew when training starts or resumes. Values outside of the folds' range are clipped: a column may be constant in training, such
+    as the count of users with one row.
+
+    Args:
+        config: Widths, penalties and the number of folds.
+        schema: Result of `with_collaborative_columns`.
+
+    Raises:
+        ConfigError: There is no label, or not one user and one item.
+    """
+
+    center: Tensor
+    inverse_scale: Tensor
+    lowest: Tensor
+    highest: Tensor
+
+    def __init__(self, config: CollaborativeOptions, schema: Schema) -> None:
+        super().__init__()
+        self.names = [name for name in schema.names if name.startswith(_PREFIX)]
+        self.schema = Schema(columns=schema.select(lambda column: not column.name.startswith(_PREFIX)))
+        self.config, self.categories = config, Categories(self.schema, config.max_categories)
+        self.average = average_of_folds(config, self.schema, self.categories)
+        self.parts = nn.ModuleList(
+            CollaborativeFeatures(config, self.schema, self.categories, persistent=False) for _ in range(config.folds)
+        )
+        self.register_buffer("center", torch.zeros(len(self.names)))
+        self.register_buffer("inverse_scale", torch.ones(len(self.names)))
+        self.register_buffer("lowest", torch.full((len(self.names),), torch.finfo().min))
+        self.register_buffer("highest", torch.full((len(self.names),), torch.finfo().max))
+
+    @torch.no_grad()
+    def fit(self, context: TrainingContext) -> None:
+        """Fit to the rows of train, on the CPU; a context without rows changes nothing."""
+        batches = [Rows.of(batch.to("cpu"), self.schema, self.categories) for batch in context.batches()]
+        if not batches:
+            return
+        rows = Rows.concat(batches)
+        fold = self._folds(rows)
+        parts = fit_folds(self.config, self.schema, self.categories, rows, fold, seed=0)
+        average = average_of_folds(self.config, self.schema, self.categories, parts)
+        for module, fitted in zip([self.average, *self.parts], [average, *parts], strict=True):
+            for name, buffer in module.named_buffers():
+                buffer.copy_(fitted.get_buffer(name))
+        found = out_of_fold(parts, rows, fold)
+        self.lowest.copy_(found.amin(0))
+        self.highest.copy_(found.amax(0))
+        columns = found.double()
+        self.center.copy_(columns.mean(0))
+        self.inverse_scale.copy_(1 / columns.std(0, correction=0).clamp(min=1e-6))
+
+    @torch.no_grad()
+    def forward(self, batch: Batch) -> Batch:
+        """Return the batch with the columns added."""
+        rows = Rows.of(batch, self.schema, self.categories)
+        parts = [cast("CollaborativeFeatures", part) for part in self.parts]
+        columns = out_of_fold(parts, rows, self._folds(rows)) if self.training else self.average.columns(rows)
+        columns = (columns.clamp(self.lowest, self.highest) - self.center) * self.inverse_scale
+        return replace(batch, features={**batch.features, **dict(zip(self.names, columns.unbind(1), strict=True))})
+
+    def _folds(self, rows: Rows) -> Tensor:
+        return folds_of_pairs(rows, self.config.folds, seed=_FOLD_SEED)

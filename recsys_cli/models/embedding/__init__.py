@@ -8,12 +8,17 @@ from torch import nn
 
 from recsys_cli.config import Placement
 from recsys_cli.features.schema import Column
-from recsys_cli.models.embedding.host import HostEmbeddings
-from recsys_cli.models.embedding.lookup import Lookup
-from recsys_cli.models.embedding.quantized import TableType
 from recsys_cli.models.embedding.sharded import ShardedEmbeddings
-from recsys_cli.models.embedding.tables import Embeddings, distinct, key_of
-from recsys_cli.models.embedding.widths import default_dim, dims_of
+from recsys_cli.models.embedding.tables import (
+    Embeddings,
+    HostEmbeddings,
+    Lookup,
+    TableType,
+    default_dim,
+    dims_of,
+    distinct,
+    key_of,
+)
 
 __all__ = [
     "Embeddings",

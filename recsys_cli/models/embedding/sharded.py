@@ -12,8 +12,7 @@ from recsys_cli.models.embedding.tables import Embeddings, TableInit, initial_ro
 from recsys_cli.models.torchrec_releases import require_torchrec
 
 if TYPE_CHECKING:
-    from recsys_cli.models.embedding.sharding_plan import Rule
-    from recsys_cli.models.embedding.shards import Shards
+    from recsys_cli.models.embedding.sharding import Rule, Shards
 
 
 class ShardedEmbeddings(Embeddings):
@@ -52,7 +51,7 @@ class ShardedEmbeddings(Embeddings):
             ConfigError: The optimizer does not support this device, or the tables exceed the memory.
         """
         require_torchrec(rule, device.type)
-        from recsys_cli.models.embedding.shards import Shards
+        from recsys_cli.models.embedding.sharding import Shards
 
         shapes = {key_of(name): (one.num_rows, self.dims[name]) for name, one in self._inits.items()}
         self._shards = Shards(shapes, rule, options, device)

@@ -1,4 +1,4 @@
-"""First-order and pairwise feature terms."""
+"""Linear models and factorization machines, alone and beside an MLP: logistic, fm, deepfm and wide-deep."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import Placement
-from recsys_cli.features.schema import Schema
-from recsys_cli.models.embedding import Lookup, embed
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import Role, Schema
+from recsys_cli.models.configs.ranking import DeepFMConfig, FMConfig, LogisticConfig, WideDeepConfig
+from recsys_cli.models.embedding import Lookup, dims_of, embed
 from recsys_cli.models.embedding.tables import INITIAL_STD
-from recsys_cli.models.ranking.numbers import numeric_columns
+from recsys_cli.models.ranking.layers import Tower, numbers, numeric_columns
+from recsys_cli.models.ranking.model import RankingModel
+from recsys_cli.registry import suggest
 
 Lookups = Mapping[str, Lookup]
 
@@ -76,3 +80,89 @@ def sum_of_pairs(fields: Sequence[Tensor]) -> Tensor:
     """
     stacked = torch.stack(list(fields))
     return (stacked.sum(0).square() - stacked.square().sum(0)) / 2
+
+
+class Logistic(RankingModel):
+    """logit = w0 + Σ wi xi for each label, with a weight per id and a slope per numeric feature."""
+
+    def __init__(
+        self, config: LogisticConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        self.first_order = FirstOrder(schema, sparse=sparse, placement=placement)
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and all lookups."""
+        weights = self.first_order.weights.lookups(batch)
+        return self.first_order(weights, numbers(batch, self.numeric)), [*weights.values()]
+
+
+class FM(RankingModel):
+    """logit = w0 + Σ wi xi + Σ <vi, vj> xi xj for each label, over all pairs i < j of features (Rendle 2010)."""
+
+    def __init__(
+        self, config: FMConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        self.machine = FactorizationMachine(schema, config.embedding_dim, sparse=sparse, placement=placement)
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and all lookups."""
+        weights, vectors = self.machine.look_up(batch)
+        return self.machine(weights, vectors, numbers(batch, self.numeric)), [*weights.values(), *vectors.values()]
+
+
+class DeepFM(RankingModel):
+    """The logits are the sum of a factorization machine and an MLP with shared embeddings (eq. 1).
+
+    The MLP reads numeric features directly, in addition to the embeddings of the categorical columns.
+    """
+
+    def __init__(
+        self, config: DeepFMConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        self.machine = FactorizationMachine(schema, config.embedding_dim, sparse=sparse, placement=placement)
+        self.tower = Tower.of(config, self.machine.vectors.dims, len(self.numeric), len(self.labels))
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and all lookups."""
+        weights, vectors = self.machine.look_up(batch)
+        dense = numbers(batch, self.numeric)
+        logits = self.machine(weights, vectors, dense) + self.tower([*vectors.values()], dense)
+        return logits, [*weights.values(), *vectors.values()]
+
+
+class WideDeep(RankingModel):
+    """The logits are the sum of a jointly trained linear model and MLP (eq. 3)."""
+
+    def __init__(
+        self, config: WideDeepConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        wide, deep = _part(schema, config.wide, option="wide"), _part(schema, config.deep, option="deep")
+        self.wide_numeric, self.deep_numeric = (numeric_columns(part.features) for part in (wide, deep))
+        self.wide = FirstOrder(wide, sparse=sparse, placement=placement)
+        widths_of = dims_of(deep.categorical, config.embedding_dim)
+        self.embeddings = embed(deep.categorical, widths_of, sparse=sparse, placement=placement)
+        self.tower = Tower.of(config, self.embeddings.dims, len(self.deep_numeric), len(self.labels))
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and all lookups."""
+        weights = self.wide.weights.lookups(batch)
+        embeddings = self.embeddings.lookups(batch, like=weights)
+        wide = self.wide(weights, numbers(batch, self.wide_numeric))
+        deep = self.tower([*embeddings.values()], numbers(batch, self.deep_numeric))
+        return wide + deep, [*weights.values(), *embeddings.values()]
+
+
+def _part(schema: Schema, names: tuple[str, ...] | None, *, option: str) -> Schema:
+    features = [column.name for column in schema.features]
+    for name in names or ():
+        if name not in features:
+            raise ConfigError(
+                f"model.{option}: no feature column {name!r}{suggest(name, features)}",
+                hint=f"the features are {', '.join(features)}",
+            )
+    selected = features if names is None else names
+    return Schema(columns=schema.select(lambda column: column.name in selected or column.role is Role.LABEL))

@@ -14,12 +14,12 @@ from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.collaborative.columns import CollaborativeColumns, with_collaborative_columns
+from recsys_cli.models.collaborative.features import CollaborativeColumns, with_collaborative_columns
+from recsys_cli.models.configs.ranking import RankingOptions
 from recsys_cli.models.embedding import Lookup
-from recsys_cli.models.history.reader import HistoryReader, pooled_columns, without_list
 from recsys_cli.models.model import Model, TrainingContext
-from recsys_cli.models.ranking.numbers import numeric_columns
-from recsys_cli.models.ranking.options import RankingOptions
+from recsys_cli.models.ranking.history import HistoryReader, pooled_columns, without_list
+from recsys_cli.models.ranking.layers import numeric_columns
 
 
 class RankingModel(Model):

@@ -8,8 +8,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.model import Model, TrainingContext, pair_ids
-from recsys_cli.models.retrieval.item_catalog import POSITIVE, ItemCatalog
-from recsys_cli.models.retrieval.negative_sampling import Encoded, NegativeSampling, Positives
+from recsys_cli.models.retrieval.negative_sampling import POSITIVE, Encoded, ItemCatalog, NegativeSampling, Positives
 
 
 class RetrievalModel(Model):

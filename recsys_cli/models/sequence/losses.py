@@ -1,17 +1,18 @@
-"""Losses of targets against shared negatives or the whole catalog, in blocks of targets."""
+"""Losses over sampled items: the negatives, the false ones among them, and losses with memory for a block of targets."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-from recsys_cli.models.sequence.false_negatives import FalseNegatives
+from recsys_cli.features.schema import FIRST
 
 _BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}
 """Scores per block: on a CPU about the size of a cache."""
@@ -20,6 +21,80 @@ _FAR = 1e30
 _LEAST, _NOTHING = -40.0, 4.3e-18
 """Exponentials of values below the first are below the second, negligible against 1, and set to 0: subnormal numbers, here or in
 the gradient, and the exponential of minus infinity take up to fifty times as long."""
+
+
+class NegativeSampler:
+    """Samples `number` negatives for a batch in proportion to item frequency ** power; a smaller catalog is returned whole.
+
+    Counts have shape (ids,); ids below FIRST are no items.
+    """
+
+    def __init__(self, counts: Tensor, *, number: int, power: float) -> None:
+        self._number, self._counts, self._power = number, counts, power
+        self._ids = torch.arange(FIRST, len(counts), device=counts.device)
+
+    @cached_property
+    def _shares(self) -> tuple[Tensor, Tensor]:
+        """Log expected counts and cumulative probabilities of the ids; computed at the first sample."""
+        shares = self._counts[FIRST:].double() ** self._power
+        shares /= shares.sum()
+        return (self._number * shares).log().float(), shares.cumsum(0)
+
+    def sample(self) -> tuple[Tensor, Tensor]:
+        """Sample N items with replacement, from torch's generator; return them and the logarithms of their expected counts."""
+        if len(self._ids) <= self._number:
+            return self._ids, torch.zeros(len(self._ids), device=self._ids.device)
+        uniform = torch.rand(self._number, dtype=torch.float64, device=self._ids.device)
+        log_expected, bounds = self._shares
+        index = torch.searchsorted(bounds, uniform, right=True).clamp(max=len(self._ids) - 1)
+        return self._ids[index], log_expected[index]
+
+
+@dataclass(frozen=True)
+class FalseNegatives:
+    """False negatives of P targets among N negatives, as a range of consecutive targets for each of M negatives.
+
+    They are few of P × N pairs, and most targets share theirs with the next one: writing them is far cheaper than
+    reading a mask of all pairs.
+
+    Attributes:
+        columns: Negatives, 0 to N - 1, also several times; shape (M,).
+        first: First target of each, shape (M,).
+        last: Target after the last one, shape (M,).
+    """
+
+    columns: Tensor
+    first: Tensor
+    last: Tensor
+
+    @classmethod
+    def of(cls, items: Tensor, first: Tensor, last: Tensor, negatives: Tensor) -> Self:
+        """Find T items, each with its range of targets, among negatives with repeats, shape (N,)."""
+        values, order = negatives.sort()
+        low = torch.searchsorted(values, items)
+        which, number = _expand(torch.searchsorted(values, items, right=True) - low)
+        return cls(order[low[which] + number], first[which], last[which])
+
+    def of_block(self, block: slice, width: int) -> Tensor:
+        """Return the places of the false negatives of a block of targets in its flat scores, shape (targets, width)."""
+        first = self.first.clamp(min=block.start)
+        which, number = _expand((self.last.clamp(max=block.stop) - first).clamp_(min=0))
+        return (first - block.start)[which].add_(number).mul_(width).add_(self.columns[which])
+
+
+def repeats(items: Tensor, rows: Tensor) -> Tensor:
+    """Return whether the same item comes earlier in the same sequence, bool, shape (T,), of T items of sequences, shape (T,)."""
+    keys, order = (rows * (items.max() + 1) + items).sort(stable=True)
+    found = torch.zeros_like(items, dtype=torch.bool)
+    found[order[1:]] = keys[1:] == keys[:-1]
+    return found
+
+
+def _expand(counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each index `count` times, and the number of each repetition from 0; both of shape (sum of counts,)."""
+    which = torch.repeat_interleave(counts)
+    starts = counts.cumsum(0) - counts
+    return which, torch.arange(len(which), device=counts.device) - starts[which]
 
 
 class Terms(NamedTuple):

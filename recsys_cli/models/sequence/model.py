@@ -14,16 +14,21 @@ from recsys_cli.batch import Batch, Feature
 from recsys_cli.config import Placement
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import FIRST, PADDING, Role, Schema
+from recsys_cli.models.configs.sequence import LONGEST, QUANTILE, SHORTEST, SequenceOptions
 from recsys_cli.models.embedding import distinct, embed
 from recsys_cli.models.model import Model, TrainingContext, pair_ids
-from recsys_cli.models.sequence.false_negatives import FalseNegatives, repeats
-from recsys_cli.models.sequence.histories import Histories, Windows
-from recsys_cli.models.sequence.item_features import ItemFeatures, item_columns
-from recsys_cli.models.sequence.jagged import Jagged
-from recsys_cli.models.sequence.losses import GeneralizedBinaryCrossEntropy, Loss, SampledSoftmax, Targets, catalog_loss
-from recsys_cli.models.sequence.negatives import NegativeSampler
-from recsys_cli.models.sequence.options import LONGEST, QUANTILE, SHORTEST, SequenceOptions
-from recsys_cli.models.sequence.time_features import TimeFeatures
+from recsys_cli.models.sequence.features import ItemFeatures, TimeFeatures, item_columns
+from recsys_cli.models.sequence.histories import Histories, Jagged, Windows
+from recsys_cli.models.sequence.losses import (
+    FalseNegatives,
+    GeneralizedBinaryCrossEntropy,
+    Loss,
+    NegativeSampler,
+    SampledSoftmax,
+    Targets,
+    catalog_loss,
+    repeats,
+)
 
 _BLOCK = 1 << 16
 """Items per block in scoring; users come in blocks, so that memory does not grow with their number."""

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-from recsys_cli.models.dropout import Dropout
+from recsys_cli.models.configs.sequence import AttentionOptions, TransformerOptions
 from recsys_cli.models.embedding.tables import INITIAL_STD
-from recsys_cli.models.sequence.jagged import Group, Jagged
-from recsys_cli.models.sequence.options import AttentionOptions, TransformerOptions
+from recsys_cli.models.layers import Dropout
+from recsys_cli.models.sequence.histories import Group, Jagged
+
+_WEIGHT_STD = 0.02
 
 
 class Encoder(nn.Module):
@@ -175,9 +177,6 @@ class SwiGLU(nn.Module):
         """Return the gated values, shape (T, hidden)."""
         gate, value = self.inward(values).chunk(2, dim=-1)
         return F.silu(gate) * value
-
-
-_WEIGHT_STD = 0.02
 
 
 def init_small(module: nn.Module) -> None:

@@ -13,22 +13,19 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
+from recsys_cli.models.configs.two_stage import TwoStageConfig
 from recsys_cli.models.interaction_matrix import InteractionMatrix
-from recsys_cli.models.model import ClosedFormModel, Progress, Stage, TrainingContext, no_progress, pair_ids
-from recsys_cli.models.model import Model as AnyModel
-from recsys_cli.models.two_stage.candidates import Candidates, CandidateSource
-from recsys_cli.models.two_stage.config import Config
-from recsys_cli.models.two_stage.holdout import Fold, folds_of
-from recsys_cli.models.two_stage.item_columns import ItemContent, ItemStatistics
-from recsys_cli.models.two_stage.labeled import LabeledCandidates, histories_of
+from recsys_cli.models.model import ClosedFormModel, Model, Progress, Stage, TrainingContext, no_progress, pair_ids
+from recsys_cli.models.two_stage.candidates import Candidates, CandidateSource, ItemContent, ItemStatistics
 from recsys_cli.models.two_stage.rankers import ranker_of
 from recsys_cli.models.two_stage.rerank import Order, check_features, order_of, reordered
+from recsys_cli.models.two_stage.targets import Fold, LabeledCandidates, folds_of, histories_of
 
 _ROUNDS = 4
 """Hold-outs for generators without gradient training."""
 
 
-class Model(ClosedFormModel):
+class TwoStage(ClosedFormModel):
     """Ranks the union of the generators' candidates by a ranker, and all other items behind them by the first generator.
 
     The ranker learns from hold-outs of train: its features are those of generators fitted without the held-out rows, its
@@ -44,7 +41,7 @@ class Model(ClosedFormModel):
     ranks_without_history = True
     ranks_seen_last = True
 
-    def __init__(self, config: Config, schema: Schema) -> None:
+    def __init__(self, config: TwoStageConfig, schema: Schema) -> None:
         super().__init__()
         self.config, self.schema = config, schema
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
@@ -61,10 +58,10 @@ class Model(ClosedFormModel):
         self._orders: list[Order] = []
 
     @property
-    def _models(self) -> dict[str, AnyModel]:
+    def _models(self) -> dict[str, Model]:
         return dict(zip(self.config.generators, self.generators, strict=True))  # type: ignore[arg-type]
 
-    def _build(self, name: str) -> AnyModel:
+    def _build(self, name: str) -> Model:
         part = self.config.generators[name]
         generator = build(part.name, part.options, self.schema, sparse=part.training.sparse_embeddings)
         if generator.scoring == "pairs":
@@ -81,7 +78,7 @@ class Model(ClosedFormModel):
     def _new_statistics(self) -> ItemStatistics:
         return ItemStatistics(int(self.item.cardinality or 0), ticks=self.schema.ticks).to(self.device)
 
-    def _source(self, generators: Mapping[str, AnyModel], statistics: ItemStatistics) -> CandidateSource:
+    def _source(self, generators: Mapping[str, Model], statistics: ItemStatistics) -> CandidateSource:
         numbers = [generator.k for generator in self.config.generators.values()]
         return CandidateSource(generators, numbers, statistics, self._content, self.user, self.item, self.device)
 
@@ -145,7 +142,7 @@ class Model(ClosedFormModel):
 
     def _fit_generators(
         self,
-        generators: Mapping[str, AnyModel],
+        generators: Mapping[str, Model],
         statistics: ItemStatistics,
         context: TrainingContext,
         step: Callable[[], None],

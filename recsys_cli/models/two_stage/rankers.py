@@ -16,12 +16,12 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.columns import HISTORY_USER, PREFIX
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build, kind_of
-from recsys_cli.models.history.config import HistoryFeature
-from recsys_cli.models.history.reader import event_columns
+from recsys_cli.models.configs.ranking import HistoryFeature
+from recsys_cli.models.configs.two_stage import Part, TreeRanker
 from recsys_cli.models.model import Model, TrainingContext
-from recsys_cli.models.two_stage.config import Part, TreeRanker
-from recsys_cli.models.two_stage.item_columns import Join
-from recsys_cli.models.two_stage.labeled import LabeledCandidates
+from recsys_cli.models.ranking.history import event_columns
+from recsys_cli.models.two_stage.candidates import Join
+from recsys_cli.models.two_stage.targets import LabeledCandidates
 
 _BATCH = 65_536
 """Rows scored at once; affects only memory."""
@@ -52,7 +52,7 @@ class Trees(Ranker):
 
     def __init__(self, options: TreeRanker, seed: int) -> None:
         super().__init__()
-        from recsys_cli.models.lightgbm.model import lightgbm  # an optional package
+        from recsys_cli.models.ranking.lightgbm import lightgbm
 
         self._library = lightgbm
         self._options, self._seed = options, seed

@@ -14,12 +14,11 @@ from torch import Tensor
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import PADDING, Role, Schema
 from recsys_cli.models.collaborative.rows import as_lists
+from recsys_cli.models.configs.two_stage import AtMost, Mmr
 from recsys_cli.models.item_to_item import ItemToItemModel
-from recsys_cli.models.mmr import rerank
 from recsys_cli.models.model import Model
-from recsys_cli.models.two_stage.candidates import CandidateSource
-from recsys_cli.models.two_stage.config import AtMost, Mmr
-from recsys_cli.models.two_stage.item_columns import Join
+from recsys_cli.models.top_lists import rerank
+from recsys_cli.models.two_stage.candidates import CandidateSource, Join
 
 Ints = npt.NDArray[np.intp]
 Order = Callable[[Tensor, Tensor], Ints]

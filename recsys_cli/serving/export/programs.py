@@ -17,7 +17,7 @@ from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import NULL, Column, Kind
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.ranking.model import RankingModel
-from recsys_cli.models.two_tower.model import Model as TwoTower
+from recsys_cli.models.retrieval.two_tower import TwoTower
 from recsys_cli.serving.export.program import Program, Score, VectorProgram
 from recsys_cli.serving.served import ServedModel
 

@@ -13,7 +13,7 @@ from recsys_cli.evaluation import baselines
 from recsys_cli.evaluation.baselines import FittedCache, fit_baseline
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.ease.model import Model as Ease
+from recsys_cli.models.matrix.ease import EASE
 from recsys_cli.models.model import Model, TrainingContext
 
 USERS, ITEMS = torch.arange(3, 13), torch.arange(3, 11)
@@ -36,13 +36,13 @@ def rows(seed: int) -> Interactions:
 def fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of rows of each real fit, all of them worth keeping."""
     seen: list[int] = []
-    real = Ease.fit
+    real = EASE.fit
 
-    def fit(self: Ease, known: TrainingContext, **options: object) -> None:
+    def fit(self: EASE, known: TrainingContext, **options: object) -> None:
         seen.append(len(known.interactions()))
         real(self, known, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Ease, "fit", fit)
+    monkeypatch.setattr(EASE, "fit", fit)
     monkeypatch.setattr(baselines, "WORTH_KEEPING", 0.0)
     return seen
 

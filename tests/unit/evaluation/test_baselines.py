@@ -10,7 +10,7 @@ from recsys_cli.evaluation.baselines import POINTWISE, RANKING, fit_baseline
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
-from recsys_cli.models.ease.config import WORK
+from recsys_cli.models.configs.matrix import WORK
 from recsys_cli.models.model import TrainingContext
 
 TRAIN = Interactions(

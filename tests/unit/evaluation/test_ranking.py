@@ -15,7 +15,7 @@ from recsys_cli.evaluation.ranking import rank
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import RANKING, Ranked
 from recsys_cli.models.model import Model, Stage
-from recsys_cli.models.top_places import top_places
+from recsys_cli.models.top_lists import top_places
 
 NUM_USERS, NUM_ITEMS = 43, 57
 

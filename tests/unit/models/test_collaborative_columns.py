@@ -14,10 +14,9 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.hashing import below, hash_counters, mix
 from recsys_cli.features.schema import UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.models import build
-from recsys_cli.models.collaborative.columns import CollaborativeColumns, with_collaborative_columns
-from recsys_cli.models.collaborative.config import CollaborativeOptions
-from recsys_cli.models.collaborative.folds import folds_of_pairs
+from recsys_cli.models.collaborative.features import CollaborativeColumns, folds_of_pairs, with_collaborative_columns
 from recsys_cli.models.collaborative.rows import Rows
+from recsys_cli.models.configs.ranking import CollaborativeOptions
 from recsys_cli.models.model import TrainingContext
 from recsys_cli.models.ranking.model import RankingModel
 

@@ -9,12 +9,11 @@ import torch
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.features.schema import Column, Kind, Role, Schema
-from recsys_cli.models.collaborative.cooccurrence import positions
-from recsys_cli.models.collaborative.factors import factorize
+from recsys_cli.models.collaborative.factors import factorize, positions
 from recsys_cli.models.collaborative.features import CollaborativeFeatures
 from recsys_cli.models.collaborative.rows import Categories, Elements, Rows
-from recsys_cli.models.lightgbm.config import Config
-from recsys_cli.models.lightgbm.plain import Plain
+from recsys_cli.models.configs.ranking import LightGBMConfig as Config
+from recsys_cli.models.ranking.lightgbm import Plain
 
 
 def categorical(name: str, role: Role = Role.FEATURE, *, cardinality: int, **more: object) -> Column:

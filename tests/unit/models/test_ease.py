@@ -12,9 +12,8 @@ import torch
 
 from recsys_cli.batch import Batch
 from recsys_cli.features.schema import FIRST
-from recsys_cli.models.ease import model as ease
-from recsys_cli.models.ease import penalty
 from recsys_cli.models.interaction_matrix import InteractionMatrix, starts
+from recsys_cli.models.matrix import ease
 from tests.unit.models.matrix_fixtures import fitted, scores_after, some_matrix
 
 
@@ -46,7 +45,7 @@ def test_pairs_score_as_in_the_catalog_seen_items_included(
     monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], most: int
 ) -> None:
     monkeypatch.setattr("recsys_cli.models.item_to_item._MAX_ELEMENTS", most)
-    monkeypatch.setattr("recsys_cli.models.ease.model._BLOCK", most * 12)
+    monkeypatch.setattr("recsys_cli.models.matrix.ease._BLOCK", most * 12)
     matrix = some_matrix(*shape)
     model, scores = fitted("ease", matrix)
     users, items = (torch.from_numpy(places).int() + FIRST for places in np.indices(shape).reshape(2, -1))
@@ -89,13 +88,13 @@ def rank_without(matrix: np.ndarray, user: int, item: int, regularization: float
 def test_ranks_of_held_out_items_equal_those_of_refitted_models(
     monkeypatch: pytest.MonkeyPatch, block: int, regularization: float
 ) -> None:
-    monkeypatch.setattr(penalty, "_BLOCK", block)
+    monkeypatch.setattr(ease, "_HELD_OUT_BLOCK", block)
     matrix = some_matrix(30, 20)
     users, items = np.nonzero(matrix)
     history = history_of(matrix)
-    inverse = penalty.inverse_of(torch.from_numpy(matrix.T @ matrix), regularization)
+    inverse = ease.inverse_of(torch.from_numpy(matrix.T @ matrix), regularization)
 
-    ranks = penalty.held_out_ranks(history, torch.from_numpy(users), torch.from_numpy(items), inverse)
+    ranks = ease.held_out_ranks(history, torch.from_numpy(users), torch.from_numpy(items), inverse)
 
     expected = [rank_without(matrix, *pair, regularization) for pair in zip(users, items, strict=True)]
     np.testing.assert_array_equal(ranks.numpy(), expected)
@@ -127,7 +126,7 @@ def test_the_chosen_penalty_is_near_the_best_on_held_out_rows(num_users: int, nu
         hits = np.take_along_axis(held_out, order, axis=1)
         return (hits / np.log2(np.arange(num_items) + 2)).sum() / held_out.sum()
 
-    found = {regularization: quality(regularization) for regularization in penalty.GRID}
+    found = {regularization: quality(regularization) for regularization in ease.GRID}
 
     assert quality(None) > 0.99 * max(found.values())
     assert min(found.values()) < 0.95 * max(found.values())
@@ -136,7 +135,7 @@ def test_the_chosen_penalty_is_near_the_best_on_held_out_rows(num_users: int, nu
 def test_the_penalty_depends_on_rows_and_noise() -> None:
     few, many = (history_of(tastes(users, 60, directions=2)) for users in (60, 3000))
 
-    assert penalty.choose_penalty(few) < penalty.choose_penalty(many)
+    assert ease.choose_penalty(few) < ease.choose_penalty(many)
 
 
 def test_uninformative_data_get_the_default_penalty() -> None:
@@ -150,7 +149,7 @@ def test_a_matrix_is_inverted_in_place(dtype: torch.dtype) -> None:
     matrix = matrix.T @ matrix + 2 * torch.eye(20, dtype=dtype)
     expected, place = torch.linalg.inv(matrix.double()), matrix.data_ptr()
 
-    inverse = penalty.invert_(matrix)
+    inverse = ease.invert_(matrix)
 
     assert inverse.data_ptr() == place
     torch.testing.assert_close(inverse.double(), expected, atol=1e-5, rtol=1e-4)
@@ -194,13 +193,13 @@ def test_validation_uses_half_of_the_items_if_cheap_relative_to_the_fit(
 ) -> None:
     history = InteractionMatrix(torch.arange(num_users + 1), torch.arange(num_users) % num_items, num_items)
 
-    assert penalty._num_items(history) == expected
+    assert ease._num_items(history) == expected
 
 
 def test_search_of_the_penalty_keeps_the_counts() -> None:
     counts = torch.tensor([[3.0, 1.0], [1.0, 2.0]])
 
-    inverse = penalty.inverse_of(counts, 2.0)
+    inverse = ease.inverse_of(counts, 2.0)
 
     torch.testing.assert_close(inverse, torch.linalg.inv(torch.tensor([[5.0, 1.0], [1.0, 4.0]])))
     assert counts.tolist() == [[3.0, 1.0], [1.0, 2.0]]
@@ -209,8 +208,8 @@ def test_search_of_the_penalty_keeps_the_counts() -> None:
 def test_badly_conditioned_systems_are_solved_in_float64() -> None:
     matrix = np.repeat(some_matrix(60, 20), 200, axis=0)
 
-    assert penalty.inverse_of(torch.from_numpy(matrix.T @ matrix), 500.0).dtype == torch.float32
-    assert penalty.inverse_of(torch.from_numpy(matrix.T @ matrix), 0.5).dtype == torch.float64
+    assert ease.inverse_of(torch.from_numpy(matrix.T @ matrix), 500.0).dtype == torch.float32
+    assert ease.inverse_of(torch.from_numpy(matrix.T @ matrix), 0.5).dtype == torch.float64
     np.testing.assert_allclose(
         scores_after("ease", matrix[:60], regularization=1e-4),
         matrix[:60] @ weights_by_the_formula(matrix[:60], 1e-4), atol=1e-4,

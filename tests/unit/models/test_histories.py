@@ -14,20 +14,18 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.hstu import attention
-from recsys_cli.models.sequence import losses
-from recsys_cli.models.sequence.false_negatives import FalseNegatives
-from recsys_cli.models.sequence.histories import Histories
-from recsys_cli.models.sequence.jagged import Group, Jagged
+from recsys_cli.models.sequence import hstu, losses
+from recsys_cli.models.sequence.histories import Group, Histories, Jagged
 from recsys_cli.models.sequence.losses import (
+    FalseNegatives,
     GeneralizedBinaryCrossEntropy,
     Loss,
+    NegativeSampler,
     SampledSoftmax,
     Targets,
     catalog_loss,
     losses_of_rows,
 )
-from recsys_cli.models.sequence.negatives import NegativeSampler
 from tests.unit.models.sequence_memory import step_memory
 
 
@@ -218,7 +216,7 @@ def _written_out(inputs: list[Tensor], by_distance: Tensor, by_time: Tensor | No
     places = torch.arange(length)
     scores = query @ key.mT + by_distance[(places.unsqueeze(1) - places).clamp(min=0)]
     if by_time is not None:
-        scores = scores + by_time[attention.time_buckets(times, times)].unsqueeze(1)
+        scores = scores + by_time[hstu.time_buckets(times, times)].unsqueeze(1)
     weights = torch.nn.functional.silu(scores).tril() / torch.arange(1, length + 1).unsqueeze(1)
     return weights @ value
 
@@ -228,18 +226,16 @@ def _written_out(inputs: list[Tensor], by_distance: Tensor, by_time: Tensor | No
 def test_pointwise_attention_in_blocks_is_that_of_all_pairs(
     block: int, with_times: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(attention._BLOCK, "cpu", block)
-    monkeypatch.setattr(attention, "_QUERIES", 5)
+    monkeypatch.setitem(hstu._BLOCK, "cpu", block)
+    monkeypatch.setattr(hstu, "_QUERIES", 5)
     torch.manual_seed(0)
     times = torch.rand(3, 17, dtype=torch.float64).mul_(1e5).cumsum(1)
-    parts = [*(torch.randn(3, 2, 17, 4) for _ in range(3)), torch.randn(20), torch.randn(attention.BUCKETS)]
+    parts = [*(torch.randn(3, 2, 17, 4) for _ in range(3)), torch.randn(20), torch.randn(hstu.BUCKETS)]
     found, expected = ([part.clone().requires_grad_() for part in parts] for _ in range(2))
     by_time = [leaves[4] if with_times else None for leaves in (found, expected)]
     outward = torch.randn(3, 2, 17, 4)
 
-    one = attention.pointwise_attention(
-        (found[0], found[1], found[2]), found[3], by_time[0], times if with_times else None
-    )
+    one = hstu.pointwise_attention((found[0], found[1], found[2]), found[3], by_time[0], times if with_times else None)
     other = _written_out(expected[:3], expected[3], by_time[1], times)
     torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
     one.backward(outward)

@@ -16,8 +16,8 @@ from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics.labels import AUC
 from recsys_cli.models import build
-from recsys_cli.models.history.store import UserHistories, Window
 from recsys_cli.models.model import Model, TrainingContext
+from recsys_cli.models.ranking.history import UserHistories, Window
 
 GROUPS, NUM_ITEMS, NUM_USERS, ROWS = 4, 24, 240, 20
 USER, ITEM, LIST = (
@@ -215,7 +215,7 @@ def test_parts_of_a_batch_and_batches_without_rows_and_histories(name: str, monk
     model = a_model(name, history={})
     batch = World().batch(np.arange(60))
     scores = model.score(batch)
-    monkeypatch.setattr("recsys_cli.models.history.events._ROWS", 7)
+    monkeypatch.setattr("recsys_cli.models.ranking.history._MAX_ROWS", 7)
     with torch.no_grad():
         torch.testing.assert_close(model.score(batch), scores)
         alone = [model.score(batch.span(row, row + 1)) for row in range(60)]

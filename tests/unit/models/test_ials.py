@@ -12,7 +12,7 @@ from recsys_cli.errors import MissingExtraError
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
-from recsys_cli.models.ials import model as ials
+from recsys_cli.models.matrix import ials
 from recsys_cli.models.model import Model, TrainingContext
 from tests.unit.models.matrix_fixtures import context_of, fitted, schema_of, scores_after, some_matrix
 

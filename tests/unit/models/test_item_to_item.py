@@ -11,8 +11,8 @@ from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.interaction_matrix import InteractionMatrix, spans
 from recsys_cli.models.item_to_item import gram
+from recsys_cli.models.matrix import slim
 from recsys_cli.models.model import LeftOut
-from recsys_cli.models.slim import descent
 from tests.unit.models.matrix_fixtures import fitted, rows_of_matrix, schema_of, scores_after, some_matrix
 
 SMALL_MATRIX = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1]])
@@ -109,7 +109,7 @@ def test_cosine_by_hand() -> None:
 
 @pytest.mark.parametrize("block", [1, 8, 1 << 20])
 def test_shrinkage_is_added_to_the_product_of_the_lengths(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr("recsys_cli.models.item_knn.model._BLOCK", block)
+    monkeypatch.setattr("recsys_cli.models.matrix.item_knn._BLOCK", block)
     scores = scores_after("item-knn", MATRIX, num_neighbors=3, shrinkage=5)
 
     np.testing.assert_allclose(scores, MATRIX @ cosine(MATRIX, shrinkage=5), atol=1e-6)
@@ -179,7 +179,7 @@ def brute_force(matrix: np.ndarray, *, l1: float, l2: float) -> np.ndarray:
 def test_weights_are_those_of_an_elastic_net_for_each_item(
     monkeypatch: pytest.MonkeyPatch, l1: float, l2: float, together: int
 ) -> None:
-    monkeypatch.setattr(descent, "_BLOCK", together)
+    monkeypatch.setattr(slim, "_BLOCK", together)
     matrix = some_matrix(50, 10)
     weights = brute_force(matrix, l1=l1, l2=l2)
 
@@ -194,7 +194,7 @@ def test_blocks_of_columns_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     matrix = some_matrix(50, 10)
     whole = fitted("slim", matrix, tolerance=1e-6)[1]
 
-    monkeypatch.setattr("recsys_cli.models.slim.model._BLOCK", 3)
+    monkeypatch.setattr("recsys_cli.models.matrix.slim._MAX_COLUMNS", 3)
 
     np.testing.assert_allclose(fitted("slim", matrix, tolerance=1e-6)[1], whole, atol=1e-5)
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from recsys_cli.loader.ragged import pick_lists
-from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.embedding import Lookup
 from recsys_cli.models.embedding.tables import distinct
-from recsys_cli.models.ranking.dense import ConcatLinear
+from recsys_cli.models.layers import Dropout
+from recsys_cli.models.ranking.layers import ConcatLinear
 
 
 @pytest.mark.parametrize("used", [1, 511, 512, 513, 1500])

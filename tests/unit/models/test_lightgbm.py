@@ -16,8 +16,8 @@ from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.features.schema import UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.models import build
 from recsys_cli.models.collaborative.rows import Rows
-from recsys_cli.models.lightgbm.model import Model
 from recsys_cli.models.model import TrainingContext
+from recsys_cli.models.ranking.lightgbm import LightGBM as Model
 from recsys_cli.stages.train import train_on
 from tests.rated import FEATURES
 
@@ -264,7 +264,7 @@ def test_a_missing_extra_is_told_before_there_is_a_run(
     make_prepared, workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    monkeypatch.delitem(sys.modules, "recsys_cli.models.lightgbm.model", raising=False)
+    monkeypatch.delitem(sys.modules, "recsys_cli.models.ranking.lightgbm", raising=False)
     with pytest.raises(MissingExtraError, match="the model lightgbm needs the 'lightgbm' extra"):
         train_on(make_prepared(), a_run(), workspace)
     assert workspace.runs() == []

@@ -9,7 +9,7 @@ from torch import Tensor
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import Placement
 from recsys_cli.features.schema import Column, Kind, Role
-from recsys_cli.models.embedding import Embeddings, Lookup, embed, lookup
+from recsys_cli.models.embedding import Embeddings, Lookup, embed, tables
 
 OFFSETS = torch.tensor([0, 2, 2, 5, 6])
 PLACES = torch.tensor([0, 2, 1, 1, 1, 2])
@@ -19,7 +19,7 @@ WEIGHTS = torch.tensor([1.0, 0.5, 2.0, 0.0, -1.0, 3.0])
 @pytest.fixture(params=["counts", "bag"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "bag":
-        monkeypatch.setattr(lookup, "_FEW", 0)
+        monkeypatch.setattr(tables, "_MAX_COUNTED", 0)
 
 
 def rows() -> Tensor:

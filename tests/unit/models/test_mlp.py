@@ -12,8 +12,8 @@ from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build
-from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.models.embedding import default_dim, dims_of
+from recsys_cli.models.layers import BatchNorm
 from recsys_cli.models.weights import load_weights
 
 
@@ -163,5 +163,5 @@ def test_weights_of_another_model_are_a_data_error(tmp_path: Path) -> None:
 
 
 def test_a_config_is_checked_without_torch() -> None:
-    code = "import sys, recsys_cli.models.mlp.config; sys.exit('torch' in sys.modules)"
+    code = "import sys, recsys_cli.models.configs.ranking; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

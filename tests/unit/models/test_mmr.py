@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from recsys_cli.models.mmr import rerank
-from recsys_cli.models.two_stage.config import Mmr
+from recsys_cli.models.configs.two_stage import Mmr
+from recsys_cli.models.top_lists import rerank
 from recsys_cli.models.two_stage.rerank import _diverse
 
 

@@ -17,7 +17,7 @@ from recsys_cli.config import RunConfig, load
 from recsys_cli.errors import ConfigError, MissingExtraError
 from recsys_cli.models import build, torchrec_releases
 from recsys_cli.models.embedding import HostEmbeddings
-from recsys_cli.models.mlp.model import Model
+from recsys_cli.models.ranking.networks import MLP
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train_on
@@ -72,7 +72,7 @@ def test_initial_tables_are_equal_for_every_placement(make_prepared: MakePrepare
 def test_host_tables_stay_on_the_host(make_prepared: MakePrepared) -> None:
     """The meta device stands in for a GPU: a moved tensor loses its values."""
     model = build("mlp", {}, make_prepared(rows=300).schema, sparse=True, placement="host")
-    assert isinstance(model, Model)
+    assert isinstance(model, MLP)
     assert isinstance(model.embeddings, HostEmbeddings)
     before = model.embeddings.table("userId").clone()
     model.to("meta")
@@ -177,15 +177,17 @@ def test_placement_is_no_option_of_the_model(tmp_path: Path) -> None:
 
 
 def test_a_foreign_model_declares_its_placements(make_prepared: MakePrepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recsys_cli.models.mlp import config
+    from recsys_cli.models.configs.ranking import MLPConfig
 
-    class Foreign(Model):
+    class Foreign(MLP):
         def __init__(self, config: Any, schema: Any, *, sparse: bool = False) -> None:
             super().__init__(config, schema, sparse=sparse)
 
     monkeypatch.setenv("RECSYS_TRUST", "their.own")
     monkeypatch.setitem(sys.modules, "their.own", types.ModuleType("their.own"))
-    monkeypatch.setitem(sys.modules, "their.own.config", config)
+    options = types.ModuleType("their.own.config")
+    options.Config = MLPConfig
+    monkeypatch.setitem(sys.modules, "their.own.config", options)
     module = types.ModuleType("their.own.model")
     module.Model = Foreign
     monkeypatch.setitem(sys.modules, "their.own.model", module)

@@ -13,12 +13,11 @@ from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build
-from recsys_cli.models.batch_norm import BatchNorm
-from recsys_cli.models.dcn_v2.model import Cross
-from recsys_cli.models.dlrm.model import pairwise_products
 from recsys_cli.models.embedding import Embeddings
+from recsys_cli.models.layers import BatchNorm
 from recsys_cli.models.ranking.factorization import FirstOrder, sum_of_pairs
 from recsys_cli.models.ranking.model import RankingModel
+from recsys_cli.models.ranking.networks import Cross, pairwise_products
 
 ROWS = 12
 SIZES = {"user": 9, "item": 8, "genres": 7}

@@ -13,14 +13,11 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
-from recsys_cli.models.lightgcn.graph import Graph
-from recsys_cli.models.lightgcn.model import Model as LightGCN
-from recsys_cli.models.mf.model import Model as MatrixFactorization
 from recsys_cli.models.model import TrainingContext
-from recsys_cli.models.retrieval.item_catalog import ItemCatalog
-from recsys_cli.models.retrieval.losses import bpr, warp
-from recsys_cli.models.two_tower import model as two_tower
-from recsys_cli.models.two_tower.model import Model as TwoTower
+from recsys_cli.models.retrieval import two_tower
+from recsys_cli.models.retrieval.factorization import MF, Graph, LightGCN
+from recsys_cli.models.retrieval.negative_sampling import ItemCatalog, bpr, warp
+from recsys_cli.models.retrieval.two_tower import TwoTower
 from tests.planted import IDS, NUM_IDS, SCHEMA, Planted, found_by, learn, planted, popularity
 
 ROWS = [  # user, item, label
@@ -86,7 +83,7 @@ def test_positives_of_a_large_catalog_are_never_sampled() -> None:
 
 @pytest.mark.parametrize("shorter", [0, 10**6])  # by the users of items, and by the items of users
 def test_positives_returns_the_mask_of_pairs(monkeypatch: pytest.MonkeyPatch, shorter: int) -> None:
-    monkeypatch.setattr("recsys_cli.models.retrieval.item_catalog._SHORTER", shorter)
+    monkeypatch.setattr("recsys_cli.models.retrieval.negative_sampling._SHORTER", shorter)
     users, items = torch.tensor([6, 3, 5, 3, 4]), torch.tensor([9, 12, 9, 5, 2, 7])
     expected = [[int(item) in LIKED[int(user)] for item in items] for user in users]
     assert catalog().positives(users, items).tolist() == expected
@@ -124,11 +121,11 @@ def test_warp_has_gradients_for_the_positive_and_the_first_violation_only() -> N
     torch.testing.assert_close(negative.grad, torch.tensor([[0.0, weight, 0.0]]))
 
 
-def two_items(**options: object) -> MatrixFactorization:
+def two_items(**options: object) -> MF:
     """A model of items 3 and 4; user 3 likes item 3 and user 4 item 4, so the negative is the other one."""
     torch.manual_seed(0)
     model = build("mf", {"embedding_dim": 2, "loss": "bpr", "regularization": 0, **options}, SCHEMA)
-    assert isinstance(model, MatrixFactorization)
+    assert isinstance(model, MF)
     with torch.no_grad():
         model.embeddings.table("user")[3:5] = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
         model.embeddings.table("item")[3:5] = torch.tensor([[0.5, 0.5, 0.25], [1.0, -1.0, 0.0]])

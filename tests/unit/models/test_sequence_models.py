@@ -14,12 +14,11 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
+from recsys_cli.models.configs.sequence import SequenceOptions, TransformerOptions
 from recsys_cli.models.model import TrainingContext
-from recsys_cli.models.sequence.false_negatives import FalseNegatives
-from recsys_cli.models.sequence.histories import Windows
-from recsys_cli.models.sequence.jagged import Jagged
+from recsys_cli.models.sequence.histories import Jagged, Windows
+from recsys_cli.models.sequence.losses import FalseNegatives
 from recsys_cli.models.sequence.model import SequenceModel
-from recsys_cli.models.sequence.options import SequenceOptions, TransformerOptions
 from recsys_cli.models.sequence.transformer import LigrBlock
 
 USERS, ITEMS, LENGTH = 60, 30, 8

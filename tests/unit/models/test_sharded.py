@@ -18,7 +18,7 @@ from recsys_cli.config import RunConfig
 from recsys_cli.errors import TrainingError
 from recsys_cli.events import Event, Message
 from recsys_cli.features.schema import Column, Kind, Role
-from recsys_cli.models.embedding import Embeddings, ShardedEmbeddings, sharding_plan, shards
+from recsys_cli.models.embedding import Embeddings, ShardedEmbeddings, sharding
 from recsys_cli.stages.train import train_on
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.ranks import local_process_group
@@ -113,14 +113,14 @@ def test_tables_may_be_cut_by_columns(
     make_prepared: MakePrepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    real = shards.shard_tables
+    real = sharding.shard_tables
 
     def watched(*args: Any) -> Any:
         seen.append(real(*args)[1])
         return real(*args)
 
-    monkeypatch.setattr(sharding_plan, "_constraints", lambda *_: (["column_wise"], ["fused"]))
-    monkeypatch.setattr(shards, "shard_tables", watched)
+    monkeypatch.setattr(sharding, "_constraints", lambda *_: (["column_wise"], ["fused"]))
+    monkeypatch.setattr(sharding, "shard_tables", watched)
     data = make_prepared(rows=500)
     runs = [
         train_on(data, a_config(place, dims=254, optimizer="sgd", epochs=1), Workspace(tmp_path / place)).artifact

@@ -13,13 +13,12 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
-from recsys_cli.models.history.store import Window
+from recsys_cli.models.configs.two_stage import Generator, HoldOut
 from recsys_cli.models.model import TrainingContext
+from recsys_cli.models.ranking.history import Window
 from recsys_cli.models.two_stage import model as two_stage
-from recsys_cli.models.two_stage.config import Generator, HoldOut
-from recsys_cli.models.two_stage.holdout import Fold, folds_of
-from recsys_cli.models.two_stage.item_columns import ItemStatistics
-from recsys_cli.models.two_stage.labeled import LabeledCandidates
+from recsys_cli.models.two_stage.candidates import ItemStatistics
+from recsys_cli.models.two_stage.targets import Fold, LabeledCandidates, folds_of
 from recsys_cli.training.trainer import train_part
 
 USERS, ITEMS, GENRES = 40, 30, 5

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 
 import recsys_cli as recsys
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
-from recsys_cli.models.lightgcn.graph import Graph
+from recsys_cli.models.retrieval.factorization import Graph
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.encoder import RowEncoder, VocabularyIndex
 from recsys_cli.serving.query import Query

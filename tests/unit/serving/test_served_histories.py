@@ -12,8 +12,8 @@ import recsys_cli as recsys
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.history.store import UserHistories
 from recsys_cli.models.model import TrainingContext
+from recsys_cli.models.ranking.history import UserHistories
 from recsys_cli.serving.item_upserts import ItemUpserts, ItemValues
 from recsys_cli.serving.query import Query, RecentInteraction
 from recsys_cli.serving.recommender import Recommender

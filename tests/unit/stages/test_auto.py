@@ -17,8 +17,7 @@ from recsys_cli.config import RunConfig, TuneConfig
 from recsys_cli.config.load import load
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.events import Event, Message
-from recsys_cli.models.ease import model
-from recsys_cli.registry import AUTO, MODELS, lookup
+from recsys_cli.registry import AUTO, find_model
 from recsys_cli.stages.auto import candidates_of
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate, selected_on
@@ -114,7 +113,7 @@ def test_a_failed_candidate_stops_no_other(
 ) -> None:
     config = config_of(tmp_path, halves)
     etl(config, workspace)
-    monkeypatch.setattr(model.Model, "learn", lambda *_: (_ for _ in ()).throw(MemoryError("too large")))
+    monkeypatch.setattr(ease.EASE, "learn", lambda *_: (_ for _ in ()).throw(MemoryError("too large")))
     events: list[Event] = []
     made = train(config, workspace, emit=events.append)
     assert made.artifact.manifest["model"] == "item-knn"
@@ -140,7 +139,7 @@ def test_an_interrupted_choice_is_no_choice(
     config = config_of(tmp_path, halves)
     etl(config, workspace)
     with monkeypatch.context() as patch:
-        patch.setattr(model.Model, "learn", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(ease.EASE, "learn", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             train(config, workspace)
     with pytest.raises(MissingArtifactError, match=r"-ease-.* is not finished"):
@@ -183,7 +182,7 @@ def test_work_of_candidates_has_a_bound(tmp_path: Path, workspace: Workspace, mo
     assert found.configs["ease"].model.options["max_items"] is None
     assert (found.configs["sasrec"].train.epochs, found.configs["sasrec"].train.early_stopping) == (100, 3)
 
-    monkeypatch.setattr("recsys_cli.models.ease.config.WORK", 80 * 25**2)
+    monkeypatch.setattr("recsys_cli.models.configs.matrix.WORK", 80 * 25**2)
     monkeypatch.setattr("recsys_cli.stages.auto._ROWS", 7 * data.rows("train") + 1)
     found = candidates_of(timed, data)
     assert found.configs["ease"].model.options["max_items"] == 25
@@ -202,7 +201,7 @@ def test_auto_is_refused_where_one_model_is_needed(tmp_path: Path, workspace: Wo
         train(config, workspace)
     data = etl(config, workspace).artifact
     with pytest.raises(ConfigError, match=r"model.name=auto stands for the best of several"):
-        lookup(MODELS, AUTO, what="model")
+        find_model(AUTO)
     warm = config.model_copy(update={"train": config.train.model_copy(update={"continue_from": "x"})})
     with pytest.raises(ConfigError, match=r"train\.continue_from is of one"):
         candidates_of(warm, data)

@@ -13,10 +13,10 @@ from recsys_cli.config import ModelConfig, RunConfig
 from recsys_cli.config.section import Section
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Event, Message
-from recsys_cli.models.din.config import Config as Din
-from recsys_cli.models.ease.config import Config as Ease
-from recsys_cli.models.mlp.config import Config as Mlp
-from recsys_cli.models.popularity.config import Config as Popularity
+from recsys_cli.models.configs.matrix import EASEConfig as Ease
+from recsys_cli.models.configs.matrix import PopularityConfig as Popularity
+from recsys_cli.models.configs.ranking import DINConfig as Din
+from recsys_cli.models.configs.ranking import MLPConfig as Mlp
 from recsys_cli.ops import Categorify
 from recsys_cli.stages.etl import data_key, etl, prepared_data
 from recsys_cli.stages.keys import code_of

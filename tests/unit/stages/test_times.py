@@ -27,8 +27,8 @@ from recsys_cli.evaluation.names import newest_first, rows_of
 from recsys_cli.events import Message
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.schema import FIRST, Role
-from recsys_cli.models.popularity.config import Config as PopularityConfig
-from recsys_cli.models.popularity.model import Model as Popularity
+from recsys_cli.models.configs.matrix import PopularityConfig
+from recsys_cli.models.matrix.popularity import Popularity
 from recsys_cli.models.sequence.histories import Histories
 from recsys_cli.stages import StageResult
 from recsys_cli.stages.apply import apply

@@ -15,7 +15,7 @@ from recsys_cli.errors import TrainingError
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.events import Event, Message
 from recsys_cli.loader.tables import DimensionTables
-from recsys_cli.models.ranking.numbers import numbers, numeric_columns
+from recsys_cli.models.ranking.layers import numbers, numeric_columns
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train, train_on

@@ -273,7 +273,7 @@ def test_a_rank_that_is_killed_ends_the_run_which_goes_on_where_it_was(
 
 
 FAILING = """
-from recsys_cli.models.mlp.model import Model as MLP
+from recsys_cli.models.ranking.networks import MLP
 import os
 
 
@@ -294,7 +294,7 @@ def test_the_error_of_the_rank_that_failed_is_the_one_that_is_told(
     package = tmp_path / "mine" / "my_models" / "failing"
     package.mkdir(parents=True)
     (package / "model.py").write_text(FAILING)
-    (package / "config.py").write_text("from recsys_cli.models.mlp.config import Config\n")
+    (package / "config.py").write_text("from recsys_cli.models.configs.ranking import MLPConfig as Config\n")
     monkeypatch.syspath_prepend(tmp_path / "mine")
     monkeypatch.setenv("RECSYS_TRUST", "my_models")
     config = a_config(devices=2, model={"name": "my_models.failing", "embedding_dim": 4, "hidden_dims": [8]})

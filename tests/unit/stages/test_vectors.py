@@ -18,8 +18,8 @@ from recsys_cli.evaluation import Evaluation
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build
 from recsys_cli.models.collaborative.rows import Categories, Elements
-from recsys_cli.models.lightgbm.plain import Plain
-from recsys_cli.models.ranking.numbers import numbers, numeric_columns
+from recsys_cli.models.ranking.layers import numbers, numeric_columns
+from recsys_cli.models.ranking.lightgbm import Plain
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.export import export

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.models.batch_norm import BatchNorm
+from recsys_cli.models.layers import BatchNorm
 from recsys_cli.training import ranks as gradients
 from recsys_cli.training.member import Member
 from recsys_cli.training.ranks import LostRankError, Ranks, process_group

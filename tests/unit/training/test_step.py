@@ -17,7 +17,7 @@ from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.errors import TrainingError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build
-from recsys_cli.models.batch_norm import BatchNorm
+from recsys_cli.models.layers import BatchNorm
 from recsys_cli.models.model import Model
 from recsys_cli.training import hardware
 from recsys_cli.training.ranks import Ranks

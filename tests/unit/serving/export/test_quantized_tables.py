@@ -12,7 +12,7 @@ import torch
 import recsys_cli as recsys
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.events import ignore
-from recsys_cli.models.embedding.quantized import QuantizedTable
+from recsys_cli.models.embedding.tables import QuantizedTable
 from recsys_cli.serving.bundle import read_bundle
 from recsys_cli.serving.export.programs import encoded_sample
 from recsys_cli.serving.recommender import Recommender

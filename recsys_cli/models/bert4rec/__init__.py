@@ -1,1 +1,0 @@
-"""Masked items predicted from both sides."""

@@ -1,1 +1,0 @@
-"""A transformer over the history and the item."""

@@ -1,0 +1,145 @@
+"""Options of the models of the interaction matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, PositiveInt
+
+from recsys_cli.config.section import Section
+
+WORK = 5e11
+"""Maximum multiplications of a baseline, or of a candidate of `auto`: about ten seconds on two cores, under one on a GPU."""
+
+
+class HistoryOptions(Section):
+    """Options of models fitted to the interaction matrix instead of labels."""
+
+    train_defaults: ClassVar[Mapping[str, Any]] = {"monitor": "ndcg@10"}
+
+    positive_only: bool = False
+    """Use positive interactions only, not all: those with label 1, or with a numeric label above its mean in train."""
+
+
+class PopularityConfig(HistoryOptions):
+    """Popularity: ranks items by their number of interactions in train; the baseline for every other model."""
+
+    # In seconds: from a day to three years.
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "model.half_life": {"low": 86_400.0, "high": 1e8, "log": True},
+    }
+
+    half_life: float | None = Field(None, gt=0)
+    """Half-life of an interaction's weight, in seconds, or in the unit of numeric timestamps. None for no decay."""
+    window: float | None = Field(None, gt=0)
+    """Length of the time window before the last interaction, in seconds as above. None for all interactions."""
+    within: str | None = None
+    """Item feature, such as genres: items with one of the user's favorite values rank first. None for one ranking for all users."""
+    num_favorites: PositiveInt = 3
+    """Number of favorite values per user: the most frequent values in the user history."""
+
+
+class ItemKNNConfig(HistoryOptions):
+    """ItemKNN: scores an item by its cosine similarity to the user's history, over each item's nearest neighbors.
+
+    After Sarwar, Karypis, Konstan and Riedl, "Item-Based Collaborative Filtering Recommendation Algorithms" (2001).
+    """
+
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "model.num_neighbors": {"choices": [20, 50, 100, 200, 500]},
+        "model.weighting": {"choices": ["none", "tfidf", "bm25"]},
+        "model.shrinkage": {"low": 1.0, "high": 1_000.0, "log": True},
+    }
+
+    num_neighbors: PositiveInt = 50
+    """Number of nearest neighbors per item, without the item itself."""
+    weighting: Literal["none", "tfidf", "bm25"] = "none"
+    """Weights of interactions: all equal (`none`), lower for users with many items (`tfidf`), or also lower for popular items
+    (`bm25`)."""
+    normalize: bool = True
+    """Divide co-occurrences by the norms of both items, as cosine similarity does; without it popular items are near to all."""
+    shrinkage: float = Field(100.0, ge=0)
+    """Shrinkage added to the product of the norms, against high similarity from few common users."""
+    k1: float = Field(1.2, ge=0)
+    """BM25 `k1`: range of the popularity weights; 0 gives all items the same weight."""
+    b: float = Field(0.75, ge=0, le=1)
+    """BM25 `b`: length normalization. 0 ignores item popularity, 1 fully down-weights interactions with popular items."""
+
+
+class EASEConfig(HistoryOptions):
+    """EASE: item-to-item weights of a linear autoencoder without self-similarity, in closed form; a strong baseline.
+
+    After Steck, "Embarrassingly Shallow Autoencoders for Sparse Data" (2019).
+    """
+
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "model.regularization": {"low": 1.0, "high": 50_000.0, "log": True},
+    }
+
+    format: ClassVar[int] = 2
+
+    regularization: float | None = Field(None, gt=0)
+    """L2 penalty λ of the weights. None: chosen by leave-one-out cross-validation on train, from 1, 2, 5, …, 50,000."""
+    max_items: PositiveInt | None = None
+    """Number of items with weights, by popularity; all others score 0. None: as many as `memory_mib` allows. Time grows with the
+    cube of the items; with few users, with the square of the users."""
+    memory_mib: PositiveInt = 2_048
+    """Memory budget of fitting in MiB: 2,048 MiB hold 18,900 items. Badly conditioned systems are solved in float64 where that
+    fits, up to 12,300 items."""
+
+
+def affordable_items(num_users: int) -> int:
+    """Return the maximum number of items, for users times items squared within `WORK`; the memory is then 1.3 GB at most."""
+    return max(1, math.isqrt(int(WORK / max(1, num_users))))
+
+
+class SLIMConfig(HistoryOptions):
+    """SLIM: sparse, non-negative item-to-item weights by one elastic net per item.
+
+    After Ning and Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems" (2011).
+    """
+
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "model.l1": {"low": 0.05, "high": 20.0, "log": True},
+        "model.l2": {"low": 1.0, "high": 1_000.0, "log": True},
+    }
+
+    l1: float = Field(1.0, ge=0)
+    """L1 penalty λ of the weights; larger values give more zeros."""
+    l2: float = Field(50.0, ge=0)
+    """L2 penalty β, on half of the squared weights."""
+    max_items: PositiveInt = 3_000
+    """Number of items with weights, by popularity; all others score 0. Memory grows with its square, time with its cube."""
+    tolerance: float = Field(1e-2, gt=0)
+    """Convergence threshold: largest change of a weight in one sweep of coordinate descent."""
+    max_sweeps: PositiveInt = 100
+    """Maximum sweeps of coordinate descent per item."""
+
+
+class IALSConfig(HistoryOptions):
+    """iALS: implicit-feedback matrix factorization by alternating least squares, confidence-weighted.
+
+    After Hu, Koren and Volinsky, "Collaborative Filtering for Implicit Feedback Datasets" (2008). Needs `recsys-cli[implicit]`.
+    """
+
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "model.embedding_dim": {"choices": [32, 64, 128, 256]},
+        "model.alpha": {"low": 0.5, "high": 200.0, "log": True},
+        "model.regularization": {"low": 1.0, "high": 200.0, "log": True},
+    }
+
+    format: ClassVar[int] = 2
+
+    embedding_dim: PositiveInt = 128
+    """Width of the user and item factors."""
+    regularization: float | None = Field(None, gt=0)
+    """L2 penalty λ of the factors. None: the square root of the geometric mean of the summed confidence per user and per item,
+    each averaged over interactions."""
+    alpha: float | None = Field(None, gt=0)
+    """Confidence c = 1 + alpha r of an interaction, against 1 for all other pairs. r is the number of rows of the pair, or the sum
+    of their labels where the label is numeric. None: the root of the number of pairs per interaction, at most 100, in units of the
+    mean r: more for sparser data."""
+    iterations: PositiveInt = 10
+    """Number of alternations, each over all users and then all items."""

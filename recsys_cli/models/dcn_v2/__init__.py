@@ -1,1 +1,0 @@
-"""Cross layers and an MLP."""

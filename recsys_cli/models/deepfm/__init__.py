@@ -1,1 +1,0 @@
-"""A factorization machine and an MLP with shared embeddings."""

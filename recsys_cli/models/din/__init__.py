@@ -1,1 +1,0 @@
-"""Target attention over the history."""

@@ -1,1 +1,0 @@
-"""Dot products of all pairs of embeddings, then an MLP."""

@@ -1,1 +1,0 @@
-"""A linear item-item autoencoder in closed form."""

@@ -1,1 +1,0 @@
-"""A factorization machine."""

@@ -1,1 +1,0 @@
-"""Next-item prediction with a recurrent network."""

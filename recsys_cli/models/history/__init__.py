@@ -1,1 +1,0 @@
-"""The user's earlier items as a feature of ranking models."""

@@ -1,1 +1,0 @@
-"""Next-item prediction with gated pointwise attention over items and times."""

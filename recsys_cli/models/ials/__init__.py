@@ -1,1 +1,0 @@
-"""Matrix factorization of implicit feedback by alternating least squares, with the library `implicit`."""

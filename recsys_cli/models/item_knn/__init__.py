@@ -1,1 +1,0 @@
-"""Item-based nearest neighbors by common users."""

@@ -1,1 +1,0 @@
-"""Embeddings propagated over the graph of positive interactions."""

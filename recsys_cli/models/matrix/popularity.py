@@ -1,0 +1,175 @@
+"""Popularity, over all items or among those with a user's favorite values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from recsys_cli.batch import Batch, Ragged
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import Column, Role, Schema
+from recsys_cli.interactions import Interactions
+from recsys_cli.models.configs.matrix import PopularityConfig
+from recsys_cli.models.interaction_matrix import InteractionMatrix, spans
+from recsys_cli.models.item_to_item import add_rows, rows_of
+from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, no_progress, pair_ids
+
+_MAX_ELEMENTS = 1 << 20
+"""Maximum elements of user histories per block."""
+
+
+@dataclass(frozen=True)
+class Favorites:
+    """Favorite values of all users.
+
+    Attributes:
+        of_users: 0 or 1 by encoded user; shape (users, V), float32.
+        of_items: Values of each item, 0 or 1; shape (items, V), float32.
+    """
+
+    of_users: Tensor
+    of_items: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        context: TrainingContext,
+        user: Column,
+        item: Column,
+        values: Column,
+        *,
+        number: int,
+        positive_only: bool,
+        device: torch.device,
+    ) -> Self:
+        """Determine the `number` most frequent values in each user history; ties go to the lower id.
+
+        Raises:
+            ConfigError: The column is no item feature.
+        """
+        of_items = _values_of_items(context, item, values, device)
+        matrix = InteractionMatrix.of(context.interactions(), user, item, positive_only=positive_only, device=device)
+        of_users = torch.zeros(matrix.num_users, of_items.shape[1], device=device)
+        all_users = torch.arange(matrix.num_users, device=device)
+        for users in spans(matrix.offsets, max_elements=_MAX_ELEMENTS):
+            counts = add_rows(of_items, matrix.of_users(all_users[users]))
+            best = counts.sort(dim=1, descending=True, stable=True).indices[:, :number]
+            of_users[users] = torch.zeros_like(counts).scatter_(1, best, 1.0) * (counts > 0)
+        return cls(of_users, of_items)
+
+    def of_pairs(self, users: Tensor, items: Tensor) -> Tensor:
+        """Return the mask of pairs with a favorite value; shape (B,)."""
+        return (self.of_users[users] * self.of_items[items]).any(1)
+
+    def of_all(self, users: Tensor, items: Tensor) -> Tensor:
+        """Return the mask for each user and item; shape (U, I)."""
+        return self.of_users[users] @ self.of_items[items].T > 0
+
+
+def _values_of_items(context: TrainingContext, item: Column, values: Column, device: torch.device) -> Tensor:
+    ids = torch.arange(int(item.cardinality or 0), dtype=torch.int32, device=device)
+    feature = context.join({item.name: ids}).get(values.name)
+    if feature is None:
+        raise ConfigError(
+            f"model.within is {values.name}, which is no feature of {item.name}",
+            hint="join item features with JoinExternal in features.ops",
+        )
+    if not isinstance(feature, Ragged):
+        feature = Ragged(feature, torch.arange(len(ids) + 1, device=device))
+    has_value = torch.zeros(len(ids), int(values.cardinality or 0), device=device)
+    has_value[rows_of(feature), feature.values.long()] = 1.0
+    has_value[:, : values.own_ids.start] = 0.0  # null and unseen are no values
+    return has_value
+
+
+class Popularity(ClosedFormModel):
+    """An item's score is its number of rows in train, for all users.
+
+    `half_life` and `window` weight rows by age. With `within`, items without a favorite value of the user get scores
+    below 1, in unchanged order.
+    """
+
+    scoring = "catalog"
+    folds_in = True
+    ranks_without_history = True
+    deterministic = True
+    counts: Tensor
+
+    def __init__(self, config: PopularityConfig, schema: Schema) -> None:
+        super().__init__()
+        self.config = config
+        self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
+        self.register_buffer("counts", torch.zeros(int(self.item.cardinality or 0), dtype=torch.float64))
+        self._ticks = schema.ticks
+        self._favorites: Favorites | None = None
+        self._values = None if config.within is None else schema[config.within]
+        if self._values is not None and (
+            self._values not in schema.categorical or self._values.role is not Role.FEATURE
+        ):
+            raise ConfigError(
+                f"model.within is {config.within}, which is no categorical feature",
+                hint="name an item feature, such as genres",
+            )
+
+    def fit(self, context: TrainingContext, *, progress: Progress = no_progress) -> None:
+        """Count interactions.
+
+        Raises:
+            ConfigError: `half_life` or `window` is set, and the data has no timestamps.
+        """
+        del progress
+        rows = context.interactions()
+        counts = np.bincount(rows.item_idx, weights=self._weights(rows), minlength=len(self.counts))
+        self.counts.copy_(torch.from_numpy(counts))
+
+    def set_context(self, context: TrainingContext) -> None:
+        """Determine the favorite values of each user, with `within`."""
+        if self._values is not None:
+            self._favorites = Favorites.of(
+                context, self.user, self.item, self._values,
+                number=self.config.num_favorites, positive_only=self.config.positive_only, device=self.device,
+            )  # fmt: skip
+
+    def score(self, batch: Batch) -> Tensor:
+        """Return the counts of the rows' items; shape (B,)."""
+        users, items = pair_ids(batch, self.user, self.item)
+        counts = self.counts[items]
+        return (
+            counts.float() if self._favorites is None else self._ordered(counts, self._favorites.of_pairs(users, items))
+        )
+
+    def scores(self, users: Tensor, items: Tensor) -> Tensor:
+        """Return the item counts for each user; shape (U, I)."""
+        # float32 loses the last digits of counts above 2**24; the ranking breaks such ties by the exact count.
+        counts = self.counts[items].expand(len(users), -1)
+        return (
+            counts.float() if self._favorites is None else self._ordered(counts, self._favorites.of_all(users, items))
+        )
+
+    def _ordered(self, counts: Tensor, favorite: Tensor) -> Tensor:
+        """Map the scores of other items below 1, and those of favorites to 1 and above."""
+        return torch.where(favorite, 1 + counts, counts / (1 + self.counts.max())).float()
+
+    def _weights(self, rows: Interactions) -> npt.NDArray[np.float64]:
+        weights = np.ones(len(rows))
+        if self.config.positive_only:
+            weights *= rows.positive
+        if self.config.half_life is None and self.config.window is None:
+            return weights
+        if rows.times is None:
+            raise ConfigError(
+                "model.half_life and model.window need times, and the prepared data has none",
+                hint="set features.timestamp to the time column",
+            )
+        times = rows.times.astype(np.float64)
+        age = (times.max(initial=-np.inf) - times) / self._ticks
+        if self.config.window is not None:
+            weights *= age <= self.config.window
+        if self.config.half_life is not None:
+            weights *= np.exp2(-age / self.config.half_life)
+        return weights

@@ -1,1 +1,0 @@
-"""Matrix factorization with a ranking loss."""

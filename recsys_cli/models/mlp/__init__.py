@@ -1,1 +1,0 @@
-"""The MLP of the Merlin notebook."""

@@ -1,1 +1,0 @@
-"""Experts with a gate for each label."""

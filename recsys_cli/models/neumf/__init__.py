@@ -1,1 +1,0 @@
-"""Neural matrix factorization."""

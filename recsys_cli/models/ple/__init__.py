@@ -1,1 +1,0 @@
-"""Shared experts and experts of each label, in layers."""

@@ -1,1 +1,0 @@
-"""Item popularity, overall or among users with the same favorites."""

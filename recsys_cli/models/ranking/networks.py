@@ -1,0 +1,166 @@
+"""Networks over concatenated, multiplied and crossed features: mlp, neumf, dcn-v2 and dlrm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import Placement
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import Kind, Role, Schema
+from recsys_cli.models.configs.ranking import DCNv2Config, DLRMConfig, MLPConfig, NeuMFConfig
+from recsys_cli.models.embedding import Lookup, dims_of, embed
+from recsys_cli.models.layers import Dropout
+from recsys_cli.models.ranking.factorization import FirstOrder
+from recsys_cli.models.ranking.layers import NumericColumns, Tower, numbers
+from recsys_cli.models.ranking.model import RankingModel
+
+
+class MLP(RankingModel):
+    """Concatenated embeddings and numeric features, in the order of their names, through an MLP to one logit per label."""
+
+    def __init__(
+        self, config: MLPConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        widths_of = dims_of(schema.categorical, config.embedding_dim)
+        self.embeddings = embed(schema.categorical, widths_of, sparse=sparse, placement=placement)
+        self.tower = Tower.of(config, self.embeddings.dims, len(self.numeric), len(self.labels))
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and all lookups."""
+        lookups = list(self.embeddings.lookups(batch).values())
+        return self.tower(lookups, numbers(batch, self.numeric)), lookups
+
+
+class NeuMF(RankingModel):
+    """logits = h · [p * q, tower]: products of user and item embeddings, and the last hidden layer of an MLP (eq. 12).
+
+    h is linear, so it is computed in two summands. By default the MLP reads all features, the extension of section 3.1.
+    """
+
+    def __init__(
+        self, config: NeuMFConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        pair = [schema.only(role) for role in (Role.USER, Role.ITEM)]
+        for column in pair:
+            if column.kind is not Kind.CATEGORICAL or column.ragged:
+                raise ConfigError(
+                    f"neumf needs categorical user and item columns, and {column.name} is none",
+                    hint="add it to a Categorify op in features.ops",
+                )
+        self.user, self.item = pair
+        self.by_content = config.content
+        if not config.content:
+            self.numeric = NumericColumns()
+        columns = schema.categorical if config.content else pair
+        self.vectors = embed(pair, {column.name: config.mf_dim for column in pair}, sparse=sparse, placement=placement)
+        widths_of = dims_of(columns, config.embedding_dim)
+        self.embeddings = embed(columns, widths_of, sparse=sparse, placement=placement)
+        self.products = nn.Linear(config.mf_dim, len(self.labels), bias=False)
+        self.tower = Tower.of(config, self.embeddings.dims, len(self.numeric), len(self.labels))
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and all lookups."""
+        vectors = self.vectors.lookups(batch)
+        embeddings = self.embeddings.lookups(batch, like=vectors)
+        products = self.products(vectors[self.user.name].spread() * vectors[self.item.name].spread())
+        deep = self.tower([*embeddings.values()], numbers(batch, self.numeric))
+        return products + deep, [*vectors.values(), *embeddings.values()]
+
+
+class Cross(nn.Module):
+    """One cross layer: x0 * (W x + b) + x (eq. 1), or low-rank with W = U Vᵀ (eq. 2)."""
+
+    def __init__(self, width: int, rank: int | None = None) -> None:
+        super().__init__()
+        self.down = nn.Identity() if rank is None else nn.Linear(width, rank, bias=False)
+        self.up = nn.Linear(rank or width, width)
+
+    def forward(self, first: Tensor, current: Tensor) -> Tensor:
+        """Return the next x from x0, the input of the first layer, and the current x; shape (B, width)."""
+        crossed: Tensor = first * self.up(self.down(current)) + current
+        return crossed
+
+
+class DCNv2(RankingModel):
+    """Cross layers over concatenated embeddings and numeric features, with an MLP stacked on them or parallel to them.
+
+    In the parallel structure the output layer over both is linear, so it is computed in two summands: `crossed`, and
+    the MLP's last layer.
+    """
+
+    def __init__(
+        self, config: DCNv2Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        widths_of = dims_of(schema.categorical, config.embedding_dim)
+        self.embedding_dropout = Dropout(config.embedding_dropout)
+        self.embeddings = embed(schema.categorical, widths_of, sparse=sparse, placement=placement)
+        width = sum(widths_of.values()) + len(self.numeric)
+        self.layers = nn.ModuleList(Cross(width, config.rank) for _ in range(config.num_cross_layers))
+        parallel = config.structure == "parallel"
+        self.crossed = nn.Linear(width, len(self.labels), bias=False) if parallel else None
+        self.tower = Tower(
+            (), width, (*config.hidden_dims, len(self.labels)), dropout=config.dropout, batch_norm=config.batch_norm
+        )
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and all lookups."""
+        lookups = list(self.embeddings.lookups(batch).values())
+        spread = [self.embedding_dropout(lookup.spread()) for lookup in lookups]
+        crossed = first = torch.cat([*spread, numbers(batch, self.numeric)], dim=1)
+        for layer in self.layers:
+            crossed = layer(first, crossed)
+        if self.crossed is None:
+            return self.tower((), crossed), lookups
+        return self.tower((), first) + self.crossed(crossed), lookups
+
+
+class DLRM(RankingModel):
+    """The bottom MLP maps numeric features to one vector; it and all pairwise dot products are the input of the top MLP.
+
+    Unlike the paper, a linear model learns first-order effects: data often has no numeric features, and embeddings with
+    first-order effects overfit in their products.
+    """
+
+    def __init__(
+        self, config: DLRMConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        dim, num_numeric = config.embedding_dim, len(self.numeric)
+        widths = {column.name: dim for column in schema.categorical}
+        self.embedding_dropout = Dropout(config.embedding_dropout)
+        self.embeddings = embed(schema.categorical, widths, sparse=sparse, placement=placement)
+        self.first_order = FirstOrder(schema, sparse=sparse, placement=placement)
+        self.bottom = Tower((), num_numeric, (*config.bottom_mlp, dim), dropout=config.dropout) if num_numeric else None
+        fields = len(widths) + (num_numeric > 0)
+        inputs = fields * (fields - 1) // 2 + (dim if num_numeric else 0)
+        layers = (*config.top_mlp, len(self.labels))
+        self.top = Tower((), inputs, layers, dropout=config.dropout, batch_norm=config.batch_norm) if inputs else None
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and all lookups."""
+        dense = numbers(batch, self.numeric)
+        weights = self.first_order.weights.lookups(batch)
+        embeddings = self.embeddings.lookups(batch, like=weights)
+        looked_up = [*weights.values(), *embeddings.values()]
+        logits = self.first_order(weights, dense)
+        if self.top is None:  # one column of ids has no pair
+            return logits, looked_up
+        fields = [self.embedding_dropout(lookup.spread()) for lookup in embeddings.values()]
+        if self.bottom is None:
+            return logits + self.top((), pairwise_products(fields)), looked_up
+        bottom = self.bottom((), dense).float()
+        return logits + self.top((), torch.cat([bottom, pairwise_products([bottom, *fields])], dim=1)), looked_up
+
+
+def pairwise_products(fields: Sequence[Tensor]) -> Tensor:
+    """Return the dot product of each pair of F fields, shape (B, D), in the order 1·0, 2·0, 2·1, ...; shape (B, F (F - 1) / 2)."""
+    stacked = torch.stack(list(fields), dim=1)
+    first, second = torch.tril_indices(len(fields), len(fields), offset=-1, device=stacked.device)
+    return torch.bmm(stacked, stacked.transpose(1, 2))[:, first, second]

@@ -1,0 +1,158 @@
+"""User and item embeddings, alone (mf) or propagated over the graph of positives (lightgcn)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
+
+from recsys_cli.batch import Batch, Ragged
+from recsys_cli.config import Placement
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import PADDING, Schema
+from recsys_cli.models.configs.retrieval import LightGCNConfig, MFConfig
+from recsys_cli.models.embedding import Embeddings, embed
+from recsys_cli.models.interaction_matrix import InteractionMatrix, transpose
+from recsys_cli.models.item_to_item import add_rows
+from recsys_cli.models.model import TrainingContext
+from recsys_cli.models.retrieval.model import RetrievalModel
+from recsys_cli.models.retrieval.negative_sampling import Encoded, NegativeSampling
+
+
+class MF(RetrievalModel):
+    """score(u, i) = p_u · q_i + b_i, from user and item ids only.
+
+    The bias is the last element of an item's embedding, multiplied by a constant 1 in the user's vector.
+    """
+
+    def __init__(
+        self, config: MFConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(schema, NegativeSampling(config, config.loss))
+        self.config = config
+        dims = {self.user.name: config.embedding_dim, self.item.name: config.embedding_dim + 1}
+        self.embeddings = embed([self.user, self.item], dims, sparse=sparse, placement=placement)
+
+    def encode(self, users: Tensor, items: Tensor) -> tuple[Encoded, Encoded]:
+        """Return the embeddings, with a 1 appended to the users'."""
+        rows = self.embeddings(Batch({self.user.name: users, self.item.name: items}, {}))
+        of_users: Tensor = rows[self.user.name]
+        of_items: Tensor = rows[self.item.name]
+        return Encoded(F.pad(of_users, (0, 1), value=1.0), of_users), Encoded(of_items, of_items)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Edges between users and items with weight 1 / sqrt(degree of the user * degree of the item).
+
+    Attributes:
+        to_users: Items of each user, with weights.
+        to_items: Users of each item: the same edges.
+    """
+
+    to_users: Ragged
+    to_items: Ragged
+
+    @classmethod
+    def of(cls, positives: InteractionMatrix) -> Graph:
+        """Build the graph of positive interactions."""
+        degrees = positives.offsets.diff()
+        weights = (degrees[positives.users] * positives.counts[positives.items]).float().rsqrt()
+        to_users = Ragged(positives.items, positives.offsets, weights)
+        return cls(to_users, transpose(to_users, positives.num_items))
+
+    def propagate(self, users: Tensor, items: Tensor, *, layers: int) -> tuple[Tensor, Tensor]:
+        """Return the means over propagation layers 0, …, `layers`; shapes (num_users, D) and (num_items, D)."""
+        all_users, all_items = users, items
+        for _ in range(layers):
+            users, items = (
+                _propagate(items, self.to_users, self.to_items),
+                _propagate(users, self.to_items, self.to_users),
+            )
+            all_users, all_items = all_users + users, all_items + items
+        return all_users / (layers + 1), all_items / (layers + 1)
+
+
+def _propagate(rows: Tensor, edges: Ragged, back: Ragged) -> Tensor:
+    summed: Tensor = _Propagate.apply(rows, edges, back)
+    return summed
+
+
+class _Propagate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, edges: Ragged, back: Ragged) -> Tensor:
+        ctx.back = back
+        return add_rows(rows, edges)  # a stable kernel on all cores, unlike those of sparse tensors
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return add_rows(gradients[0].contiguous(), ctx.back), None, None
+
+
+class LightGCN(RetrievalModel):
+    """LightGCN: a vector is the mean over propagation layers 0 to L of its node; only layer 0 has parameters.
+
+    He et al., "LightGCN: Simplifying and powering graph convolution network for recommendation", 2020. Every training
+    step propagates all embeddings, so their gradients are dense. The graph has the positives of the context.
+    """
+
+    dense_gradients = True
+
+    def __init__(self, config: LightGCNConfig, schema: Schema, *, sparse: bool = False) -> None:
+        if sparse:
+            raise ConfigError(
+                "lightgcn propagates all embeddings in every step, so gradients of its tables are dense",
+                hint="set train.sparse_embeddings=false",
+            )
+        super().__init__(schema, NegativeSampling(config, config.loss))
+        self.config = config
+        columns = [self.user, self.item]
+        self.embeddings = Embeddings(columns, {column.name: config.embedding_dim for column in columns})
+        self._graph: Graph | None = None
+        self._propagated: tuple[object, tuple[Tensor, Tensor]] | None = None
+
+    def set_context(self, context: TrainingContext) -> None:
+        """Set the context; the graph is built at first use."""
+        super().set_context(context)
+        self._graph = self._propagated = None
+
+    def encode(self, users: Tensor, items: Tensor) -> tuple[Encoded, Encoded]:
+        """Return propagated vectors, and the embeddings of layer 0."""
+        of_users, of_items = self._tables()
+        all_users, all_items = self._vectors(of_users, of_items)
+        # F.embedding equals indexing, with a faster backward pass.
+        return (
+            Encoded(F.embedding(users, all_users), F.embedding(users, of_users)),
+            Encoded(F.embedding(items, all_items), F.embedding(items, of_items)),
+        )
+
+    def _tables(self) -> tuple[Tensor, Tensor]:
+        """Return both tables; the padding row gets no gradient, as in a lookup."""
+        user, item = (self.embeddings.table(column.name) for column in (self.user, self.item))
+        if not torch.is_grad_enabled():
+            return user, item
+        first = PADDING + 1
+        return torch.cat([user[:first].detach(), user[first:]]), torch.cat([item[:first].detach(), item[first:]])
+
+    def _vectors(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+        """Propagate all embeddings; cached without gradients, because a ranking calls this once per block of users."""
+        if torch.is_grad_enabled():
+            self._propagated = None  # the next training step may use a fused optimizer, invisible to `_version`
+            return self.graph.propagate(users, items, layers=self.config.num_layers)
+        state = [(one.data_ptr(), one._version) for one in (users, items)]
+        if self._propagated is None or self._propagated[0] != state:
+            self._propagated = state, self.graph.propagate(users, items, layers=self.config.num_layers)
+        return self._propagated[1]
+
+    @property
+    def graph(self) -> Graph:
+        """Graph of positives, built once per context."""
+        if self._graph is None:
+            interactions = self.context.interactions()
+            self._graph = Graph.of(
+                InteractionMatrix.of(interactions, self.user, self.item, positive_only=True, device=self.device)
+            )
+        return self._graph

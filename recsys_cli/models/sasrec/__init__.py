@@ -1,1 +1,0 @@
-"""Next-item prediction with causal self-attention."""

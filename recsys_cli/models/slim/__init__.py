@@ -1,1 +1,0 @@
-"""Sparse item-to-item weights by elastic nets."""

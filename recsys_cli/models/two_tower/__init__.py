@@ -1,1 +1,0 @@
-"""One network for the user's features, one for the item's."""

@@ -1,1 +1,0 @@
-"""A linear model plus an MLP."""
