@@ -55,15 +55,15 @@ def context_of(interactions: Interactions) -> TrainingContext:
     return TrainingContext(lambda: interactions, join)
 
 
-def a_model(**options: object) -> two_stage.Model:
+def a_model(**options: object) -> two_stage.TwoStage:
     torch.manual_seed(0)
     options = {"candidates": GENERATORS, "ranker": TREES, "holdout": {"rounds": 1}, **options}
     model = build("two-stage", options, SCHEMA)
-    assert isinstance(model, two_stage.Model)
+    assert isinstance(model, two_stage.TwoStage)
     return model
 
 
-def fitted(**options: object) -> two_stage.Model:
+def fitted(**options: object) -> two_stage.TwoStage:
     model, context = a_model(**options), context_of(rows())
     model.fit(context)
     model.set_context(context)
@@ -122,7 +122,7 @@ def hold_out_last(monkeypatch: pytest.MonkeyPatch, *, leak: bool) -> None:
         yield Fold(fit, interactions.chosen(last))
 
     monkeypatch.setattr(two_stage, "folds_of", fold_of)
-    monkeypatch.setattr(two_stage.Model, "_kept", lambda _, row, *others: torch.ones_like(row, dtype=torch.bool))
+    monkeypatch.setattr(two_stage.TwoStage, "_kept", lambda _, row, *others: torch.ones_like(row, dtype=torch.bool))
 
 
 def test_without_a_target_among_the_candidates_the_order_is_rank_fusion() -> None:
@@ -406,7 +406,7 @@ def test_users_without_history_get_what_such_users_bought() -> None:
         "holdout": {"share": (OLD + 2 * NEW) / len(world), "rounds": 4},
     }  # fmt: skip
     model = build("two-stage", options, Schema(columns=tuple(columns)))
-    assert isinstance(model, two_stage.Model)
+    assert isinstance(model, two_stage.TwoStage)
     model.fit(context_of(world))
     model.eval().set_context(context_of(world))
     items, newcomer = torch.arange(3, ITEMS + 3), torch.tensor([size - 1])

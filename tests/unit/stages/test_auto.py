@@ -17,6 +17,7 @@ from recsys_cli.config import RunConfig, TuneConfig
 from recsys_cli.config.load import load
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.events import Event, Message
+from recsys_cli.models.matrix import ease
 from recsys_cli.registry import AUTO, find_model
 from recsys_cli.stages.auto import candidates_of
 from recsys_cli.stages.etl import etl
