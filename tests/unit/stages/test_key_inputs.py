@@ -113,5 +113,5 @@ def test_code_from_elsewhere_is_in_the_key_and_is_not_run(tmp_path: Path, monkey
     (package / "model.py").write_text("A = 2")
     assert code_of("theirs.model_a") != before
     assert "theirs" not in sys.modules
-    assert code_of("recsys_cli.models.mlp") == []
+    assert code_of("recsys_cli.models.ranking.networks:MLP") == []
     assert code_of("theirs.model_a.model:source") != code_of("theirs.nothing:source")
