@@ -48,7 +48,7 @@ def complete_run_or_config(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_listed(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of the kind of `recsys ls`."""
-    kinds = {
+    kinds: dict[str, Iterable[str]] = {
         "datasets": registry.DATASETS,
         "models": registry.MODELS,
         "engines": registry.ENGINES,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import httpx
+
 from filelock import FileLock, Timeout
 
 from recsys_cli.errors import ConfigError, DataError
