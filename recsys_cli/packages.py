@@ -16,10 +16,11 @@ class Lazy(ModuleType):
 
 
 if TYPE_CHECKING:
+    import httpx
     import polars as pl
     import pyarrow.compute as pc
 else:
-    pl, pc = Lazy("polars"), Lazy("pyarrow.compute")
+    httpx, pl, pc = Lazy("httpx"), Lazy("polars"), Lazy("pyarrow.compute")
 
 
 def installed(package: str) -> str | None:

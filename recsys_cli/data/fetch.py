@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-
 from filelock import FileLock, Timeout
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.events import Emit, Message, Progress
+from recsys_cli.packages import httpx
 
 
 @dataclass(frozen=True)
