@@ -145,9 +145,9 @@ def checked_manifest(bundle: Bundle, *, verify: bool) -> Mapping[str, Any]:
         MissingArtifactError: The folder is no bundle, or a file is missing.
         DataError: A file is damaged.
     """
+    check_kinds(bundle)
     if not bundle.exists:
         raise MissingArtifactError(f"{bundle.folder} is no bundle: it has no manifest.json", hint="recsys export RUN")
-    check_kinds(bundle)
     kind = read_json(bundle.folder / "manifest.json", hint=bundle.remake).get("kind")
     if kind != "Bundle":
         raise DataError(f"{bundle.folder} is a {kind}, not a bundle", hint="recsys export RUN")
