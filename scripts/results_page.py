@@ -1,0 +1,78 @@
+"""Write docs/results.md from scripts/results/*.json, by the list of tables in scripts/results/page.yaml."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "results.md"
+RESULTS = ROOT / "scripts" / "results"
+HEAD = """\
+# Results
+
+Written by `scripts/results_page.py` from `scripts/results/*.json`. Of several rounds a table has the median; `±` is the deviation
+over seeds, brackets are a 95 % interval. What follows from the figures: [which model](quality.md), [how fast](benchmarks.md).
+"""
+TRIPLE = re.compile(r"[\d.]+ / ([\d.]+) / [\d.]+")
+"""Minimum, median and maximum."""
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    return "\n".join([HEAD, *(section(table) for table in yaml.safe_load((RESULTS / "page.yaml").read_text()))])
+
+
+def section(table: dict[str, Any]) -> str:
+    """Return heading, sentence and rows of a table."""
+    found = json.loads((RESULTS / f"{table['file']}.json").read_text())
+    rows = at(found, table.get("rows", ""))
+    named = dict(enumerate(rows)) if isinstance(rows, list) else {key: rows[key] for key in table.get("only", rows)}
+    names = [] if isinstance(rows, list) else [""]
+    lines = [[*names, *table["columns"]], ["---"] * (len(names) + len(table["columns"]))]
+    for name, row in named.items():
+        lines.append([*([str(name)] if names else []), *(cell(at(row, path)) for path in table["columns"].values())])
+    body = "\n".join(f"|{'|'.join(line)}|" for line in lines)
+    work = f"{table['work']} {measured(found)}".rstrip()
+    return f"## {table['title']}\n\n{work}\n\n{body}\n"
+
+
+def measured(found: dict[str, Any]) -> str:
+    """Return machine and date of a file, as far as it has them."""
+    machine = found.get("machine", {})
+    processor = machine.get("processor", "").replace("(R)", "").replace(" Processor", "")
+    return f"{machine['cores']} cores, {processor}, {machine['date']}." if machine else ""
+
+
+def at(found: Any, path: str) -> Any:
+    """Return the value behind keys with `>` between them, or None."""
+    for key in path.split(">") if path else ():
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def cell(value: Any) -> str:
+    """Return a value as text of a cell."""
+    match value:
+        case None:
+            return "–"
+        case {"gain": gain, "interval": [low, high]} | {"difference": gain, "low": low, "high": high}:
+            return f"{gain:+} [{low}, {high}]"
+        case [single]:
+            return cell(single)
+        case str():
+            return found[1] if (found := TRIPLE.fullmatch(value)) else value
+        case float() if value >= 1000:
+            return f"{value:,.0f}"
+        case float():
+            return f"{value:.4g}"
+        case _:
+            return str(value)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
