@@ -57,36 +57,3 @@ _PATIENT = Setting(
     note="its defaults; the best of up to 200 epochs by NDCG@10 on valid, stopped after 50 worse ones (its authors' benchmark)",
     training={"epochs": 200, "patience": 50},
 )
-_GUIDE = Setting(
-    note="its defaults; the best of up to 100 epochs by NDCG@10 on valid, stopped after 5 worse ones (its training guide)",
-    training={"epochs": 100, "patience": 5},
-)
-_ML1M = {
-    "n_factors": 64, "n_blocks": 2, "n_heads": 1, "dropout_rate": 0.1, "session_max_len": 200, "loss": "sampled_softmax",
-    "n_negatives": 256,
-}  # fmt: skip
-_SAMPLED = Setting(
-    options=_ML1M,
-    note="its authors' benchmark on ML-1M: 64 dims, 2 blocks, 1 head, dropout 0.1, 200 items, sampled softmax with 256 negatives; "
-    "the best of up to 200 epochs by NDCG@10 on valid, stopped after 50 worse ones",
-    training={"epochs": 200, "patience": 50},
-)
-_TUTORIAL = Setting(
-    options=_ML1M
-    | {
-        "n_factors": 50, "dropout_rate": 0.2, "n_negatives": 128, "relative_time_attention": False,
-        "lightning_module_kwargs": {"logits_t": 0.05},
-    },
-    note="its tutorial on ML-1M: 50 dims, 2 blocks, 1 head, dropout 0.2, 200 items, sampled softmax with 128 negatives; "
-    "without relative time, which reads the time of the item to predict; the best of 100 epochs by NDCG@10 on valid",
-    training={"epochs": 100, "patience": 100},
-)  # fmt: skip
-SEQUENCES: dict[str, dict[str, Setting]] = {
-    "rectools": {
-        "sasrec": _PATIENT, "sasrec-guide": _GUIDE, "sasrec-sampled": _SAMPLED,
-        "bert4rec": _PATIENT, "hstu": _TUTORIAL,
-    },
-    "recbole": dict.fromkeys(("sasrec", "gru4rec", "bert4rec"), Setting(note=_STOPPED.note, training={"epochs": 300})),
-}  # fmt: skip
-"""Peer → sequence model, and what follows a dash → setting, for bench_sequence_peers.py."""
-SEQUENCE_MODELS = ("sasrec", "gru4rec", "bert4rec", "hstu")
