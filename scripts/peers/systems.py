@@ -52,8 +52,3 @@ PEERS: dict[str, dict[str, Setting]] = {
     },
 }
 """Peer → model → setting."""
-
-_PATIENT = Setting(
-    note="its defaults; the best of up to 200 epochs by NDCG@10 on valid, stopped after 50 worse ones (its authors' benchmark)",
-    training={"epochs": 200, "patience": 50},
-)
