@@ -51,10 +51,6 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
         list[str] | None,
         typer.Option(metavar="NAME=SHARE", help="Share of the users, such as a=0.9,b=0.1.", show_default="equal ones"),
     ] = None,
-    shadow: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Send a copy of the traffic to a bundle.", show_default=False),
-    ] = None,
     host: Annotated[str, typer.Option(help="Address; others than this machine's need a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 for a free one.", min=0, max=65535)] = 8000,
     workers: Annotated[int, typer.Option(help="Processes; they share memory-mapped tables.", min=1, max=256)] = 1,
@@ -90,8 +86,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     folders = stage.named_bundles(bundles)
     settings = Settings(
         bundles=folders,
-        shares=stage.shares_of(share or [], folders, shadow or []),
-        shadow=tuple(shadow or ()),
+        shares=stage.shares_of(share or [], folders),
         feedback=(feedback or session.root / "feedback").absolute(),
         fsync=fsync.value,
         positive_above=positive_above,

@@ -85,19 +85,14 @@ def named_bundles(given: Sequence[str]) -> dict[str, Path]:
     return bundles
 
 
-def shares_of(given: Sequence[str], bundles: Mapping[str, Path], shadow: Sequence[str]) -> dict[str, float]:
+def shares_of(given: Sequence[str], bundles: Mapping[str, Path]) -> dict[str, float]:
     """Return the share of the users by bundle, of arguments such as `a=0.9` or `a=0.9,b=0.1`; equal ones by default.
 
     Raises:
         ConfigError: A name is unknown, a share is no number from 0 to 1, or the sum is not 1.
     """
-    for name in shadow:
-        _check_name(name, bundles, "--shadow")
-    takers = [name for name in bundles if name not in shadow]
-    if not takers:
-        raise ConfigError("all bundles are shadows", hint="leave one bundle out of --shadow")
     if not given:
-        return dict.fromkeys(takers, 1 / len(takers))
+        return dict.fromkeys(bundles, 1 / len(bundles))
     shares: dict[str, float] = {}
     for part in ",".join(given).split(","):
         name, _, share = part.partition("=")
@@ -106,8 +101,8 @@ def shares_of(given: Sequence[str], bundles: Mapping[str, Path], shadow: Sequenc
             shares[name] = float(share)
         except ValueError:
             raise ConfigError(f"--share {part}: no number", hint="--share a=0.9,b=0.1") from None
-        if name in shadow or not 0 <= shares[name] <= 1:
-            raise ConfigError(f"--share {part}: from 0 to 1, for no shadow", hint="--share a=0.9,b=0.1")
+        if not 0 <= shares[name] <= 1:
+            raise ConfigError(f"--share {part}: not from 0 to 1", hint="--share a=0.9,b=0.1")
     if abs(sum(shares.values()) - 1) > 1e-6:
         raise ConfigError(f"the shares add up to {sum(shares.values()):g}", hint="--share a=0.9,b=0.1")
     return shares

@@ -239,7 +239,6 @@ class Deployed(BaseModel):
     version: str
     model: str
     share: float
-    shadow: bool
     num_users: int
     """Users of train."""
     num_items: int

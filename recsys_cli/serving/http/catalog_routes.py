@@ -77,7 +77,6 @@ def _about(deployment: Deployment, settings: Settings) -> dict[str, Any]:
         "version": deployment.version,
         "model": about["model"],
         "share": settings.shares.get(deployment.name, 0.0),
-        "shadow": deployment.name in settings.shadow,
         "num_users": about["num_users"],
         "num_items": about["num_items"],
         "dataset": about.get("dataset"),

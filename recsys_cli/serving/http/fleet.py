@@ -1,4 +1,4 @@
-"""The bundles of a worker: traffic shares, shadows, and the swap of a bundle without a failed request."""
+"""The bundles of a worker: traffic shares, and the swap of a bundle without a failed request."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Fleet:
     """All bundles of a worker.
 
     Args:
-        settings: Folders, shares and shadows.
+        settings: Folders and shares.
         metrics: Receives reloads, and what the threads measure.
         under_way: Number of requests in the server.
         state: The feedback, with upserted items.
@@ -99,13 +99,8 @@ class Fleet:
 
     @property
     def all(self) -> tuple[Deployment, ...]:
-        """All bundles, with shadows."""
+        """All bundles."""
         return tuple(self._deployments.values())
-
-    @property
-    def shadows(self) -> tuple[Deployment, ...]:
-        """Bundles with a copy of the traffic."""
-        return tuple(self._deployments[name] for name in self._settings.shadow)
 
     @property
     def default(self) -> Deployment:
@@ -113,8 +108,8 @@ class Fleet:
         return next(iter(self._deployments.values()))
 
     def folding_in(self, history: Sequence[Id]) -> list[str]:
-        """Return the names of the bundles, without shadows, that fold in a history with an item of their catalog."""
-        able = (one for one in self.all if one.takes_histories and one.name not in self._settings.shadow)
+        """Return the names of the bundles that fold in a history with an item of their catalog."""
+        able = (one for one in self.all if one.takes_histories)
         return [one.name for one in able if (one.catalog.places_of(history) >= 0).any()]
 
     def named(self, name: str | None) -> Deployment:

@@ -32,12 +32,6 @@ class Metrics:
         self.upserts = self._counter("upserts", "Upserts of items by bundle and result", ["bundle", "result"])
         self.commit_seconds = self._histogram("feedback_commit_seconds", "Time to an acknowledgment", [], _SECONDS)
         self.reloads = self._counter("bundle_reloads", "Reloads of bundles by result", ["bundle", "result"])
-        self.shadow = self._histogram(
-            "shadow_overlap",
-            "Share of common items of a shadow bundle's answers",
-            ["bundle"],
-            (0.1, 0.25, 0.5, 0.75, 0.9, 1),
-        )
         self.under_way = Gauge(
             "recsys_requests_under_way", "Requests under way", registry=self.registry, multiprocess_mode="livesum"
         )

@@ -121,13 +121,10 @@ class Service:
         return self.deployment(body.bundle, body.user if body.user is not None else tuple(body.history or ()))
 
     async def answers(self, deployment: Deployment, queries: Sequence[Query]) -> list[Answer]:
-        """Answer queries by a bundle; shadows get a copy."""
+        """Answer queries by a bundle."""
         answers = await deployment.thread.recommend(queries)
         for answer in answers:
             self.metrics.answers.labels(deployment.name, answer.source).inc()
-        for shadow in self.fleet.shadows:
-            if shadow is not deployment:
-                self.background(self._shadow(shadow, queries, answers))
         return answers
 
     async def score(self, deployment: Deployment, columns: dict[str, list[Any]]) -> list[float]:
@@ -176,18 +173,3 @@ class Service:
     def _upserted(self) -> None:
         """Bring upserted items into the recommenders, also without a request that waits for it."""
         self.background(self.fleet.follow(self.desk.state))
-
-    async def _shadow(self, shadow: Deployment, queries: Sequence[Query], answers: Sequence[Answer]) -> None:
-        """Answer queries by a shadow bundle, and compare."""
-        try:
-            others = await shadow.thread.recommend(queries)
-        except Exception as error:
-            result = "skipped" if isinstance(error, RequestError) else "error"
-            self.metrics.answers.labels(shadow.name, result).inc(len(queries))
-            return
-        for mine, other in zip(answers, others, strict=True):
-            self.metrics.answers.labels(shadow.name, other.source).inc()
-            items = {one.item.id for one in mine.items}
-            if items:
-                common = len(items & {one.item.id for one in other.items}) / len(items)
-                self.metrics.shadow.labels(shadow.name).observe(common)

@@ -56,7 +56,6 @@ class Settings:
     Attributes:
         bundles: Bundle folders by name; symbolic links are read again on SIGHUP.
         shares: Share of the users by bundle; they add up to 1.
-        shadow: Names of bundles that get a copy of the traffic, and answer nobody.
         feedback: Folder of the feedback log.
         fsync: Flush of the log before an acknowledgment.
         positive_above: Labels of feedback above it are positives, others negatives; None for labels as they are.
@@ -72,7 +71,6 @@ class Settings:
 
     bundles: Mapping[str, Path]
     shares: Mapping[str, float]
-    shadow: tuple[str, ...] = ()
     feedback: Path = Path("feedback")
     fsync: Fsync = "interval"
     positive_above: float | None = None

@@ -34,6 +34,6 @@ def bundle_of(
 def server(bundle_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server with a matrix factorization, a model that folds in, and one with features."""
     bundles = [str(bundle_of(model)) for model in ("mf", "ease", "fm")]
-    shares = ("--share", "mf=0.5,ease=0.5", "--shadow", "fm", "--fsync", "always")
+    shares = ("--share", "mf=0.5,ease=0.5", "--fsync", "always")
     with running(tmp_path_factory.mktemp("server"), *bundles, *shares) as server:
         yield server

@@ -34,7 +34,6 @@ def run(*line: str) -> Any:
         (("{bundle}", "--host", "0.0.0.0"), 2, "without a token"),
         (("{bundle}", "--share", "typo=1"), 2, "no such bundle"),
         (("a={bundle}", "b={bundle}", "--share", "a=0.5"), 2, "add up to 0.5"),
-        (("a={bundle}", "--shadow", "a"), 2, "all bundles are shadows"),
         (("{bundle}", "{bundle}"), 2, "two bundles are named"),
         (("{bundle}/data",), 4, "not a bundle"),
         (("{bundle}/nothing",), 3, "no bundle"),
@@ -71,10 +70,10 @@ def test_a_missing_extra_is_exit_5(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_shares_follow_the_users() -> None:
     bundles = named_bundles(["x/a", "b=x/current"])
     assert list(bundles) == ["a", "b"]
-    assert shares_of([], bundles, []) == {"a": 0.5, "b": 0.5}
-    assert shares_of(["a=0.9,b=0.1"], bundles, []) == shares_of(["a=0.9", "b=0.1"], bundles, []) == {"a": 0.9, "b": 0.1}
+    assert shares_of([], bundles) == {"a": 0.5, "b": 0.5}
+    assert shares_of(["a=0.9,b=0.1"], bundles) == shares_of(["a=0.9", "b=0.1"], bundles) == {"a": 0.9, "b": 0.1}
     with pytest.raises(ConfigError):
-        shares_of(["a=nan"], bundles, [])
+        shares_of(["a=nan"], bundles)
     points = [share_point(user) for user in range(2_000)]
     assert 0.85 < sum(point < 0.9 for point in points) / 2_000 < 0.95
     assert share_point(42) == share_point("42")

@@ -343,24 +343,6 @@ def test_token(tmp_path: Path, bundle_of: BundleOf) -> None:
         assert document["components"]["securitySchemes"]["token"] == {"type": "http", "scheme": "bearer"}
 
 
-def test_copies_above_the_queue_of_a_shadow_are_counted(tmp_path: Path, bundle_of: BundleOf) -> None:
-    line = (str(bundle_of("mf")), str(bundle_of("fm")), "--shadow", "fm", "--queue", "2")
-    with running(tmp_path, *line) as server:
-        with ThreadPoolExecutor(12) as pool:
-            codes = list(
-                pool.map(lambda user: server.ask("POST", "/recommend", {"user": user}).status_code, range(200))
-            )
-        answered = codes.count(200)
-        assert set(codes) <= {200, 429, 504}  # 504: a busy machine
-
-        def copied() -> bool:
-            lines = [one for one in httpx.get(server.url + "/metrics").text.splitlines() if not one.startswith("#")]
-            counts = [float(one.split()[-1]) for one in lines if one.startswith('recsys_answers_total{bundle="fm"')]
-            return sum(counts) == answered > 0
-
-        until(copied)
-
-
 def test_the_log_has_one_server(tmp_path: Path, bundle_of: BundleOf) -> None:
     line = str(bundle_of("ease"))
     in_use = pytest.raises(AssertionError, match="in use by a running server")
