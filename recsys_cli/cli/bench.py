@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,12 +10,17 @@ import typer
 
 from recsys_cli.cli.compare import Html
 from recsys_cli.cli.params import Config, Overrides, current_config, joined, split_arguments
+from recsys_cli.cli.quantities import amount, duration
 from recsys_cli.cli.run import prepare
 from recsys_cli.cli.session import Session
+from recsys_cli.cli.tables import line, table
 from recsys_cli.errors import ConfigError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from recsys_cli.config import RunConfig
+    from recsys_cli.evaluation.compare.leaderboard import Leaderboard, LeaderboardRow, PublishedComparison, SeededScore
 
 
 Protocol = Annotated[
@@ -75,9 +80,8 @@ def bench(
         with session.working("bench") as emit:
             noted = settings if protocol is None else _with_changes(settings, Path(line[0]), changes)
             leaderboard = bench(noted, session.workspace, metric=metric, html=html, emit=emit)
-    from recsys_cli.cli.results import bench as shown
 
-    session.report(shown.result(leaderboard, html=html), shown.draw)
+    session.report(result(leaderboard, html=html), draw)
 
 
 def _with_changes(settings: RunConfig, path: Path, changes: Sequence[str]) -> RunConfig:
@@ -120,3 +124,120 @@ def _protocol_config(name: str, line: Sequence[str]) -> Path:
     if Path(name).suffix in {".yaml", ".yml"}:
         raise ConfigError(f"--protocol names a published protocol, and {name} is a config", hint=f"recsys bench {name}")
     return path_of(name)
+
+
+Cell = tuple[str, str]
+"""A value and its addition, on the same line or, in a narrow terminal, below."""
+Columns = dict[str, list[Cell]]
+_SAME = "="
+_INTERVAL, _TRAINING, _PARAMETERS = "95 % interval", "training", "parameters"
+_TEXT = 2
+"""Number of text columns, from the left."""
+_BETWEEN = 3
+"""Spaces between two columns."""
+_NAME = 16
+"""Minimum width of the model column in characters."""
+
+
+def result(leaderboard: Leaderboard, *, html: Path | None) -> dict[str, Any]:
+    """Return the leaderboard and the path of its page as plain values."""
+    return {**leaderboard.model_dump(mode="json"), "report": None if html is None else str(html)}
+
+
+def draw(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw the leaderboard, the failures and the verdict."""
+    from recsys_cli.evaluation.compare.leaderboard import RETRY_NOTE, Leaderboard, failures_in_words, in_words
+    from recsys_cli.metrics.named import title_of
+
+    board = Leaderboard.model_validate({key: value for key, value in result.items() if key != "report"})
+    title = f"{board.split}: {board.users:,} users, {board.rows:,} rows; by {title_of(board.metric)}"
+    columns = _fitting(_columns(board), width=to.width)
+    table(to, title, list(columns), zip(*columns.values(), strict=True), text=_TEXT)
+    line(to, in_words(board))
+    line(to, "; ".join(_marks(board)), style="dim")
+    if board.published is not None:
+        _draw_published(to, board, board.published)
+    for run, message, hint in failures_in_words(board):
+        line(to, f"{run} failed: {message}{f' ({hint})' if hint else ''}", style="yellow")
+    if board.failures:
+        line(to, RETRY_NOTE, style="dim")
+    if result["report"]:
+        line(to, f"page: {result['report']}")
+
+
+def _draw_published(to: Console, board: Leaderboard, published: PublishedComparison) -> None:
+    """Draw the published models and ours in one table, and the verdicts."""
+    from recsys_cli.evaluation.compare.leaderboard import LEVEL_NOTE, one_table
+
+    heads, cells = one_table(board.standings, published, board.metrics)
+    table(to, f"published: {published.paper}", heads, cells, text=2)
+    line(to, published.data_in_words, style="yellow" if published.differences or published.verified != "digest" else "")
+    for sentence in published.sentences:
+        line(to, sentence, style="bold")
+    for text in (LEVEL_NOTE, *published.notes, *published.sources):
+        line(to, text, style="dim")
+
+
+def _columns(board: Leaderboard) -> Columns:
+    from recsys_cli.metrics.named import title_of
+
+    lines, seeds = board.standings, len(board.seeds)
+    figures = {title_of(metric): [_figure(one.scores[metric], seeds) for one in lines] for metric in board.metrics}
+    of_seeds = {"seeds": [(one.seeds_in_words(seeds=seeds), "") for one in lines]} if seeds > 1 else {}
+    return {
+        "": [(_rank(one, board.metric), "") for one in lines],
+        "model": [(one.called, "") for one in lines],
+        **figures,
+        _INTERVAL: [_interval(one.scores[board.metric]) for one in lines],
+        **of_seeds,
+        _TRAINING: [("" if one.seconds is None else duration(one.seconds), "") for one in lines],
+        _PARAMETERS: [("" if one.parameters is None else amount(one.parameters), "") for one in lines],
+    }
+
+
+def _fitting(columns: Columns, *, width: int) -> dict[str, list[str]]:
+    """Fit a table: move the additions of cells below, then drop columns."""
+    fitting = {heading: [" ".join(filter(None, cell)) for cell in cells] for heading, cells in columns.items()}
+    if _width(fitting) <= width:
+        return fitting
+    fitting = {
+        heading: [text if not below or below.endswith("–") else f"{text}\n{below}" for text, below in cells]
+        for heading, cells in columns.items()
+    }
+    for heading in (_PARAMETERS, _INTERVAL, _TRAINING):
+        if _width(fitting) > width:
+            del fitting[heading]
+    return fitting
+
+
+def _width(columns: Mapping[str, list[str]]) -> int:
+    """Return the width of a table with wrapped model names."""
+    cells = [
+        [*heading.split(), *(line for text in texts for line in text.split("\n"))] for heading, texts in columns.items()
+    ]
+    widest = [max(map(len, lines)) for lines in cells]
+    return sum([widest[0], min(widest[1], _NAME), *widest[_TEXT:]]) + _BETWEEN * (len(columns) - 1)
+
+
+def _rank(one: LeaderboardRow, metric: str) -> str:
+    return "" if one.scores[metric].value is None else f"{one.place}{_SAME if one.is_same_as_best else ''}"
+
+
+def _figure(score: SeededScore, seeds: int) -> Cell:
+    mean, deviation = score.in_words(seeds=seeds)
+    return mean, f"± {deviation:>6}" if deviation else ""
+
+
+def _interval(score: SeededScore) -> Cell:
+    defined = score.low is not None and score.high is not None
+    return (f"[{score.low:.4f},", f"{score.high:.4f}]") if defined else ("", "")
+
+
+def _marks(board: Leaderboard) -> Iterator[str]:
+    yield f"{_SAME} not significantly different from the best"
+    yield "(baseline): part of every evaluation"
+    if len(board.seeds) > 1:
+        yield f"± standard deviation over {len(board.seeds)} seeds, included in the intervals"
+        if any(one.deterministic for one in board.standings):
+            yield "any seed: deterministic, a single run"
+    yield from board.notes

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from recsys_cli.cli.session import Session
+from recsys_cli.cli.tables import line, notes, table
 from recsys_cli.errors import RecsysError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from recsys_cli.evaluation.compare.comparison import Comparison
+
 
 Html = Annotated[
     Path | None,
@@ -42,15 +47,13 @@ def compare(
     The runs need the same evaluation task: equal users and rows. Each difference has a 95 % interval and a paired test with a
     correction for multiple comparisons. Insignificant differences are marked as noise.
     """
-    from recsys_cli.cli.results import compare as shown
-
     session: Session = ctx.obj
     from recsys_cli.stages.compare import compare
 
     comparison = compare(runs, session.workspace, against=against, html=html)
     if {run.run for run in comparison.runs} - {*runs, against}:
         comparison = _with_other_data(session, comparison)
-    session.answer(shown.result(comparison, html=html), shown.draw)
+    session.answer(result(comparison, html=html), draw)
 
 
 def _with_other_data(session: Session, comparison: Comparison) -> Comparison:
@@ -65,3 +68,49 @@ def _with_other_data(session: Session, comparison: Comparison) -> Comparison:
     others = [f"{run.run} is of data {run.data}" for run in comparison.runs if Path(run.data).name != current]
     note = f"Not the data of the current config, {current}: {'; '.join(others)}."
     return comparison.model_copy(update={"notes": (*comparison.notes, note)}) if others else comparison
+
+
+def result(comparison: Comparison, *, html: Path | None) -> dict[str, Any]:
+    """Return the comparison and the path of its page as plain values."""
+    return {**comparison.model_dump(mode="json"), "report": None if html is None else str(html)}
+
+
+def draw(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw the differences of each run and the conclusions."""
+    from recsys_cli.evaluation.compare.comparison import METHOD
+    from recsys_cli.evaluation.result import marked
+
+    names = {run["label"]: marked(run["label"], run["selected"]) for run in result["runs"]}
+    for run in result["runs"][1:]:
+        _draw_one(to, run["label"], result["against"], result["figures"], names)
+
+    for sentence in result["sentences"]:
+        line(to, sentence)
+    notes(to, result["notes"])
+    line(to, f"{METHOD} Number of tests: {result['tests']}.", style="dim")
+    if result["report"]:
+        line(to, f"page: {result['report']}")
+
+
+def _draw_one(
+    to: Console, label: str, against: str, figures: list[Mapping[str, Any]], names: Mapping[str, str]
+) -> None:
+    from recsys_cli.evaluation.compare.pages import probability
+    from recsys_cli.metrics.named import ARROWS
+
+    rows = []
+    for figure in figures:
+        one = figure["differences"][label]
+        rows.append(
+            (
+                f"{figure['title']} {ARROWS[figure['better']]}".rstrip(),
+                f"{figure['values'][against]:.4f}",
+                f"{figure['values'][label]:.4f}",
+                f"{one['value']:+.4f}",
+                f"[{one['low']:+.4f}, {one['high']:+.4f}]",
+                probability(one["p_holm"]),
+                one["verdict"],
+            )
+        )
+    heads = ("", names[against], names[label], "difference", "95 % interval", "p (Holm)", "")
+    table(to, f"{names[label]} against {names[against]}", heads, rows)

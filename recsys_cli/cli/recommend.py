@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,13 +10,20 @@ import typer
 
 from recsys_cli.cli.completion import complete_run
 from recsys_cli.cli.params import Overwrite
+from recsys_cli.cli.quantities import amount, duration
 from recsys_cli.cli.session import Session
+from recsys_cli.cli.tables import line, table
 from recsys_cli.errors import ConfigError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from recsys_cli.serving.query import Query
     from recsys_cli.serving.recommender import Recommender
+    from recsys_cli.stages.recommend_many import Written
+    from recsys_cli.stages.score import Scored
     from recsys_cli.workspace import Bundle, TrainedRun
+
 
 Source = Annotated[
     str | None,
@@ -86,7 +94,6 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
     force: Overwrite = False,
 ) -> None:
     """Recommend items to a user, with titles and reasons; or to all users, into a file."""
-    from recsys_cli.cli.results import recommend as shown
     from recsys_cli.cli.runs import warn
     from recsys_cli.serving.query import Query
 
@@ -108,9 +115,9 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
         elif out is not None:
             made = recommend_users(recommender, query, out, users=users, emit=emit)
     if out is not None:
-        session.report(shown.written(made), shown.draw_written)
+        session.report(written(made), draw_written)
     else:
-        session.answer(_answer(recommender, query, history=history, similar_to=similar_to), shown.draw)
+        session.answer(_answer(recommender, query, history=history, similar_to=similar_to), draw)
 
 
 def score(
@@ -134,14 +141,12 @@ def score(
 
     A score is the logit of a binary label, or the value of a numeric one; models without labels order items only.
     """
-    from recsys_cli.cli.results import recommend as shown
-
     session: Session = ctx.obj
     with session.working("score") as emit:
         from recsys_cli.stages.score import score
 
         made = score(find_source(session, source), rows, out, session.workspace, force=force, emit=emit)
-    session.report(shown.scored(made), shown.draw_scored)
+    session.report(scored(made), draw_scored)
 
 
 def find_source(session: Session, name: str | None) -> TrainedRun | Bundle:
@@ -197,3 +202,73 @@ def _check(
         raise ConfigError(
             "nobody to recommend to", hint="add --user ID, --history 1,2,3, --similar-to ITEM, or --all --out FILE"
         )
+
+
+_SOURCES = {
+    "model": "by the model",
+    "fold-in": "by the model, from the given history",
+    "popularity": "the most popular items",
+}
+
+
+def draw(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw recommendations: titles, scores, reasons, and the number of seen items left out."""
+    items, has_titles = result["items"], any(one["title"] for one in result["items"])
+    heads = ("rank", *(("title",) if has_titles else ()), "item", "because")
+    rows = [
+        (str(one["rank"]), *((one["title"] or "",) if has_titles else ()), str(one["item"]), ", ".join(one["because"]),
+         f"{one['score']:.4f}")
+        for one in items
+    ]  # fmt: skip
+    if "user" not in result:
+        about = f"similar to {result['item']['title'] or result['item']['item']}"
+    else:
+        about = "for the given history" if result["user"] is None else f"for user {result['user']}"
+    source = _SOURCES.get(result["source"])
+    table(to, f"{about}, {result['model']}{f': {source}' if source else ''}", (*heads, "score"), rows, text=len(heads))
+    if result["num_seen"]:
+        items_are = "item is" if result["num_seen"] == 1 else "items are"
+        line(to, f"{result['num_seen']:,} seen {items_are} left out", style="dim")
+    if result["note"]:
+        line(to, result["note"], style="yellow")
+
+
+def written(made: Written) -> dict[str, Any]:
+    """Return the result of a file of recommendations as plain values."""
+    return {
+        "output": str(made.output),
+        "users": made.users,
+        "rows": made.rows,
+        "without": made.without,
+        "popular": made.popular,
+        "why_popular": made.why_popular,
+        "skipped": made.skipped,
+        "seconds": round(made.seconds, 3),
+        "rows_per_second": round(made.rows / made.seconds, 1) if made.seconds else None,
+    }
+
+
+def draw_written(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw the number of users and rows, and the file."""
+    speed = f", {amount(result['rows_per_second'])} rows/s" if result["rows_per_second"] else ""
+    if result["without"]:
+        line(to, f"{result['without']:,} users have no recommendations: all items are seen or filtered", style="yellow")
+    if result["popular"]:
+        line(to, f"{result['popular']:,} users have the most popular items: {result['why_popular']}", style="yellow")
+    if result["skipped"]:
+        line(to, f"{result['skipped']:,} interactions of the histories have items that are not in train: they are skipped",
+             style="yellow")  # fmt: skip
+    line(to, f"{result['rows']:,} recommendations for {result['users']:,} users in {duration(result['seconds'])}{speed}: "
+         f"{result['output']}")  # fmt: skip
+
+
+def scored(made: Scored) -> dict[str, Any]:
+    """Return the result of scored rows as plain values."""
+    return {"output": str(made.output), "rows": made.rows, "probabilistic": made.probabilistic}
+
+
+def draw_scored(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw the number of rows, and the file."""
+    kind = "logits of a binary label, values of a numeric one"
+    kind = kind if result["probabilistic"] else "they order items, and are no predictions"
+    line(to, f"{result['rows']:,} scores ({kind}): {result['output']}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from recsys_cli.cli.results.bench import draw
+from recsys_cli.cli.bench import draw
 from tests.cli.conftest import drawn
 
 METRICS = ("ndcg@10", "recall@10", "auc")

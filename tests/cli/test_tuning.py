@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from recsys_cli.cli.results import tune
+from recsys_cli.cli import tune
 from tests.cli.conftest import Recsys
 
 pytest.importorskip("optuna")
