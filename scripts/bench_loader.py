@@ -60,7 +60,7 @@ def run_ours(folder: Path, memory: int) -> float:
 
 def run_streaming(folder: Path, memory: int) -> float:
     """The same from disk: as many copies of the files as do not fit into the memory."""
-    from recsys_cli.loader.footprint import footprint
+    from recsys_cli.loader.records import footprint
     from recsys_cli.workspace import PreparedData
 
     data = PreparedData(folder)

@@ -1,10 +1,9 @@
 """Loaders: batches from prepared Parquet files, resident or streamed, with lookup joins of dimension tables."""
 
-from recsys_cli.loader.in_memory import MemoryLoader
 from recsys_cli.loader.loader import Loader
-from recsys_cli.loader.scales import scales
+from recsys_cli.loader.streaming import MemoryLoader
 from recsys_cli.loader.tables import DimensionTables
-from recsys_cli.loader.targets import check_targets
+from recsys_cli.loader.targets import check_targets, scales
 from recsys_cli.loader.users import UserLoader
 
 __all__ = ["DimensionTables", "Loader", "MemoryLoader", "UserLoader", "check_targets", "scales"]

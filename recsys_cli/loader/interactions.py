@@ -15,8 +15,7 @@ from recsys_cli.errors import DataError
 from recsys_cli.features.columns import IMPRESSION_HASH, ROW_NUMBER, USER_HASH, row_column
 from recsys_cli.features.schema import UNSEEN, Column, Role
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader.scales import scales
-from recsys_cli.loader.targets import as_number
+from recsys_cli.loader.targets import as_number, scales
 from recsys_cli.workspace import PreparedData
 
 

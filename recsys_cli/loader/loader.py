@@ -14,13 +14,9 @@ from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.columns import HISTORY_USER, row_column
 from recsys_cli.loader.copying import PendingBatch, SideStream, to_device
-from recsys_cli.loader.footprint import layout_of_split
-from recsys_cli.loader.prefetch import prefetch
-from recsys_cli.loader.ragged import join_spans
-from recsys_cli.loader.records import Records, read_records
-from recsys_cli.loader.resident import Resident, ResidentEpoch
-from recsys_cli.loader.steps import EpochSteps
-from recsys_cli.loader.streaming import Streaming, StreamingEpoch
+from recsys_cli.loader.order import EpochSteps
+from recsys_cli.loader.records import Records, join_spans, layout_of_split, read_records
+from recsys_cli.loader.streaming import Resident, ResidentEpoch, Streaming, StreamingEpoch, prefetch
 from recsys_cli.loader.tables import DimensionTables
 from recsys_cli.workspace import PreparedData
 

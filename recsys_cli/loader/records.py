@@ -1,4 +1,4 @@
-"""Row-major records: one memory access gathers all columns of a row."""
+"""Row-major records: one memory access gathers all columns of a row; vectorized gather and concatenation of lists."""
 
 from __future__ import annotations
 
@@ -15,10 +15,71 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recsys_cli.batch import Feature
+from recsys_cli.batch import Feature, Ragged
 from recsys_cli.features.schema import Column, Kind, Role
-from recsys_cli.loader.ragged import pick_lists
-from recsys_cli.loader.reading import Arrays, ListArrays, RowGroup, open_parquet, read_group
+from recsys_cli.loader.reading import (
+    Arrays,
+    ListArrays,
+    RowGroup,
+    groups_of,
+    open_parquet,
+    read_group,
+    row_columns,
+    row_groups,
+)
+from recsys_cli.workspace import PreparedData
+
+
+def pick_lists(
+    values: Tensor, starts: Tensor, lengths: Tensor, dtype: torch.dtype, weights: Tensor | None = None
+) -> Ragged:
+    """Gather the lists of B rows, of given starts and lengths, from the elements of all lists and their weights, shape (N,).
+
+    The source position of each element is a cumulative sum: steps of 1 inside a list, and a jump from the end of the
+    previous list at its first element. The jumps of empty lists add up at one position, so they need no special case.
+    """
+    num_rows = starts.numel()
+    if num_rows == 1 and starts.device.type == "cpu":
+        start, length = int(starts), int(lengths)
+        of_row = slice(start, start + length)
+        own_weights = None if weights is None else weights[of_row].clone()
+        return Ragged(values[of_row].to(dtype, copy=True), torch.tensor([0, length]), own_weights)
+    offsets = torch.empty(num_rows + 1, dtype=torch.int64, device=starts.device)
+    offsets[0] = 0
+    torch.cumsum(lengths, 0, out=offsets[1:])
+    total = int(offsets[-1])
+    jumps = starts.clone(memory_format=torch.contiguous_format)
+    jumps[:1] -= 1
+    jumps[1:] -= (starts + lengths)[:-1]
+    positions = torch.ones(total + 1, dtype=starts.dtype, device=starts.device)
+    positions.scatter_add_(0, offsets[:-1], jumps)
+    positions = torch.cumsum(positions[:total], 0, dtype=starts.dtype)
+    picked_weights = None if weights is None else weights.index_select(0, positions)
+    if values.dtype == torch.uint16:  # torch converts this type but has no gather for it
+        picked = values.view(torch.int16).index_select(0, positions).view(torch.uint16)
+    else:
+        picked = values.index_select(0, positions)
+    return Ragged(picked.to(dtype), offsets, picked_weights)
+
+
+def join_spans(spans: list[dict[str, Feature]]) -> dict[str, Feature]:
+    """Concatenate spans of rows, given as columns by name."""
+    return spans[0] if len(spans) == 1 else {name: join([span[name] for span in spans]) for name in spans[0]}
+
+
+def join(parts: list[Feature]) -> Feature:
+    """Concatenate one column of several spans of rows."""
+    lists = [part for part in parts if isinstance(part, Ragged)]
+    if not lists:
+        return torch.cat([part for part in parts if not isinstance(part, Ragged)])
+    offsets, end = [lists[0].offsets], lists[0].values.numel()
+    for part in lists[1:]:
+        offsets.append(part.offsets[1:] + end)
+        end += part.values.numel()
+    weights = [part.weights for part in lists if part.weights is not None]
+    values = torch.cat([part.values for part in lists])
+    return Ragged(values, torch.cat(offsets), torch.cat(weights) if weights else None)
+
 
 _WORDS = {4: torch.int32, 8: torch.int64, 16: torch.complex128}
 """Tensor types of the record sizes in bytes with one element per record, for a gather by element."""
@@ -242,3 +303,57 @@ def _start(column: Column) -> str:
 
 def _length(column: Column) -> str:
     return f"length of {column.name}"
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Memory of a split.
+
+    Attributes:
+        largest: Bytes of the largest row group.
+    """
+
+    num_rows: int
+    num_bytes: int
+    largest: int
+
+    def resident(self, memory: int) -> bool:
+        """Return whether the split is resident with a budget in MiB, instead of streamed."""
+        return self.num_bytes <= memory << 20
+
+
+def footprint(data: PreparedData, split: str) -> Footprint:
+    """Return the memory footprint of a split.
+
+    Raises:
+        DataError: A file does not match schema.json.
+    """
+    layout, groups = layout_of_split(data, split)
+    return Footprint(
+        num_rows=sum(group.num_rows for group in groups),
+        num_bytes=layout.num_bytes(groups),
+        largest=max((layout.num_bytes([group]) for group in groups), default=0),
+    )
+
+
+def tables_footprint(data: PreparedData) -> int:
+    """Return the bytes of all dimension tables."""
+    schema, total = data.schema, 0
+    for key in schema.tables:
+        columns = [column for column in schema.features if column.table == key]
+        groups = groups_of(data.table(key), columns)
+        num_rows = sum(group.num_rows for group in groups)
+        # Rows store an id only in tables with cold keys.
+        shared_ids = 4 * num_rows if num_rows > int(schema[key].cardinality or 0) else 0
+        total += Layout.of(columns, groups).num_bytes(groups) + shared_ids
+    return total
+
+
+def layout_of_split(data: PreparedData, split: str, *, times: bool = False) -> tuple[Layout, list[RowGroup]]:
+    """Return memory layout and row groups of a split, with timestamps if `times`."""
+    schema = data.schema
+    timed = schema.select(lambda column: times and column.role is Role.TIMESTAMP and not column.ragged)
+    named = (*schema.features, *schema.labels, *([schema.weight] if schema.weight else []), *timed)
+    columns = [column for column in named if column.table is None] + row_columns(data, split)
+    groups = row_groups(data, split, columns)
+    return Layout.of(columns, groups), groups

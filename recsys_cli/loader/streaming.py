@@ -1,22 +1,128 @@
-"""Streamed split: one window of rows in use, the next one read in the background."""
+"""Batches of rows in memory: of a whole split, or of windows that are read in the background."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate, pairwise
 from threading import Event
+from typing import TypeVar
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from recsys_cli.batch import Feature
+from recsys_cli.batch import Batch, Feature, Ragged
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.hashing import mix, permutation
-from recsys_cli.loader.order import Permutation
-from recsys_cli.loader.ragged import join_spans
+from recsys_cli.loader.order import EpochSteps, Permutation
 from recsys_cli.loader.reading import RowGroup
-from recsys_cli.loader.records import Layout, Records, read_records
+from recsys_cli.loader.records import Layout, Records, join_spans, read_records
+
+Step = TypeVar("Step")
+Result = TypeVar("Result")
+
+
+def prefetch(
+    build: Callable[[Step], Result], steps: Iterable[Step], *, threads: int, depth: int
+) -> Generator[Result, None, None]:
+    """Yield build(step) for each step in order, and build the next ones in background threads.
+
+    Closing the iterator, as by leaving a for loop, waits for running builds and ends the threads. `depth` bounds the
+    results in progress or waiting, besides the current one.
+    """
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="recsys-loader")
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for step in steps:
+            waiting.append(pool.submit(build, step))
+            if len(waiting) >= depth:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_BATCH_SHUFFLE = 0x4D52
+"""Seed offset of the order of rows."""
+
+
+class MemoryLoader(EpochSteps):
+    """Batches of given rows without weights, on their device, shuffled by (seed, epoch)."""
+
+    def __init__(self, rows: Batch, *, batch_size: int, seed: int, parts: int = 1) -> None:
+        self._rows = rows
+        super().__init__(self._rows.num_rows, batch_size=batch_size, rank=0, world_size=1, parts=parts)
+        self._seed = seed
+
+    def _batches(self, first: int) -> Iterator[Batch]:
+        order = Permutation(self.num_rows, mix(self._seed, _BATCH_SHUFFLE, self._epoch))
+        for step in range(first, len(self)):
+            rows = np.concatenate([order(*span) for span in self._partition.spans(step, 0)])
+            self._step = step + 1
+            yield _picked(self._rows, torch.from_numpy(rows.astype(np.int64)))
+
+
+def _picked(rows: Batch, index: Tensor) -> Batch:
+    """Return some rows of a batch."""
+    features = {name: _picked_feature(feature, index) for name, feature in rows.features.items()}
+    weight = None if rows.weight is None else rows.weight[index.to(rows.weight.device)]
+    return Batch(features, {name: label[index.to(label.device)] for name, label in rows.labels.items()}, weight)
+
+
+def _picked_feature(feature: Feature, index: Tensor) -> Feature:
+    if isinstance(feature, Tensor):
+        return feature[index.to(feature.device)]
+    starts, lengths = feature.offsets[:-1], feature.offsets.diff()
+    index = index.to(starts.device)
+    offsets = torch.cat([lengths.new_zeros(1), lengths[index].cumsum(0)])
+    elements = torch.arange(int(offsets[-1]), device=starts.device)
+    elements += (starts[index] - offsets[:-1]).repeat_interleave(offsets.diff())
+    weights = None if feature.weights is None else feature.weights[elements]
+    return Ragged(feature.values[elements], offsets, weights)
+
+
+_SHUFFLE = 0x5248
+"""Seed offset of the order of rows."""
+
+
+class Resident:
+    """Split with all rows in memory, in an order given by (seed, epoch); with seed None in the order of the files."""
+
+    def __init__(self, records: Records, *, seed: int | None) -> None:
+        self._records = records
+        self._seed = seed
+
+    def epoch(self, epoch: int) -> ResidentEpoch:
+        """Return the rows in the order of an epoch."""
+        order = None
+        if self._seed is not None:
+            order = Permutation(self._records.num_rows, mix(self._seed, _SHUFFLE, epoch))
+        return ResidentEpoch(self._records, order)
+
+
+class ResidentEpoch:
+    """Rows in the order of one epoch; thread-safe."""
+
+    threads = 2
+
+    def __init__(self, records: Records, order: Permutation | None) -> None:
+        self._records = records
+        self._order = order
+
+    def rows(self, start: int, stop: int) -> dict[str, Feature]:
+        """Return the rows at positions start, …, stop - 1."""
+        if self._order is None:
+            return self._records.span(start, stop)
+        rows = torch.from_numpy(self._order(start, stop))
+        return self._records.pick(rows.to(self._records.words.device))
+
+    def close(self) -> None:
+        """Do nothing; the next epoch needs the rows."""
+
 
 _GROUPS, _ROWS = 0x4752, 0x574E
 """Seed offsets of the order of row groups and of the order of rows in a window."""

@@ -1,4 +1,4 @@
-"""Validation of labels and row weights before training."""
+"""Labels and row weights before training: validation, class balance and scales."""
 
 from __future__ import annotations
 
@@ -108,3 +108,53 @@ def _range_of_values(values: pa.ChunkedArray) -> tuple[float, float, int]:
     valid = numbers[~np.isnan(numbers)]
     low, high = (float(valid.min()), float(valid.max())) if valid.size else (float("inf"), float("-inf"))
     return low, high, len(values) - valid.size
+
+
+def negatives_per_positive(data: PreparedData, label: Column) -> float:
+    """Return the ratio of negative to positive rows of train; a label between 0 and 1 counts in part for both.
+
+    Raises:
+        DataError: All rows are of one class.
+    """
+    rows, positive = 0, 0.0
+    for path in data.shards("train"):
+        with open_parquet(path) as file:
+            for part in file.iter_batches(columns=[label.name]):
+                rows += part.num_rows
+                positive += float(np.sum(part.column(0).to_numpy(zero_copy_only=False), dtype=np.float64))
+    if not 0 < positive < rows:
+        raise DataError(
+            f"train has only {'positive' if positive else 'negative'} rows by {label.name}: there is nothing to balance",
+            hint="remove train.positive_weight, or check the ops of the label in features.ops",
+        )
+    return (rows - positive) / positive
+
+
+@dataclass(frozen=True)
+class LabelScale:
+    """Mean and standard deviation of a numeric label; a deviation of 1 for constant values, for a safe division."""
+
+    mean: float
+    deviation: float
+
+
+def scales(data: PreparedData) -> dict[str, LabelScale]:
+    """Return the scale of each numeric label in train, by name."""
+    return {column.name: _scale(data, column) for column in data.schema.labels if column.is_regression}
+
+
+def _scale(data: PreparedData, column: Column) -> LabelScale:
+    """Merge partial sums by Chan, Golub and LeVeque (1983), without cancellation."""
+    rows, mean, squares = 0, 0.0, 0.0
+    for path in data.shards("train"):
+        with open_parquet(path) as file:
+            for part in file.iter_batches(columns=[column.name]):
+                values = part.column(0).drop_null().to_numpy(zero_copy_only=False).astype(np.float64)
+                if not len(values):
+                    continue
+                delta = float(values.mean()) - mean
+                total = rows + len(values)
+                squares += float(values.var()) * len(values) + delta**2 * rows * len(values) / total
+                mean += delta * len(values) / total
+                rows = total
+    return LabelScale(mean, float(np.sqrt(squares / rows)) if squares else 1.0)

@@ -13,8 +13,7 @@ from recsys_cli.errors import DataError
 from recsys_cli.features.hashing import mix
 from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader.order import Permutation
-from recsys_cli.loader.steps import EpochSteps
+from recsys_cli.loader.order import EpochSteps, Permutation
 
 _SHUFFLE = 0x5553
 """Seed offset of the order of users."""

@@ -16,7 +16,7 @@ from recsys_cli.config import ModelConfig, RunConfig, TrainConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.loader import Loader
-from recsys_cli.loader.footprint import footprint, tables_footprint
+from recsys_cli.loader.records import footprint, tables_footprint
 from recsys_cli.models import build, kind_of
 from recsys_cli.models.embedding import key_of
 from recsys_cli.models.model import Model

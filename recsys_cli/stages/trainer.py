@@ -15,7 +15,7 @@ from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.loader import Loader, UserLoader, check_targets, scales
-from recsys_cli.loader.balance import negatives_per_positive
+from recsys_cli.loader.targets import negatives_per_positive
 from recsys_cli.models import build, require_gradient_trained
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.stages.monitor import metric_after_fit, monitor_or_fallback

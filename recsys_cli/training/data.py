@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 
 from recsys_cli.loader import Loader
-from recsys_cli.loader.steps import EpochSteps
+from recsys_cli.loader.order import EpochSteps
 from recsys_cli.training.ranks import Ranks
 from recsys_cli.workspace import PreparedData
 

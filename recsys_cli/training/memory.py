@@ -15,7 +15,7 @@ from recsys_cli.config import Placement, TrainConfig
 from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader.ragged import pick_lists
+from recsys_cli.loader.records import pick_lists
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.training import optimizers
 from recsys_cli.training.ranks import Ranks

@@ -23,7 +23,7 @@ from recsys_cli.events import Emit, Message, Progress, ignore
 from recsys_cli.features.hashing import mix
 from recsys_cli.features.schema import Schema
 from recsys_cli.loader import MemoryLoader, UserLoader
-from recsys_cli.loader.steps import EpochSteps
+from recsys_cli.loader.order import EpochSteps
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.training import checkpoint
 from recsys_cli.training.checkpoint import Checkpoint, Recorder, weights

@@ -17,9 +17,8 @@ from recsys_cli.batch import Ragged
 from recsys_cli.errors import DataError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.loader import DimensionTables, Loader, check_targets
-from recsys_cli.loader.ragged import join
 from recsys_cli.loader.reading import row_groups
-from recsys_cli.loader.records import Layout, read_records
+from recsys_cli.loader.records import Layout, join, read_records
 from recsys_cli.workspace import PreparedData, write_manifest
 
 Make = Callable[..., PreparedData]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from recsys_cli.loader.ragged import pick_lists
+from recsys_cli.loader.records import pick_lists
 from recsys_cli.models.embedding import Lookup
 from recsys_cli.models.embedding.tables import distinct
 from recsys_cli.models.layers import Dropout

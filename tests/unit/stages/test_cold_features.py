@@ -18,7 +18,7 @@ from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.features.schema import UNSEEN, Role
 from recsys_cli.loader import Loader
-from recsys_cli.loader.footprint import layout_of_split
+from recsys_cli.loader.records import layout_of_split
 from recsys_cli.loader.streaming import Streaming
 from recsys_cli.stages.apply import apply
 from recsys_cli.stages.download import download

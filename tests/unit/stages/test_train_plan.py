@@ -12,7 +12,7 @@ import torch
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.loader import Loader
-from recsys_cli.loader.footprint import footprint, tables_footprint
+from recsys_cli.loader.records import footprint, tables_footprint
 from recsys_cli.models import build
 from recsys_cli.models.model import Model
 from recsys_cli.stages.plan import plan_on
