@@ -164,7 +164,7 @@ def test_trusted_module_provides_only_components(recsys: Recsys, name: str, monk
     assert recsys("validate", written(name)).code == 2
     with pytest.raises(ConfigError, match=r"is not a subclass of recsys_cli\.etl\.engine\.Engine"):
         choose(name, Path())
-    with pytest.raises(ConfigError, match=r"is not a subclass of recsys_cli\.training\.trackers\.tracker\.Tracker"):
+    with pytest.raises(ConfigError, match=r"is not a subclass of recsys_cli\.training\.trackers\.Tracker"):
         find([name])
 
 

@@ -80,7 +80,7 @@ def test_another_format_of_a_part_makes_another_stack(
     run = run_key(stack, data)
     monkeypatch.setattr(Mlp, "format", 2, raising=False)
     assert run_key(stack, data) == run
-    monkeypatch.setattr(part, "format", 2, raising=False)
+    monkeypatch.setattr(part, "format", 99, raising=False)
     assert run_key(stack, data) != run
 
 
