@@ -19,7 +19,6 @@ from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build
 from recsys_cli.models.collaborative.rows import Categories, Elements
 from recsys_cli.models.ranking.layers import numbers, numeric_columns
-from recsys_cli.models.ranking.lightgbm import Plain
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.export import export
@@ -123,6 +122,9 @@ def test_vectors_without_a_recorded_length_are_an_error(vectors: np.ndarray, wor
 
 
 def test_missing_vector_is_zero() -> None:
+    pytest.importorskip("lightgbm")
+    from recsys_cli.models.ranking.lightgbm import Plain
+
     vector = Column(name="v", role=Role.FEATURE, kind=Kind.NUMERIC, dtype="float32", ragged=True, lengths=(0, 2))
     price = Column(name="a", role=Role.FEATURE, kind=Kind.NUMERIC, dtype="float32")
     lists = Ragged(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0, 2, 2, 4]))
