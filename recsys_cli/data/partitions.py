@@ -51,6 +51,8 @@ def with_partitions(table: RawTable, patterns: Sequence[str], types: Mapping[str
                 f"and {table.files[0]} {', '.join(names) or '(none)'}",
                 hint="all files of a folder need the same name=value folders in the same order",
             )
+    if not names:
+        return table
     columns = {name: _typed(name, [values[name] for values in of_files], types.get(name)) for name in names}
     if timed := [column.name for column in table.columns if column.name in columns and column.time is not None]:
         raise ConfigError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -167,6 +166,8 @@ def missing_texts(rows: pa.Table, names: Collection[str], table: RawTable) -> pa
         if name in names and pa.types.is_string(values.type):
             found = pc.is_in(values, pa.array(nulls, pa.string()))
             if pc.any(found).as_py():
+                import polars as pl
+
                 texts = pl.Series(pl.from_arrow(values)).set(pl.Series(pl.from_arrow(found)), None)  # as in `to_times`
                 rows = rows.set_column(at, name, texts.to_arrow().cast(pa.string()))
     return rows

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.data.source import RawColumn
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.schema import TICKS
+
+if TYPE_CHECKING:  # `validate` of numbers needs no Polars
+    import polars as pl
 
 DETECT = "detect"
 """Format of a time column before detection."""
@@ -82,7 +84,7 @@ def _number_type(texts: pa.ChunkedArray) -> Literal["int64", "float64"]:
 
 
 def _as_numbers(texts: pa.ChunkedArray) -> np.ndarray:
-    return pl.Series(pl.from_arrow(texts)).cast(pl.Float64, strict=False).drop_nulls().to_numpy()
+    return texts.filter(pc.match_substring_regex(texts, _REAL)).cast(pa.float64()).to_numpy()
 
 
 def unit_of(numbers: np.ndarray) -> str | None:
@@ -183,6 +185,8 @@ def to_times(values: pa.ChunkedArray, how: str) -> pa.ChunkedArray:
         ConfigError: The format is invalid.
     """
     if pa.types.is_string(values.type):
+        import polars as pl
+
         # Polars, because if_else of Arrow 14 returns zeros for the strings of a slice.
         texts = pl.Series(pl.from_arrow(values))
         texts = texts.set(texts == "", None)
@@ -224,6 +228,8 @@ def _iso(texts: pl.Series, unit: str) -> pa.ChunkedArray:
 
 
 def _formatted(texts: pl.Series, how: str) -> pa.ChunkedArray:
+    import polars as pl
+
     zone = "UTC" if "%z" in how else None
     try:
         times = texts.str.to_datetime(how.replace(".%f", "%.f"), time_unit="us", time_zone=zone, strict=False)
