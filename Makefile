@@ -39,7 +39,7 @@ $(NUMPY1)/.ready: pyproject.toml constraints-numpy1.txt
 	@$(or $(PYTHON),false) -c $(SUPPORTED) || { echo "Python 3.11 is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(NUMPY1)
 	$(NUMPY1)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-numpy1.txt \
-		-e '.[nvtabular,triton]' pytest pytest-xdist hypothesis
+		-e '.[nvtabular,triton]' pytest pytest-timeout pytest-xdist hypothesis
 	@touch $@
 
 demo: $(READY) ## Download, prepare, train, evaluate and recommend on embedded synthetic data; under three minutes

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 from recsys_cli.events import Event, Message
 from recsys_cli.ops import (
@@ -35,6 +36,8 @@ from tests.strategies import Case
 
 
 def _missing(name: str) -> str | None:
+    if not torch.cuda.is_available():
+        return "no CUDA device"
     error = load(ENGINES[name]).missing("gpu")
     return None if error is None else f"{error.message} ({error.hint})"
 
