@@ -26,7 +26,7 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter per option
         str | None,
         typer.Argument(
             metavar="RUN",
-            help="Run (name, its beginning or end, or its model). Default: the best evaluated run of the current data.",
+            help="Run (name, its beginning or end, or its model). Default: the best run of the current data on valid.",
             show_default=False,
             autocompletion=complete_run,
         ),
@@ -60,7 +60,7 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter per option
         from recsys_cli.stages.export import check_kind, export
 
         check_kind(kind)
-        trained = named_run(session, run)
+        trained = named_run(session, run, emit)
         made = export(
             trained,
             session.workspace,

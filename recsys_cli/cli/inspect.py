@@ -30,7 +30,7 @@ def inspect(
     run: Annotated[
         str | None,
         typer.Option(
-            help="Run (name, its beginning or end, or its model). Default: the best evaluated run of the current data.",
+            help="Run (name, its beginning or end, or its model). Default: the best run of the current data on valid.",
             metavar="RUN",
             show_default=False,
             autocompletion=complete_run,
@@ -44,7 +44,8 @@ def inspect(
     from recsys_cli.stages.inspect import inspect_item, inspect_user
 
     session: Session = ctx.obj
-    trained = named_run(session, run)
+    with session.working("inspect") as emit:
+        trained = named_run(session, run, emit)
     if kind is InspectedKind.USER:
         session.answer(inspect_user(trained, session.workspace, name, k=k), shown.draw_user)
     else:

@@ -18,6 +18,7 @@ from recsys_cli.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from recsys_cli.events import Emit
     from recsys_cli.serving.query import Query
     from recsys_cli.serving.recommender import Recommender
     from recsys_cli.stages.recommend_many import Written
@@ -29,7 +30,8 @@ Source = Annotated[
     str | None,
     typer.Argument(
         metavar="RUN|BUNDLE",
-        help="Run (name, its beginning or end, or its model), or folder of a bundle. Default: run of the last config.",
+        help="Run (name, its beginning or end, or its model), or folder of a bundle. Default: the best run of the current data on "
+        "valid.",
         show_default=False,
         autocompletion=complete_run,
     ),
@@ -107,7 +109,7 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
         from recsys_cli.stages import recommend as stage
         from recsys_cli.stages.recommend_many import recommend_histories, recommend_users
 
-        found = find_source(session, source)
+        found = find_source(session, source, emit)
         warn(emit, found)
         recommender = stage.open_recommender(found, session.workspace)
         if out is not None and history is not None:
@@ -145,12 +147,12 @@ def score(
     with session.working("score") as emit:
         from recsys_cli.stages.score import score
 
-        made = score(find_source(session, source), rows, out, session.workspace, force=force, emit=emit)
+        made = score(find_source(session, source, emit), rows, out, session.workspace, force=force, emit=emit)
     session.report(scored(made), draw_scored)
 
 
-def find_source(session: Session, name: str | None) -> TrainedRun | Bundle:
-    """Return the bundle in a folder, or the run with a name; without a name the run of the current config.
+def find_source(session: Session, name: str | None, emit: Emit) -> TrainedRun | Bundle:
+    """Return the bundle in a folder, or the run with a name; without a name see `named_run`.
 
     Raises:
         MissingArtifactError: Neither exists.
@@ -160,7 +162,7 @@ def find_source(session: Session, name: str | None) -> TrainedRun | Bundle:
 
     if name is not None and ((Path(name) / "weights.safetensors").exists() or (Path(name) / "vocab-index").is_dir()):
         return Bundle(Path(name))
-    return named_run(session, name)
+    return named_run(session, name, emit)
 
 
 def _answer(recommender: Recommender, query: Query, *, history: str | None, similar_to: str | None) -> dict[str, Any]:

@@ -118,13 +118,13 @@ def train(  # noqa: PLR0913, PLR0917 - one parameter per option
 ) -> None:
     """Train the model on the prepared data."""
     from recsys_cli.cli.results import train as shown
-    from recsys_cli.cli.runs import named_run
+    from recsys_cli.cli.runs import finished
 
     session: Session = ctx.obj
     options = {"train.epochs": epochs, "train.devices": devices}
     line = [*joined(config, overrides), *(f"{key}={value}" for key, value in options.items() if value is not None)]
     if continued is not None:
-        line.append(f"train.continue_from={named_run(session, continued).folder.name}")
+        line.append(f"train.continue_from={finished(session.workspace.run(continued)).folder.name}")
     if plan and profile:
         raise ConfigError("--plan and --profile exclude each other", hint="use one of them")
     if plan or profile:

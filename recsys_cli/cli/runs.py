@@ -35,32 +35,37 @@ def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedR
     return run, load(run.config, overrides).evaluate
 
 
-def named_run(session: Session, name: str | None) -> TrainedRun:
-    """Return the finished run with a name; without a name the best evaluated run of the current data.
+def named_run(session: Session, name: str | None, emit: Emit) -> TrainedRun:
+    """Return the finished run with a name; without a name the best run of the current data on valid, with a message.
 
     Raises:
         MissingArtifactError: There is no such run, or it is not finished.
     """
     if name is not None:
         return finished(session.workspace.run(name))
-    return _best_run(session)
+    return _best_run(session, emit)
 
 
-def _best_run(session: Session) -> TrainedRun:
-    """Return the run of the current data with the best rankings; if none is ranked, the run of the current config."""
+def _best_run(session: Session, emit: Emit) -> TrainedRun:
+    """Return the run of the current data with the best rankings of valid; if none has any, the run of the current config."""
     from recsys_cli.config import load
-    from recsys_cli.evaluation.result import MODEL, Evaluation
+    from recsys_cli.stages.auto import METRIC, value_on_valid
     from recsys_cli.stages.etl import prepared_data
 
     config = load(config_path(session, None))
     key = prepared_data(config, session.workspace).key
     ranked: list[tuple[float, TrainedRun]] = []
-    for run in session.workspace.runs():
-        with suppress(RecsysError):  # a damaged or unevaluated run
-            if run.exists and run.manifest["data"].get("key") == key:
-                figures = Evaluation.read(run.evaluation).ranking.get(MODEL, {})
-                ranked += [(one.value or 0.0, run) for name, one in figures.items() if name.startswith("ndcg@")][:1]
-    return max(ranked, key=lambda one: one[0])[1] if ranked else find_run(config, session.workspace)
+    for run in reversed(session.workspace.runs()):  # of equal ones the latest
+        with suppress(RecsysError):  # a damaged run
+            if run.exists and run.manifest["data"].get("key") == key and (value := value_on_valid(run)) is not None:
+                ranked.append((value, run))
+    if ranked:
+        value, best = max(ranked, key=lambda one: one[0])
+        why = f"{METRIC} of {value:.4f} on valid, the best of {len(ranked):,}" if len(ranked) > 1 else "the only one"
+    else:
+        best, why = find_run(config, session.workspace), f"the run of the current config; none has {METRIC} on valid"
+    emit(Message(f"run {best.folder.name}: {why} (name another one: recsys status)"))
+    return best
 
 
 def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:

@@ -121,7 +121,8 @@ def _draw_status(to: Console, result: Mapping[str, Any]) -> None:
         for d in result["data"]
     ]
     table(to, "prepared", ("key", "train", "valid", "test", "size"), cells)
-    table(to, "runs", *_runs(result["runs"]), text=3 if any(run["options"] for run in result["runs"]) else 2)
+    heads, cells = _runs(result["runs"], has_data=len(result["data"]) > 1)
+    table(to, "runs", heads, cells, text=heads.index("state") + 1)
     studies = [
         (s["name"], ", ".join(s["keys"]), f"{s['metric'] or ''} {_figure(s, 'best') or '–'}",
          f"{sum(s['trials'].get(state, 0) for state in ('finished', 'pruned', 'failed'))} of {s['trials'].get('wanted', 0)}")
@@ -134,12 +135,17 @@ def _draw_status(to: Console, result: Mapping[str, Any]) -> None:
         line(to, problem, style="red")
     for path in result["leftovers"]:
         line(to, f"{path} is incomplete, and no command reads it: remove it, unless one is writing it", style="red")
-    current = result["current"]
+    current, finished = result["current"], {run["data"] for run in result["runs"]} - {None}
+    if finished and current.get("data") not in finished:
+        text = "the current config has no run on its data; the others work by name, such as recsys recommend RUN"
+        line(to, text, style="yellow")
     shown = ("config", "problem", "dataset", "data", "run", "next")
     facts(to, [(name, str(current.get(name) or "")) for name in shown])
 
 
-def _runs(runs: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _runs(
+    runs: Sequence[Mapping[str, Any]], *, has_data: bool = False
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return heads and cells; RMSE only for runs with a numeric label."""
     from recsys_cli.metrics.named import BINARY, REGRESSION
 
@@ -148,14 +154,15 @@ def _runs(runs: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tupl
     has_errors, has_options = any(of_numbers.name in one for one in errors), any(run["options"] for run in runs)
     cells = [
         (
-            run["name"], *([_written(run["options"])] if has_options else []), run["state"],
+            run["name"], *([run["data"] or ""] if has_data else []), *([_written(run["options"])] if has_options else []),
+            run["state"],
             _figure(run["metrics"], of_classes.name),
             *([_figure(one, of_numbers.name)] if has_errors else []),
             _figure(run["metrics"], "ndcg@10"), size(run["bytes"]),
         )
         for run, one in zip(runs, errors, strict=True)
     ]  # fmt: skip
-    heads = ("run", *(["options"] if has_options else []), "state")
+    heads = ("run", *(["data"] if has_data else []), *(["options"] if has_options else []), "state")
     return (*heads, of_classes.title, *([of_numbers.title] if has_errors else []), "NDCG@10", "size"), cells
 
 

@@ -63,6 +63,7 @@ def _run(run: TrainedRun, workspace: Workspace) -> dict[str, Any]:
     return {
         "name": run.folder.name,
         "options": _options(run),
+        "data": run.manifest["data"].get("folder") if run.exists and not run.damage else None,
         "state": "damaged" if problem else state,
         "process": asdict(trainer) if trainer else None,
         "metrics": metrics,

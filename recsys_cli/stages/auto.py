@@ -141,12 +141,23 @@ def _chosen(config: RunConfig, data: PreparedData, workspace: Workspace) -> tupl
     if found := [run for run in interrupted if run is not None]:
         raise not_finished(found[-1])
     if not runs:
-        raise MissingArtifactError(
-            f"the model of this config is not trained in {workspace.root}",
-            hint="recsys train; recsys status shows all runs",
-        )
+        raise _not_trained(finished, data, workspace)
     best = _ranked(runs)[0].label if len(runs) > 1 else next(iter(runs))
     return configs[best], runs[best]
+
+
+def _not_trained(finished: list[TrainedRun], data: PreparedData, workspace: Workspace) -> MissingArtifactError:
+    """Return the error for a config without a run, with the finished runs of each prepared data."""
+    runs: dict[str, list[str]] = {}
+    for run in finished:
+        if run.damage is None:
+            runs.setdefault(str(run.manifest["data"].get("folder")), []).append(run.folder.name)
+    listed = "; ".join(f"data {key} has {len(names):,}, the latest {names[-1]}" for key, names in runs.items())
+    what = f"the model of this config is not trained in {workspace.root} on data {data.folder.name}"
+    return MissingArtifactError(
+        f"{what}. Finished runs: {listed}" if listed else what,
+        hint=f"recsys train{', or name a run, such as recsys recommend RUN' if listed else ''}; recsys status shows all runs",
+    )
 
 
 def _models(data: PreparedData) -> tuple[dict[str, dict[str, Any]], list[str]]:
@@ -191,11 +202,16 @@ def _half_lives(data: PreparedData, time: Column) -> Iterator[tuple[int, float]]
         yield from ((parts, float(f"{span / parts:.3g}")) for parts in _HALF_LIVES)
 
 
+def value_on_valid(run: TrainedRun) -> float | None:
+    """Return `METRIC` of a finished run on valid, or else on rows held out of train; None if it is not measured."""
+    manifest = run.manifest
+    value: float | None = (manifest["valid"] or manifest.get("held_out", {}).get("valid", {})).get(METRIC)
+    return value
+
+
 def _ranked(runs: dict[str, TrainedRun]) -> tuple[Candidate, ...]:
     """Return the candidates, best first; of equal ones the simpler one."""
     found = []
     for label, run in runs.items():
-        manifest = run.manifest
-        value = (manifest["valid"] or manifest.get("held_out", {}).get("valid", {})).get(METRIC)
-        found.append(Candidate(label, run.folder.name, METRIC, value, manifest["seconds"]["train"]))
+        found.append(Candidate(label, run.folder.name, METRIC, value_on_valid(run), run.manifest["seconds"]["train"]))
     return tuple(sorted(found, key=lambda one: (-one.value if one.value is not None else 0.0, one.label != _OF_EQUALS)))

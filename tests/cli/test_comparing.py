@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from recsys_cli.workspace import TrainedRun
 from tests.cli.conftest import Recsys
 
 BENCH = "bench={models: [popularity, {name: ease, positive_only: true}], seeds: [1, 2]}"
@@ -68,13 +69,33 @@ def test_a_model_names_its_latest_finished_run(benched: Recsys) -> None:
     assert benched("compare", "popularity", "ease", "--json").code == 0
 
 
-def test_the_default_run_is_the_best_evaluated_one_of_the_current_data(benched: Recsys) -> None:
-    board = benched("bench", "--json").json
-    (best, *_), *_ = (one["runs"] for one in board["standings"] if one["runs"])
+def test_the_default_run_is_the_best_of_the_current_data_on_valid(benched: Recsys) -> None:
     worst = ("train", "ratings.yaml", "bench=null", "model={name: popularity, half_life: 1.0}", *SHORT[:2])
     assert benched(*worst).code == 0
+    runs = [TrainedRun(folder) for folder in sorted(Path("workspace/runs").iterdir())]
+    on_valid = {run.folder.name: run.manifest["valid"]["ndcg@10"] for run in runs}
+    best = max(on_valid, key=lambda name: on_valid[name])
+    for run in runs:
+        run.evaluation.unlink(missing_ok=True)  # figures of test have no say
     shown = benched("inspect", "user", "u1", "--json")
     assert shown.json["run"] == best
+    assert f"run {best}: ndcg@10 of {on_valid[best]:.4f} on valid, the best of 3" in shown.err
+    assert f"run {best}:" in benched("recommend", "--user", "u1").err
+    assert f"run {best}:" in benched("export").err
+
+
+def test_runs_of_other_prepared_data_are_not_hidden(benched: Recsys) -> None:
+    first = benched("status", "--json").json
+    assert "data" not in benched("status").out.partition("runs")[2].split()[:4]
+    assert benched("etl", "ratings.yaml", "etl.seed=7", "bench=null", *SHORT[:2]).code == 0
+    key, name = first["data"][0]["key"], first["runs"][-1]["name"]
+    error = benched("recommend", "--user", "u1").err
+    assert f"data {key} has 2, the latest {name}" in error
+    assert "recsys recommend RUN" in error
+    status = benched("status")
+    assert status.out.count(key) == 3  # the data and its two runs
+    assert "the current config has no run on its data" in status.out
+    assert benched("recommend", name, "--user", "u1").code == 0
 
 
 def test_data_prepared_again_has_the_same_held_out_rows(benched: Recsys) -> None:
