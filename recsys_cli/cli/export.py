@@ -32,7 +32,12 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter per option
         ),
     ] = None,
     kind: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="Format: bundle, onnx, torch or triton.")
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="bundle or triton, for all models; onnx or torch, for those without histories (docs/export.md).",
+        ),
     ] = "bundle",
     out: Annotated[
         Path | None,

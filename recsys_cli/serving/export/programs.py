@@ -39,6 +39,13 @@ class Export:
     eager: Score
 
 
+EXPORTABLE = (
+    *("mf", "lightgcn", "two-tower", "fm", "wide-deep", "deepfm", "dcn-v2", "dlrm", "mlp", "logistic"),
+    *("mmoe", "ple", "neumf"),
+)
+"""Models with programs; most predict labels."""
+
+
 def programs_of(served: ServedModel) -> list[Export]:
     """Return the programs of a model, the scores first.
 
@@ -67,7 +74,8 @@ def programs_of(served: ServedModel) -> list[Export]:
         return [_by_vectors(served)]
     raise ConfigError(
         f"{served.source.name} {_why_not(model)}, so it cannot be exported as ONNX or torch.export",
-        hint="export a bundle: recsys export RUN --format bundle",
+        hint=f"recsys export {served.source.name} --format bundle, or triton, takes every model; onnx and torch take "
+        f"{', '.join(EXPORTABLE)}, without model.collaborative and model.history",
     )
 
 

@@ -22,7 +22,7 @@ from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.serving.export import formats
 from recsys_cli.serving.export.formats import load_onnx, load_torch, write_onnx, write_torch
 from recsys_cli.serving.export.program import feed
-from recsys_cli.serving.export.programs import Export, encoded_sample, programs_of
+from recsys_cli.serving.export.programs import EXPORTABLE, Export, encoded_sample, programs_of
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.stages.export import export
@@ -75,11 +75,15 @@ def test_padded_lists_equal_ragged_ones(model: str, served: MakeServed) -> None:
 
 
 @pytest.mark.parametrize("model", REFUSED)
-def test_other_models_are_refused(model: str, served: MakeServed, tmp_path: Path) -> None:
+def test_other_models_are_refused_with_the_formats_and_models_that_work(
+    model: str, served: MakeServed, tmp_path: Path
+) -> None:
     for write in WRITERS.values():
         with pytest.raises(ConfigError, match=REFUSED[model]) as error:
-            write(served(model), tmp_path, **ABOUT)
-        assert "recsys export RUN --format bundle" in (error.value.hint or "")
+            write(loaded := served(model), tmp_path, **ABOUT)
+        assert f"recsys export {loaded.source.name} --format bundle, or triton" in (error.value.hint or "")
+        assert f"onnx and torch take {', '.join(EXPORTABLE)}" in (error.value.hint or "")
+    assert {*EXPORTABLE} == {*MODELS}
 
 
 @pytest.mark.parametrize("kind", ["onnx", "torch"])
