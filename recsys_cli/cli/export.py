@@ -36,7 +36,7 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter per option
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="bundle or triton, for all models; onnx or torch, for those without histories (docs/export.md).",
+            help="bundle or triton of all models; onnx or torch of those without histories.",
         ),
     ] = "bundle",
     out: Annotated[
