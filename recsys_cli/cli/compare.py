@@ -45,7 +45,8 @@ def compare(
     """Compare evaluated runs by paired significance tests.
 
     The runs need the same evaluation task: equal users and rows. Each difference has a 95 % interval and a paired test with a
-    correction for multiple comparisons. Insignificant differences are marked as noise.
+    correction for multiple comparisons. A difference whose interval excludes zero may still not
+    be significant after the correction.
     """
     session: Session = ctx.obj
     from recsys_cli.stages.compare import compare
@@ -95,6 +96,7 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
 def _draw_one(
     to: Console, label: str, against: str, figures: list[Mapping[str, Any]], names: Mapping[str, str]
 ) -> None:
+    from recsys_cli.evaluation.compare.comparison import Difference
     from recsys_cli.evaluation.compare.pages import probability
     from recsys_cli.metrics.named import ARROWS
 
@@ -109,7 +111,7 @@ def _draw_one(
                 f"{one['value']:+.4f}",
                 f"[{one['low']:+.4f}, {one['high']:+.4f}]",
                 probability(one["p_holm"]),
-                one["verdict"],
+                Difference.model_validate(one).in_words,
             )
         )
     heads = ("", names[against], names[label], "difference", "95 % interval", "p (Holm)", "")

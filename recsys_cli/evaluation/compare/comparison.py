@@ -26,6 +26,12 @@ LEVEL = 0.05
 
 Verdict = Literal["better", "worse", "noise"]
 
+NAMES: Mapping[Verdict, str] = {
+    "better": "significantly better",
+    "worse": "significantly worse",
+    "noise": "not significant",
+}
+
 
 class Difference(Frozen):
     """Difference of a run from the reference in one metric, with its 95 % confidence interval and two-sided p-value."""
@@ -38,6 +44,16 @@ class Difference(Frozen):
     p_holm: float
     verdict: Verdict
     """Verdict on the run: `noise` if p_holm is at least 0.05 or the interval contains zero."""
+
+    @property
+    def is_overruled(self) -> bool:
+        """Whether only the correction makes it insignificant: the interval, of this metric alone, excludes zero."""
+        return self.verdict == "noise" and not self.low <= 0 <= self.high
+
+    @property
+    def in_words(self) -> str:
+        """The verdict for tables, with the reason if the interval alone says otherwise."""
+        return NAMES[self.verdict] + (f": p (Holm) ≥ {LEVEL}" if self.is_overruled else "")
 
 
 class Figure(Frozen):
@@ -160,7 +176,8 @@ def verdicts(against: str, others: Sequence[str], figures: Sequence[Figure], **u
     )
     sample = "; ".join(filter(None, [sample, correction(len(others) * len(figures))]))
     for label in others:
-        yield " ".join(_about(label, against, figures, sample))
+        overruled = _of_overruled(label, figures, len(others) * len(figures))
+        yield " ".join([*_about(label, against, figures, sample), *overruled])
 
 
 def correction(tests: int) -> str:
@@ -186,6 +203,14 @@ def _about(label: str, against: str, figures: Sequence[Figure], sample: str) -> 
     yield f"Compared with {against}, {label} is {', but '.join(parts)}."
     if by["noise"]:
         yield f"No significant difference by {joined(by['noise'])} ({sample})."
+
+
+def _of_overruled(label: str, figures: Sequence[Figure], tests: int) -> Iterator[str]:
+    if titles := [figure.title for figure in figures if figure.differences[label].is_overruled]:
+        yield (
+            f"The interval of {joined(titles)} excludes zero, but some of {tests:,} do so by chance: p corrected for all of them "
+            "decides here. recsys evaluate corrects for its own few tests, and may call the difference significant."
+        )
 
 
 _NOT_PART_OF_TASK = {"bootstrap", "batch_size", "title", "metrics"}

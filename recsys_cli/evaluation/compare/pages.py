@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from markupsafe import Markup
 
-from recsys_cli.evaluation.compare.comparison import METHOD, Comparison, Difference, Verdict
+from recsys_cli.evaluation.compare.comparison import METHOD, NAMES, Comparison, Difference, Verdict
 from recsys_cli.evaluation.compare.leaderboard import (
     LEVEL_NOTE,
     RETRY_NOTE,
@@ -20,7 +20,6 @@ from recsys_cli.metrics.named import ARROWS, better_of, title_of
 from recsys_cli.page import Axis, IntervalBar, LabeledPoint, intervals, points, render
 
 _COLOURS: Mapping[Verdict, int] = {"better": 1, "worse": 2, "noise": 5}
-_NAMES = {"better": "better", "worse": "worse", "noise": "not significant"}
 
 
 def comparison_page(comparison: Comparison) -> str:
@@ -49,7 +48,7 @@ def differences(comparison: Comparison, label: str) -> Markup:
     axis = Axis(
         f"{label} minus {comparison.against}, with 95 % confidence interval", low=min(*ends, 0.0), high=max(*ends, 0.0)
     )
-    names = [(colour, _NAMES[verdict]) for verdict, colour in _COLOURS.items()]
+    names = [(colour, NAMES[verdict]) for verdict, colour in _COLOURS.items()]
     used = {one.color for one in bars}
     return intervals(
         f"{label} minus {comparison.against}", bars, x=axis, names=[one for one in names if one[0] in used]
@@ -72,7 +71,7 @@ def written(one: Difference) -> list[str]:
         f"{one.low:+.4f} to {one.high:+.4f}",
         probability(one.p),
         probability(one.p_holm),
-        _NAMES[one.verdict],
+        one.in_words,
     ]
 
 
