@@ -26,7 +26,16 @@ from recsys_cli.evaluation.pointwise import LabeledRows, MeasuredRows, measure_r
 from recsys_cli.evaluation.ranking import FoldInScorer, ModelScorer, Scorer, TemporaryIds, rank, why_not
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Estimates, Measurements, StageFigures
-from recsys_cli.evaluation.task import EvaluationTask, cold_start_notes, count, describe, left_out_note, repeat_note
+from recsys_cli.evaluation.task import (
+    EvaluationTask,
+    cold_items_sentence,
+    cold_start_notes,
+    count,
+    cut_off_note,
+    describe,
+    left_out_note,
+    repeat_note,
+)
 from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.features.schema import Role
 from recsys_cli.interactions import Interactions
@@ -43,12 +52,15 @@ _NO_RANKING_OBJECTIVE = (
     "The model predicts labels of given rows, not which items users choose. To rank the catalog, train ease or sasrec: recsys "
     "run CONFIG model.name=ease (recsys ls models lists the purpose of each model)."
 )
+_NOT_ABOVE = (
+    "The model is not shown to be worth more than {}, which is simpler and slightly better here: gather more data, try another "
+    "split, or take model.name=popularity."
+)
 _WORSE = "the rankings of this model are significantly worse than those of"
-_CURE = "recsys run CONFIG model.name=auto trains several models and keeps the best"
 
 
 class Verdicts(NamedTuple):
-    """The verdict in sentences, and a warning about rankings significantly below popularity."""
+    """The verdict in sentences, and a warning about rankings significantly below popularity, without a remedy."""
 
     sentences: tuple[str, ...]
     warning: str | None
@@ -69,7 +81,7 @@ def verdicts(
     """
     sentences, worse = _of_rankings(ranked, config, predicts_labels=predicts_labels)
     below = [name for name in worse if name.startswith("popularity")]
-    warning = f"{_WORSE} {joined(below)}; {_CURE}" if below else None
+    warning = f"{_WORSE} {joined(below)}" if below else None
     return Verdicts((*_of_rows(measured, rows, config, impressions), *sentences), warning)
 
 
@@ -133,7 +145,10 @@ def _of_rankings(
         for name, hits in ranked.items()
     }
     title, by = _tested(outcomes, metric, config)
-    return [_sentence(title, by), *([_NO_RANKING_OBJECTIVE] if by["worse"] and predicts_labels else [])], by["worse"]
+    sentences = [_sentence(title, by), *([_NO_RANKING_OBJECTIVE] if by["worse"] and predicts_labels else [])]
+    own = outcomes[MODEL].value(metric)
+    above = [name for name in by["noise"] if name.startswith("popularity") and outcomes[name].value(metric) > own]
+    return [*sentences, *([_NOT_ABOVE.format(joined(above))] if above else [])], by["worse"]
 
 
 def _same(one: Ranked, other: Ranked) -> bool:
@@ -251,7 +266,14 @@ class _Measurement:
             )
         self.notes += [impressions.note] if impressions else []
         counts = count(task, num_empty=num_empty)
-        self.notes += filter(None, (repeat_note(task.split, counts), left_out_note(task.split, counts)))
+        split, config = task.split, self.config
+        sentences = [*verdict.sentences]
+        if ranked:
+            self.notes += filter(
+                None,
+                (cut_off_note(config, counts.candidates), repeat_note(split, counts), left_out_note(split, counts)),
+            )
+            sentences += filter(None, [cold_items_sentence(counts, by_content=self.model.by_content)])
         measured = Measurements(
             split=task.split,
             pointwise=of_rows.estimates,
@@ -265,7 +287,7 @@ class _Measurement:
             counts=counts,
             protocol=describe(task.split, self.config, counts, mean=rows.mean),
             stages=stages,
-            verdict=verdict.sentences,
+            verdict=tuple(sentences),
             warning=verdict.warning,
             notes=tuple(self.notes),
             partial=tuple(self.partial),

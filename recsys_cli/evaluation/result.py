@@ -145,6 +145,10 @@ class Counts(Frozen):
     """Ground-truth interactions of the ranked users."""
     relevant_unreachable: int
     """Ground-truth interactions with items outside the candidates: misses for every system."""
+    relevant_cold: int = 0
+    """Ground-truth interactions with cold items, of the candidates or outside."""
+    users_only_cold: int = 0
+    """Ranked users with such items only in their ground truth."""
     pairs: int = 0
     """Distinct relevant (user, item) pairs of the split, of all users and of items with an id."""
     pairs_repeated: int = 0

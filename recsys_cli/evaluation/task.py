@@ -129,14 +129,16 @@ _TARGETS = {
     "first": "The first by time of the user's",
     "random": "One, random by the seed and after the earlier ones of the split as history, of the user's",
 }
-_MANY_REPEATED = 0.05
+_MANY_REPEATED, _MANY_COLD, _LARGE_CUT_OFF = 0.05, 0.2, 0.2
+"""Shares of repeated pairs, of users with only cold items, and of the catalog in a cut-off, from which on they are reported."""
 _COLD_ITEMS = " Content-based models score cold items by their features; other models rank them last."
 
 
 def count(task: EvaluationTask, *, num_empty: int) -> Counts:
     """Return the counts behind the metrics; `num_empty` users have no recommendations."""
     by_user, held_out = task.by_user, task.held_out
-    rows = by_user.rows
+    rows, num_warm = by_user.rows, len(held_out.candidates) - by_user.cold.number
+    warm = held_out.relevant.before(np.full((len(held_out.user_idx), 1), num_warm))
     return Counts(
         rows=len(rows),
         positive=int(np.count_nonzero(rows.positive)),
@@ -156,6 +158,8 @@ def count(task: EvaluationTask, *, num_empty: int) -> Counts:
         candidates_cold=by_user.cold.number,
         relevant=int(held_out.num_relevant.sum()),
         relevant_unreachable=held_out.num_unreachable,
+        relevant_cold=int(held_out.num_relevant.sum() - warm.sum()),
+        users_only_cold=int(np.count_nonzero(warm == 0)),
         pairs=held_out.num_pairs,
         pairs_repeated=held_out.num_repeated,
         given_left_out=held_out.num_left_out,
@@ -179,6 +183,35 @@ def left_out_note(split: str, counts: Counts) -> str | None:
     return (
         f"{counts.given_left_out:,} rows of {split} that are not relevant have items outside the {counts.candidates_in_words}: "
         "they are in no ranking, which has fewer items than given."
+    )
+
+
+def cold_items_sentence(counts: Counts, *, by_content: bool) -> str | None:
+    """Return the share of users with only cold items in their ground truth, and what to do; None for few."""
+    cold, users = counts.users_only_cold, counts.users_ranked
+    if cold <= _MANY_COLD * users:
+        return None
+    of_whom = f"{cold:,} of {users:,} ranked users ({share(cold, users)}) have only cold items in their ground truth"
+    if by_content and counts.candidates_cold:
+        return f"{of_whom}: the model ranks them by their features, other systems rank them last."
+    features = (
+        "the features of the item table" if counts.candidates_cold else "features, once a table of items is joined"
+    )
+    return (
+        f"{of_whom}: the figures are mostly of items that no train row has and this model cannot find. model.name=two-tower ranks "
+        f"them by {features}; split.method=leave-last-out holds out more items of train."
+    )
+
+
+def cut_off_note(config: EvaluateConfig, candidates: int) -> str | None:
+    """Return a note on the cut-offs that are a large part of the catalog; None without any."""
+    large = [k for k in sorted(set(config.k)) if k >= _LARGE_CUT_OFF * candidates]
+    if not large or config.candidates != "all":
+        return None
+    k, smaller = large[0], max(1, round(candidates / 20))
+    return (
+        f"Cut-off {k} is {min(1, k / candidates):.0%} of the {candidates:,} items: a random order has about this "
+        f"recall@{k}, so its metrics say little" + (f"; set evaluate.k=[{smaller}]." if smaller < k else ".")
     )
 
 

@@ -129,7 +129,7 @@ def sort_key(value: float | None, better: Better | None) -> float:
 def best_of(estimates: Sequence[IntervalEstimate], better: Better | None) -> list[bool]:
     """Mark the best of several values, and all with an interval that overlaps the interval of the best.
 
-    Nothing is marked for a single value or without a direction.
+    Nothing is marked without a direction, where all would be, as for a single value, and where the best value is 0 hits.
     """
     defined = [one for one in estimates if one[0] is not None]
     if len(defined) < 2 or better is None:
@@ -143,7 +143,8 @@ def best_of(estimates: Sequence[IntervalEstimate], better: Better | None) -> lis
             return False
         return one[1] <= high and low <= one[2]
 
-    return [is_best(one) for one in estimates]
+    best = [is_best(one) for one in estimates]
+    return [False] * len(best) if all(best) or (better == "higher" and value == 0) else best
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,12 @@ from recsys_cli.training import hardware
 from recsys_cli.training.hardware import keep_freed_memory
 from recsys_cli.workspace import PreparedData, TrainedRun, TunedStudy, Workspace, key_of, run_lock, write_text
 
-_VERSION = 6
+_VERSION = 7
 """Version of the metrics, part of the key: evaluations of an earlier version are out of date."""
+_CURE = "recsys run CONFIG model.name=auto trains several models and keeps the best"
+_CURE_OF_AUTO = (
+    "valid preferred it, so the splits differ: gather more data, try another split, or take model.name=popularity"
+)
 _NOT_IN_KEY = {"batch_size"}
 """Options without effect on the result."""
 
@@ -67,6 +71,9 @@ def evaluate(
         elif run.choice.is_file():
             notes = (*measurements.notes, f"Valid chose this model among several; these figures are of {split}.")
             measurements = measurements.model_copy(update={"notes": notes})
+        if measurements.warning:
+            cure = _CURE_OF_AUTO if run.choice.is_file() else _CURE
+            measurements = measurements.model_copy(update={"warning": f"{measurements.warning}; {cure}"})
         evaluation = Evaluation(
             key=key,
             run=run.folder.name,

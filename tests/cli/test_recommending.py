@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from recsys_cli.stages.export import FORMATS
-from recsys_cli.workspace import TrainedRun
+from recsys_cli.workspace import TrainedRun, write_json
 from tests.cli.conftest import Recsys
 from tests.sealing import reseal
 
@@ -226,7 +226,7 @@ def test_rankings_below_popularity_are_announced_where_they_are_used(recsys: Rec
     for line in (("etl", "c.yaml"), ("train",), ("evaluate",)):
         done = recsys("--quiet", *line)
         assert done.code == 0, done.err
-    assert recsys("recommend", "--user", "4").err == ""
+    assert "significantly worse" not in recsys("recommend", "--user", "4").err
 
     (run,) = Path("workspace/runs").iterdir()
     weights = next(run.glob("checkpoints/best*"))
@@ -241,3 +241,8 @@ def test_rankings_below_popularity_are_announced_where_they_are_used(recsys: Rec
         assert answer.code == 0, answer.err
         told = " ".join(answer.err.split())
         assert "significantly worse than those of popularity; recsys run CONFIG model.name=auto" in told
+
+    write_json(TrainedRun(run).choice, {"candidates": []})  # as of auto, which is then no remedy
+    assert recsys("-q", "evaluate", "--force").code == 0
+    told = " ".join(recsys("recommend", "--user", "4").err.split())
+    assert "popularity; valid preferred it, so the splits differ" in told

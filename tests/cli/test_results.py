@@ -130,7 +130,7 @@ def test_evaluate_shows_whole_figures_at_any_width(width: int) -> None:
         name: {"auc": estimate(0.7943), "log_loss": estimate(None)} for name in ("model", "item mean", "constant")
     }
     text = drawn(lambda to, found: evaluate._draw_systems(to, "title", found, ["auc", "log_loss"]), systems, width)
-    assert text.count("*0.7943") == 3
+    assert (text.count("0.7943"), text.count("*")) == (3, 0)  # of equal ones none is the best
     assert text.count("[0.7843,") == 3
     assert text.count("0.8043]") == 3
     assert text.count("–") >= 3
@@ -168,7 +168,7 @@ def evaluation() -> dict[str, Any]:
 def test_evaluate_answers_shortly_and_keeps_the_rest_for_the_report() -> None:
     text = drawn(evaluate.draw, evaluation(), 100)
     assert len(text.splitlines()) <= 33
-    for shown in ("*0.7943 [0.7843, 0.8043]", "NDCG@10", "0.0421", "cohort 7", "better than item mean", "has to know"):
+    for shown in ("0.7943 [0.7843, 0.8043]", "NDCG@10", "0.0421", "cohort 7", "better than item mean", "has to know"):
         assert shown in text
     for kept_back in ("NDCG@50", "MRR@10", "accuracy"):
         assert kept_back not in text

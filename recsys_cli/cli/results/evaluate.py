@@ -52,7 +52,9 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     _draw_stages(to, result.get("stages", ()), first[0])
     cohorts = [{**cohort, "ranking": name(cohort["ranking"])} for cohort in result["cohorts"]]
     _draw_cohorts(to, cohorts, first[0], own=own)
-    best = f"{_MARK} best of its line, and all with an interval overlapping the best one's"
+    best = (
+        f"{_MARK} best of its line, and all with an interval overlapping the best one's; no mark: all overlap, or are 0"
+    )
     line(to, f"{best}; in brackets: 95 % interval; the report has all metrics", style="dim")
     if result["verdict"]:
         line(to, " ".join(result["verdict"]), style="bold")

@@ -400,5 +400,5 @@ def _headline(title: str, name: str, systems: dict[str, Estimates]) -> Headline 
     if best is None or own.value is None:
         return Headline(title, number(own.value), "")
     is_best, other_is_best = best_of([(one.value, one.low, one.high) for one in (own, systems[best][name])], better)
-    words = "level with" if is_best and other_is_best else "better than" if is_best else "worse than"
-    return Headline(title, number(own.value), f"{words} {best}: {number(values[best])}", is_lost=not is_best)
+    words = "level with" if is_best == other_is_best else "better than" if is_best else "worse than"
+    return Headline(title, number(own.value), f"{words} {best}: {number(values[best])}", is_lost=words == "worse than")

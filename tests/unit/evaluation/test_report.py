@@ -201,6 +201,9 @@ def test_best_is_all_whose_interval_overlaps_that_of_the_best() -> None:
     assert best_of([(0.5, None, None), (0.4, 0.3, 0.6)], "higher") == [True, False]
     assert best_of([(1.25, 1.2, 1.3), (0.9, 0.85, 0.95), (0.5, 0.4, 0.6)], "one") == [False, True, False]
     assert best_of(figures[:1], "higher") == [False]
+    assert best_of(figures[:2], "higher") == [False, False]  # all would be marked
+    assert best_of([(0.0, 0.0, 0.0), (0.0, 0.0, 0.0), (None, None, None)], "higher") == [False] * 3
+    assert best_of([(0.0, 0.0, 0.1), (0.5, 0.4, 0.6)], "lower") == [True, False]
 
 
 def test_page_loads_nothing(evaluation: Evaluation, tmp_path: Path) -> None:

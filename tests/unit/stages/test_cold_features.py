@@ -12,10 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.batch import Ragged
-from recsys_cli.config import RunConfig
+from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.etl.report.facts import Facts
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.evaluation.result import Counts
+from recsys_cli.evaluation.task import cold_items_sentence, cut_off_note
 from recsys_cli.features.schema import UNSEEN, Role
 from recsys_cli.loader import Loader
 from recsys_cli.loader.records import layout_of_split
@@ -215,6 +217,55 @@ def test_a_model_of_ids_alone_puts_new_items_last(folder: Path, workspace: Works
     first = int(workspace.data_of(run).schema.only(Role.ITEM).cardinality or 0)
     assert not (Rankings.read(run.rankings).items["model"] >= first).any()
     assert found.counts.candidates_cold == ITEMS + 20 - OLD_ITEMS
+    seen = {(row["user"], row["item"]) for row in pq.read_table("train.parquet").to_pylist()}
+    rows = [row for row in pq.read_table("test.parquet").to_pylist() if row["label"]]
+    truth = [(row["user"], row["item"]) for row in rows if (row["user"], row["item"]) not in seen]
+    known = {user for user, item in truth if item < OLD_ITEMS}
+    assert found.counts.relevant_cold == sum(item >= OLD_ITEMS for _, item in truth)
+    assert found.counts.users_only_cold == len({user for user, _ in truth} - known)
+    assert not any("only cold items" in sentence for sentence in found.verdict)  # they are few
+    assert any(note.startswith("Cut-off 40 is 22% of the 180 items") for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("by_content", "candidates_cold", "words"),
+    [
+        (False, 5, "model.name=two-tower ranks them by the features of the item table; split.method=leave-last-out"),
+        (False, 0, "model.name=two-tower ranks them by features, once a table of items is joined"),
+        (True, 5, "the model ranks them by their features, other systems rank them last."),
+    ],
+)
+def test_mostly_cold_items_are_said_with_a_remedy(by_content: bool, candidates_cold: int, words: str) -> None:
+    names = ("rows", "positive", "train_rows", "unknown_user_rows", "unknown_item_rows", "users", "users_eligible",
+             "users_without_relevant", "users_without_recommendations", "relevant", "relevant_unreachable")  # fmt: skip
+    counts = Counts(
+        **dict.fromkeys(names, 0), users_ranked=336, users_only_cold=294, candidates=40, candidates_cold=candidates_cold
+    )
+    said = cold_items_sentence(counts, by_content=by_content)
+    assert said is not None
+    assert said.startswith("294 of 336 ranked users (87.5 %) have only cold items in their ground truth")
+    assert words in said
+    few = counts.model_copy(update={"users_only_cold": 67})
+    assert cold_items_sentence(few, by_content=by_content) is None
+
+
+@pytest.mark.parametrize(
+    ("k", "candidates", "words"),
+    [
+        (
+            (10, 5),
+            12,
+            "Cut-off 5 is 42% of the 12 items: a random order has about this recall@5, so its metrics say little; set",
+        ),
+        ((10,), 4, "Cut-off 10 is 100% of the 4 items"),
+        ((10,), 51, None),
+    ],
+)
+def test_a_cut_off_of_a_large_part_of_the_catalog_is_noted(
+    k: tuple[int, ...], candidates: int, words: str | None
+) -> None:
+    note = cut_off_note(EvaluateConfig(k=k), candidates)
+    assert (note is None) if words is None else str(note).startswith(words)
 
 
 @pytest.mark.parametrize("model", ["two-tower", "lightgbm", "mlp"])
