@@ -15,8 +15,8 @@ RESULTS = ROOT / "scripts" / "results"
 HEAD = """\
 # Results
 
-Written by `scripts/results_page.py` from `scripts/results/*.json`. Of several rounds a table has the median; `±` is the deviation
-over seeds, brackets are a 95 % interval. What follows from the figures: [which model](quality.md), [how fast](benchmarks.md).
+Written by `scripts/results_page.py` from `scripts/results/*.json`: medians of rounds, `±` the deviation over seeds, brackets a 95 % interval. A machine is named where it
+changes. What follows: [which model](quality.md), [how fast](benchmarks.md).
 """
 TRIPLE = re.compile(r"[\d.]+ / ([\d.]+) / [\d.]+")
 """Minimum, median and maximum."""
@@ -24,12 +24,16 @@ TRIPLE = re.compile(r"[\d.]+ / ([\d.]+) / [\d.]+")
 
 def page() -> str:
     """Return the page as Markdown."""
-    return "\n".join([HEAD, *(section(table) for table in yaml.safe_load((RESULTS / "page.yaml").read_text()))])
+    machine, sections = "", [HEAD]
+    for table in yaml.safe_load((RESULTS / "page.yaml").read_text()):
+        found = json.loads((RESULTS / f"{table['file']}.json").read_text())
+        before, machine = machine, measured(found) or machine
+        sections.append(section(table, found, machine if machine != before else ""))
+    return "\n".join(sections)
 
 
-def section(table: dict[str, Any]) -> str:
+def section(table: dict[str, Any], found: dict[str, Any], machine: str) -> str:
     """Return heading, sentence and rows of a table."""
-    found = json.loads((RESULTS / f"{table['file']}.json").read_text())
     rows = at(found, table.get("rows", ""))
     named = dict(enumerate(rows)) if isinstance(rows, list) else {key: rows[key] for key in table.get("only", rows)}
     names = [] if isinstance(rows, list) else [""]
@@ -37,15 +41,15 @@ def section(table: dict[str, Any]) -> str:
     for name, row in named.items():
         lines.append([*([str(name)] if names else []), *(cell(at(row, path)) for path in table["columns"].values())])
     body = "\n".join(f"|{'|'.join(line)}|" for line in lines)
-    work = f"{table['work']} {measured(found)}".rstrip()
+    work = f"{table['work']} {machine}".rstrip()
     return f"## {table['title']}\n\n{work}\n\n{body}\n"
 
 
 def measured(found: dict[str, Any]) -> str:
-    """Return machine and date of a file, as far as it has them."""
+    """Return the machine of a file, as far as it has one."""
     machine = found.get("machine", {})
-    processor = machine.get("processor", "").replace("(R)", "").replace(" Processor", "")
-    return f"{machine['cores']} cores, {processor}, {machine['date']}." if machine else ""
+    processor = machine.get("processor", "").replace("(R)", "").replace(" Processor", "").partition(" @")[0]
+    return f"{machine['cores']} cores, {processor}." if machine else ""
 
 
 def at(found: Any, path: str) -> Any:

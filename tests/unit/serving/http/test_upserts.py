@@ -33,8 +33,8 @@ def upsert(server: Running, item: object, features: dict[str, Any], **body: Any)
 
 
 def page_example() -> list[str]:
-    """The lines of the example in docs/server.md."""
-    page = Path(__file__).resolve().parents[4] / "docs" / "server.md"
+    """The lines of the example in docs/howto/serve.md."""
+    page = Path(__file__).resolve().parents[4] / "docs" / "howto" / "serve.md"
     (block,) = re.findall(r"^```bash\n(curl -s -X PUT .*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     return block.splitlines()
 
