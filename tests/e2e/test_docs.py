@@ -42,7 +42,7 @@ NOT_RUN = {
     ("docs/datasets.md", "recsys run configs/amazon-5core-toys.yaml"): _NETWORK,
     ("docs/export.md", "recsys export ease --format triton"): "Triton; tests/unit/serving/export runs its models",
     ("docs/export.md", "import numpy as np"): "Triton",
-    ("docs/guide.md", "recsys train --resume"): "an interrupted run, grown data, many runs; tests/cli has all three",
+    ("docs/guide.md", "recsys train --devices 2"): "an interrupted run, grown data, many runs; tests/cli has all three",
     ("docs/howto/cluster.md", "dask scheduler"): _MACHINES,
     ("docs/howto/cluster.md", "torchrun"): _MACHINES,
     ("docs/howto/gpus.md", "recsys train configs/ml25m-notebook.yaml"): _GPU,
