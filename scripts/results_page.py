@@ -15,8 +15,8 @@ RESULTS = ROOT / "scripts" / "results"
 HEAD = """\
 # Results
 
-Written by `scripts/results_page.py` from `scripts/results/*.json`: medians of rounds, `±` the deviation over seeds, brackets a 95 % interval. A machine is named where it
-changes. What follows: [which model](quality.md), [how fast](benchmarks.md).
+Written by `scripts/results_page.py` from `scripts/results/*.json`: medians of rounds, `±` the deviation over seeds, brackets
+a 95 % interval. A machine is named where it changes. What follows: [which model](quality.md), [how fast](benchmarks.md).
 """
 TRIPLE = re.compile(r"[\d.]+ / ([\d.]+) / [\d.]+")
 """Minimum, median and maximum."""
