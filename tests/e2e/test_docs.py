@@ -51,7 +51,7 @@ NOT_RUN = {
     ("docs/howto/own-data.md", "dataset:"): "a bucket of S3",
     ("docs/index.md", "pip install -c constraints.txt"): _SETUP,
     ("docs/protocols.md", "recsys ls protocols"): _NETWORK,
-    ("docs/tables.md", "recsys init plays_delta"): "a catalog of Iceberg; tests/cli/test_init_origins.py has the others",
+    ("docs/tables.md", "recsys init plays_delta"): "a catalog of Iceberg",
     ("docs/tensorflow.md", "pip install"): _SETUP,
 }
 """Page and start of each block with `no-run` → what it needs."""
