@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -158,7 +159,7 @@ def feedback(
     else:
         form = TableForm(like=like, time_unit=time_unit or "s")
     done = compact(folder or session.root / "feedback", form)
-    result = {"table": str(done.table), "rows": done.rows, "removed": done.removed, "damaged": done.damaged}
+    result = {**asdict(done), "table": str(done.table), "empty": list(form.empty)}
     session.report(result, _draw_compacted)
 
 
@@ -174,5 +175,9 @@ def _draw_compacted(console: Console, result: Mapping[str, Any]) -> None:
     if removed is not None:
         log = f"{removed:,} outdated events removed from the log"
     damaged = f", {result['damaged']:,} damaged lines skipped" if result["damaged"] else ""
-    text = f"{result['table']}: {result['rows']:,} rows; {log}{damaged}"
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    disliked = f"; {result['disliked']:,} with a label of 0 or less left out" if result["disliked"] else ""
+    lines = [f"{result['table']}: {result['rows']:,} rows{disliked}; {log}{damaged}"]
+    lines += [
+        f"feedback has no {one}; fill it, or recsys etl may drop the {result['rows']:,} rows" for one in result["empty"]
+    ]
+    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)

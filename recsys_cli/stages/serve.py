@@ -121,7 +121,9 @@ def table_form(config: RunConfig, workspace: Workspace, *, like: str | None, tim
         ConfigError: The interactions are no table of the user, or users, items, label or events are made of several columns.
         DataError: A file is missing or unreadable.
     """
+    from recsys_cli.detect.names import ALIASES, simplified
     from recsys_cli.etl.inputs import Inputs
+    from recsys_cli.ops.op import RowFilter
     from recsys_cli.serving.feedback.table import TableForm
     from recsys_cli.stages.validate import raw_tables
 
@@ -150,7 +152,14 @@ def table_form(config: RunConfig, workspace: Workspace, *, like: str | None, tim
         )
     if time_unit is None:
         time_unit = _unit(schema.field(time[0]).type, how.get(time[0], ""), reader.table.format) if time else "s"
-    return TableForm([one[0] if one else "" for one in columns], like, time_unit, reader.table, schema)
+    taken = {one[0] for one in columns if one}
+    numbers = [one for one in schema.names if one not in taken and not is_text(schema.field(one).type)]
+    filters = [op for op in plan.ops if isinstance(op, RowFilter)]
+    filtered = {one: op.title for op in filters for name in op.reads for one in sources.get(name, {name})}
+    counts = [one for one in numbers if one in of.get(plan.weight or "", [])
+              or (one in filtered and simplified(one) in ALIASES["count"])]  # fmt: skip
+    empty = [f"{one}, read by {filtered[one]}" for one in schema.names if one in filtered.keys() - {*taken, *counts}]
+    return TableForm([one[0] if one else "" for one in columns], like, time_unit, reader.table, schema, counts, empty)
 
 
 def _unit(kind: pa.DataType, how: str, form: str) -> str:

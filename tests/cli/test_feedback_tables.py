@@ -199,3 +199,28 @@ def test_a_label_of_two_columns_needs_the_names(recsys: Recsys) -> None:
     assert refused.code == 2
     assert "user_id; movie; other, stars; ts" in refused.err
     assert "--columns" in refused.err
+
+
+def test_feedback_of_a_shop_has_a_quantity_and_no_dislikes(recsys: Recsys) -> None:
+    draw = random.Random(5)
+    sales = rows("purchases").with_columns(quantity=pl.Series([draw.choice([1, 2, 6, -1]) for _ in range(2_000)]))
+    sales.write_csv("t.csv")
+    ok(recsys("init", "t.csv", "--output", "c.yaml", "--yes"))
+    assert "expression: quantity > 0" in Path("c.yaml").read_text()
+    log((*EVENTS["purchases"], Event("put", 3, "c5", 31, 0.0, TIME + 7), Event("put", 4, "c5", 32, -1.0, TIME + 8)))
+    answer = ok(recsys("feedback", "--config", "c.yaml", "--like", "1"))
+    assert "2 rows; 2 with a label of 0 or less left out" in answer.out
+    ok(recsys("-q", "etl", "c.yaml", ETL.format("csv")))
+    found = prepared("row_weight", "bought_at")
+    assert len(found) == 2 + sales.filter(pl.col("quantity") > 0).height
+    assert [round(row[0], 4) for row in found[-2:]] == [0.6931] * 2
+
+
+def test_a_filter_of_a_column_without_feedback_is_named(recsys: Recsys) -> None:
+    rows("purchases").write_csv("t.csv")
+    ok(recsys("init", "t.csv", "--output", "c.yaml", "--yes"))
+    text = Path("c.yaml").read_text()
+    Path("c.yaml").write_text(text.replace("  ops:\n", "  ops:\n    - {op: Filter, expression: price > 0.1}\n"))
+    log(EVENTS["purchases"])
+    answer = ok(recsys("feedback", "--config", "c.yaml"))
+    assert "no price, read by Filter 'price > 0.1'; fill it, or recsys etl may drop the 2 rows" in answer.out

@@ -30,12 +30,14 @@ class Compacted:
         rows: Its number of rows.
         removed: Number of events removed from the log: deleted and overwritten ones; None while a server writes the log.
         damaged: Number of damaged lines, which were skipped.
+        disliked: Number of events left out of a table without labels: those with a label of 0 or less.
     """
 
     table: Path
     rows: int
     removed: int | None
     damaged: int
+    disliked: int
 
 
 def compact(folder: Path, form: TableForm | None = None) -> Compacted:
@@ -53,14 +55,15 @@ def compact(folder: Path, form: TableForm | None = None) -> Compacted:
         raise MissingArtifactError(f"{folder} does not exist", hint="name the folder of recsys serve --feedback")
     form = form or TableForm()
     with suppress(LockedError), exclusive(folder):
-        return replace(_tabled(folder, form), removed=rewrite(folder))
-    return _tabled(folder, form)
+        return replace(_tabled(folder, form, is_live=False), removed=rewrite(folder))
+    return _tabled(folder, form, is_live=True)
 
 
-def _tabled(folder: Path, form: TableForm) -> Compacted:
+def _tabled(folder: Path, form: TableForm, *, is_live: bool) -> Compacted:
     """Write the table."""
-    state, damaged = _replayed(folder)
-    return Compacted(folder / form.file, write_table(folder / form.file, state, form), None, damaged)
+    state, damaged = _replayed(folder, is_live=is_live)
+    rows, disliked = write_table(folder / form.file, state, form)
+    return Compacted(folder / form.file, rows, None, damaged, disliked)
 
 
 def rewrite(folder: Path) -> int:
@@ -89,7 +92,7 @@ def rewrite(folder: Path) -> int:
     return removed
 
 
-def _replayed(folder: Path) -> tuple[FeedbackState, int]:
+def _replayed(folder: Path, *, is_live: bool = False) -> tuple[FeedbackState, int]:
     state = FeedbackState()
-    damaged = sum(replay(path, state)[1] for path in current_files(folder))
+    damaged = sum(replay(path, state, is_live=is_live)[1] for path in current_files(folder))
     return state, damaged

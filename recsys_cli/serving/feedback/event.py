@@ -101,6 +101,11 @@ def _is_sound(event: Event) -> bool:
     )
 
 
+def committed(content: bytes) -> bytes:
+    """Return the lines up to the last commit; later ones may still be cut."""
+    return b"".join(content.rpartition(b"\n" + COMMIT)[:2])
+
+
 def lines_of(content: bytes) -> Iterator[Event | None]:
     """Yield the event of each complete line that is not blank; None for a damaged one."""
     start = 0

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from recsys_cli.errors import ConfigError, DataError, LockedError
-from recsys_cli.serving.feedback.event import COMMIT, lines_of
+from recsys_cli.serving.feedback.event import COMMIT, committed, lines_of
 from recsys_cli.serving.feedback.state import FeedbackState
 
 _NAME = re.compile(r"(\d{6})\.(compacted|worker-\d+)\.jsonl")
@@ -53,8 +53,8 @@ def _files(folder: Path) -> Iterator[tuple[int, str, Path]]:
             yield int(match[1]), match[2], path
 
 
-def replay(path: Path, state: FeedbackState) -> tuple[int, int]:
-    """Apply the events of a file.
+def replay(path: Path, state: FeedbackState, *, is_live: bool = False) -> tuple[int, int]:
+    """Apply the events of a file; of one with a writer those it has committed.
 
     Returns:
         The offset after the last complete line, and the number of damaged lines.
@@ -63,7 +63,7 @@ def replay(path: Path, state: FeedbackState) -> tuple[int, int]:
         DataError: The file has lines, and all of them are damaged.
     """
     sound = damaged = 0
-    content = path.read_bytes()
+    content = committed(path.read_bytes()) if is_live else path.read_bytes()
     for event in lines_of(content):
         if event is None:
             damaged += 1

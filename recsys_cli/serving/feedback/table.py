@@ -39,6 +39,8 @@ class TableForm:
         time_unit: Unit of the times since 1970, "iso", or a format of `datetime.strftime`.
         table: Format and dialect.
         schema: All columns of the other interactions, null where feedback has no value; None for `columns`.
+        counts: Columns of the schema with the number of interactions of a row, here 1.
+        empty: Columns without feedback that filters of the config read, each with its filter.
 
     Raises:
         ConfigError: A name is missing, one name is on two columns, `like` is no finite label, or the unit is unknown.
@@ -49,6 +51,8 @@ class TableForm:
     time_unit: str = "s"
     table: RawTable = _CSV
     schema: pa.Schema | None = None
+    counts: Sequence[str] = ()
+    empty: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Check the columns, the label of likes, and the unit."""
@@ -79,23 +83,28 @@ class TableForm:
         return None
 
 
-def write_table(path: Path, state: FeedbackState, form: TableForm) -> int:
-    """Write the live feedback in order of time, and return the number of rows.
+def write_table(path: Path, state: FeedbackState, form: TableForm) -> tuple[int, int]:
+    """Write the live feedback in order of time; a table without labels takes no labels of 0 or less, since its rows are positive.
+
+    Returns:
+        The number of rows, and that of the events left out.
 
     Raises:
         ConfigError: The log has likes without the label or the event of a column, and `like` is None; or the log has events
             and the table has none; or a value does not fit its column.
     """
-    events = sorted((event for event in state.live() if event.kind == "put"), key=Event.order)
+    live = sorted((event for event in state.live() if event.kind == "put"), key=Event.order)
+    events = [event for event in live if form.columns[2] or event.label is None or event.label > 0]
     _check(events, form)
     parts = (
         [event.user for event in events],
         [event.item for event in events],
         *([value(event, form) for event in events] for value in (_label, _time, _event)),
     )
-    given: dict[str, Sequence[Any]] = {
+    given: dict[str, Sequence[Any]] = dict.fromkeys(form.counts, [1] * len(events))
+    given |= {
         name: part for name, part in zip(form.columns, parts, strict=False) if name
-    }  # an empty name leaves its column out
+    }  # an empty name leaves it out
     names = list(given) if form.schema is None else form.schema.names
     columns = {name: given.get(name, [None] * len(events)) for name in names}
     with replacing(path) as partial:
@@ -104,7 +113,7 @@ def write_table(path: Path, state: FeedbackState, form: TableForm) -> int:
         else:
             lines = _objects(columns, form.schema) if form.table.format == "jsonl" else _text(columns, form.table)
             partial.write_text("".join(f"{line}\n" for line in lines), form.table.encoding, newline="")
-    return len(events)
+    return len(events), len(live) - len(events)
 
 
 def _arrow(columns: Mapping[str, Sequence[Any]], schema: pa.Schema | None) -> pa.Table:

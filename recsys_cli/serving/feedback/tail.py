@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recsys_cli.serving.feedback.event import COMMIT, lines_of
+from recsys_cli.serving.feedback.event import committed, lines_of
 from recsys_cli.serving.feedback.files import current_files
 from recsys_cli.serving.feedback.state import FeedbackState
 
@@ -39,15 +39,15 @@ class Tail:
         return number
 
     def _read(self, path: Path) -> int:
-        """Read committed lines; those after them may still be cut."""
+        """Read committed lines."""
         start = self._offsets[path]
         if path.stat().st_size <= start:
             return 0
         with path.open("rb", buffering=0) as file:
             file.seek(start)
-            committed = b"".join(file.readall().rpartition(b"\n" + COMMIT)[:2])
-        events = [event for event in lines_of(committed) if event is not None]
+            content = committed(file.readall())
+        events = [event for event in lines_of(content) if event is not None]
         for event in events:
             self._state.apply(event)
-        self._offsets[path] += len(committed)
+        self._offsets[path] += len(content)
         return len(events)

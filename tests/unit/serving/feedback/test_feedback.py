@@ -319,7 +319,8 @@ def test_a_killed_compaction_brings_nobody_back(tmp_path: Path) -> None:
 
 
 def test_a_running_server_keeps_its_log(tmp_path: Path) -> None:
-    write(worker_file(tmp_path, 0), put(1), Event("delete", 2, 1), put(3, 2))
+    events = put(1), Event("delete", 2, 1), put(3, 2)
+    worker_file(tmp_path, 0).write_bytes(b"".join(event.line() for event in events) + COMMIT)
     with exclusive(tmp_path):
         done = compact(tmp_path)
     assert (done.rows, done.removed) == (1, None)
@@ -426,3 +427,11 @@ def test_an_unknown_unit_is_refused(unit: str) -> None:
 def test_a_like_of_a_table_with_labels_is_a_number() -> None:
     with pytest.raises(ConfigError, match="--like view"):
         TableForm(like="view")
+
+
+def test_beside_a_server_only_committed_lines_count(tmp_path: Path) -> None:
+    path = worker_file(tmp_path, 0)
+    path.write_bytes(put(1).line() + COMMIT + put(2, 7).line())
+    with exclusive(tmp_path):
+        assert compact(tmp_path, TableForm(like=1)).rows == 1
+    assert compact(tmp_path, TableForm(like=1)).rows == 2
