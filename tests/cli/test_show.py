@@ -50,11 +50,6 @@ def test_ls_explains_an_op_from_its_docstring_and_fields(recsys: Recsys) -> None
     assert all(option["meaning"] for option in found["options"])
 
 
-def test_ls_explains_every_model_option(recsys: Recsys) -> None:
-    for name in registry.MODELS:
-        assert all(option["meaning"] for option in recsys("ls", "models", name, "--json").json["options"])
-
-
 def test_ls_suggests_a_name(recsys: Recsys) -> None:
     answer = recsys("ls", "ops", "Categorfy")
     assert answer.code == 2

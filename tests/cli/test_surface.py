@@ -50,20 +50,6 @@ def test_every_command_and_option_has_a_help_text() -> None:
             assert param.help, f"{name} {param.name}"
 
 
-def test_force_overwrites_where_a_command_writes_a_file() -> None:
-    group = get_command(app)
-    helps = {
-        (name, param.help)
-        for name, command in group.commands.items()  # type: ignore[attr-defined]
-        for param in command.params
-        if param.name == "force" and name in {"etl", "score", "export", "recommend"}
-    }
-    replaced = "Replace an existing --out."
-    assert helps == {
-        ("etl", "Repeat the stage even if it is up to date."), *((name, replaced) for name in ("score", "export", "recommend")),
-    }  # fmt: skip
-
-
 def test_usage_is_written_as_people_type_it() -> None:
     group = get_command(app)
     usage = {
