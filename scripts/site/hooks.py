@@ -19,7 +19,7 @@ OUTSIDE = {
     "CHANGELOG.md": "project/changes.md",
 }
 """Page outside docs/ → its place in the site."""
-ELSEWHERE = OUTSIDE | {"README.md": "index.md", "recsys_cli/config/train.py": "reference/sections.md"}
+ELSEWHERE = OUTSIDE | {"README.md": "index.md"}
 LINK = re.compile(r"```.*?```|`[^`\n]*`|\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)", re.DOTALL)
 SHIM = "https://unpkg.com/iframe-worker/shim"
 """Script of the theme's plugin `offline`."""
