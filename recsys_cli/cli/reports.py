@@ -75,7 +75,9 @@ def _of_data(data: PreparedData) -> dict[str, Any]:
 
     if not data.report.is_file():
         hint = f"recsys etl {data.folder / 'config.yaml'} --force"
-        raise MissingArtifactError(f"the prepared data {data.folder} has no report yet", hint=hint)
+        raise MissingArtifactError(
+            f"the prepared data {data.folder} has no report: writing it failed, or never began", hint=hint
+        )
     data.verify(data.report, data.facts)
     return {
         "data": data.folder.name,

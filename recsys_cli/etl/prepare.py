@@ -29,7 +29,7 @@ from recsys_cli.etl.inputs import Inputs
 from recsys_cli.etl.negatives import sample_negatives
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.reader import Reader
-from recsys_cli.etl.report import EtlCounts, write_failure, write_report
+from recsys_cli.etl.report import EtlCounts, write_report
 from recsys_cli.etl.staging import Staged, stage
 from recsys_cli.etl.transform import Transform, flattened, transform, typed_table, write_table
 from recsys_cli.events import Emit, Message
@@ -236,8 +236,9 @@ class Preparation:
             write_report(self.folder, fitted, counted)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            write_failure(self.folder, reason)
-            self.emit(Message(f"the data is prepared, but its report failed: {reason}", "warning"))
+            self.emit(
+                Message(f"the data is prepared, but its report failed: {reason}; train goes on without it", "warning")
+            )
 
     def _keep_rejected(self, rejected: list[BadRow]) -> None:
         lines = "".join(json.dumps(vars(row) | {"file": str(row.file)}) + "\n" for row in rejected)

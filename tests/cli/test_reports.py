@@ -55,7 +55,7 @@ def test_report_of_prepared_data_without_report_has_a_hint(recsys: Recsys, prepa
     (prepared / "report.html").unlink()
     answer = recsys("report", "ratings.yaml")
     assert answer.code == 3
-    assert "has no report yet" in answer.err
+    assert "has no report" in answer.err
     hint = answer.err.partition("hint: recsys ")[2].split()
     assert recsys("-q", *hint).code == 0
     assert recsys("report", "ratings.yaml").code == 0

@@ -112,9 +112,7 @@ def read_clock(column: str, shards: Mapping[str, Sequence[Path]], *, every: int,
 
 def _ends(path: Path, column: str) -> list[tuple[Time, Time]]:
     metadata = pq.read_metadata(path)
-    position = next(
-        at for at in range(metadata.num_columns) if metadata.schema.column(at).path.partition(".")[0] == column
-    )
+    position = next(at for at in range(metadata.num_columns) if metadata.schema.column(at).path == column)
     statistics = [metadata.row_group(at).column(position).statistics for at in range(metadata.num_row_groups)]
     return [(one.min, one.max) for one in statistics if one is not None and one.has_min_max]
 
