@@ -100,7 +100,7 @@ def _write(found: Understanding, path: Path, session: Session) -> list[str]:
     """
     from recsys_cli.config import load
     from recsys_cli.stages.validate import validate
-    from recsys_cli.workspace import write_text
+    from recsys_cli.workspace import refuse_new_folders, write_text
 
     notes: list[str] = []
     with TemporaryDirectory(prefix="recsys-") as folder:
@@ -121,6 +121,7 @@ def _write(found: Understanding, path: Path, session: Session) -> list[str]:
                 raise DataError(
                     f"no config written, because it would fail: {notes[0]}", hint="give tables of one format each"
                 )
+            refuse_new_folders(path)
             write_text(path, text)
             return notes if checked is None else [*notes, *checked.notes]
     raise AssertionError("the second attempt ends")

@@ -210,6 +210,7 @@ _COMPARISON: dict[type[ast.cmpop], Operator] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
 _TOKEN = re.compile(r"""\s+|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\w+|.""", re.DOTALL)
+_SINGLE_EQUAL = re.compile("(?<![=<>!])=(?!=)")
 _BOLD_IF = "\U0001d422\U0001d41f"
 """`if` as a name for Python's parser, which normalizes letter variants in names, but not in keywords."""
 _BETWEEN = frozenset({"and", "or", "not", "if", "else"})
@@ -232,7 +233,9 @@ def parse(text: str, functions: Mapping[str, Function] = FUNCTIONS) -> Expressio
     try:
         tree = ast.parse("".join(_callable_if(text)), mode="eval")
     except SyntaxError as error:
-        raise ConfigError(f"cannot read the expression {text!r}: {error.msg} at column {error.offset}") from error
+        problem = f"cannot read the expression {text!r}: {error.msg.partition('. ')[0]} at column {error.offset}"
+        hint = "compare with ==, and put text in quotes: category == 'Toys'" if _SINGLE_EQUAL.search(text) else None
+        raise ConfigError(problem, hint=hint) from error
     except (ValueError, MemoryError, RecursionError) as error:
         raise ConfigError(f"cannot read the expression {text!r}: {error or 'it is nested too deeply'}") from error
     expression = _Reader(text, functions).expression(tree.body, 1)

@@ -27,7 +27,7 @@ from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.run_selection import run_key, unfinished_run
 from recsys_cli.stages.train import train_on
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_text
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, refuse_new_folders, write_text
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,8 @@ def bench_on(
     emit: Emit = ignore,
 ) -> Leaderboard:
     """Run the bench on prepared data; see `bench`."""
+    if html is not None:
+        refuse_new_folders(html)
     section = bench_section(config)
     metrics = _metrics(config, section, metric)
     cells = cells_of(section)

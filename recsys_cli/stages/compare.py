@@ -7,7 +7,7 @@ from pathlib import Path
 
 from recsys_cli.evaluation.compare.comparison import Comparison, compare_runs
 from recsys_cli.evaluation.compare.pages import comparison_page
-from recsys_cli.workspace import Workspace, write_text
+from recsys_cli.workspace import Workspace, refuse_new_folders, write_text
 
 
 def compare(
@@ -22,6 +22,8 @@ def compare(
         ConfigError: There are fewer than two runs, or their evaluation tasks differ.
         DataError: A file of an evaluation is unreadable.
     """
+    if html is not None:
+        refuse_new_folders(html)
     runs = [workspace.run(name) for name in names]
     if against is not None:
         first = workspace.run(against)

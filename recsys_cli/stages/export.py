@@ -21,7 +21,7 @@ from recsys_cli.registry import suggest
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.stages.names import titles_of
 from recsys_cli.stages.verify import verify_scores
-from recsys_cli.workspace import Artifact, Bundle, TrainedRun, Workspace, key_of, replacing_folder
+from recsys_cli.workspace import Artifact, Bundle, TrainedRun, Workspace, key_of, refuse_new_folders, replacing_folder
 
 
 @dataclass(frozen=True)
@@ -194,6 +194,7 @@ def _source(run: TrainedRun) -> dict[str, Any]:
 
 
 def _check_target(target: Path, *, force: bool) -> None:
+    refuse_new_folders(target)
     if target.exists() and not target.is_dir():
         raise ConfigError(f"{target} is a file", hint="name another folder with --out")
     if target.is_dir() and any(target.iterdir()):

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from recsys_cli.data.streams import open_parquet
 from recsys_cli.errors import ConfigError, DataError, listed
-from recsys_cli.workspace import replacing
+from recsys_cli.workspace import refuse_new_folders, replacing
 
 FORMATS = (".parquet", ".csv", ".jsonl")
 
@@ -68,11 +68,12 @@ def _read(path: Path) -> pa.Table:
 
 
 def check_format(path: Path) -> None:
-    """Check the suffix of an output file.
+    """Check folder and suffix of an output file.
 
     Raises:
-        ConfigError: It is none of `FORMATS`.
+        ConfigError: The suffix is none of `FORMATS`, or the parent of the folder does not exist.
     """
+    refuse_new_folders(path)
     if path.suffix not in FORMATS:
         raise ConfigError(f"{path}: unknown format {path.suffix!r}", hint=f"end the name with {', '.join(FORMATS)}")
 

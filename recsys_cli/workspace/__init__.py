@@ -13,12 +13,22 @@ from recsys_cli.workspace.artifacts import (
     read_evaluation,
     write_manifest,
 )
-from recsys_cli.workspace.files import MAX_JSON, naming, read_json, read_text, replacing, whole, write_json, write_text
+from recsys_cli.workspace.files import (
+    MAX_JSON,
+    naming,
+    read_json,
+    read_text,
+    refuse_new_folders,
+    replacing,
+    whole,
+    write_json,
+    write_text,
+)
 from recsys_cli.workspace.locks import replacing_folder
 from recsys_cli.workspace.workspace import Workspace, not_finished, run_lock
 
 __all__ = [
     "MAX_JSON", "Artifact", "Bundle", "PreparedData", "RawData", "TrainedRun", "TunedStudy", "Workspace", "key_of", "naming",
-    "not_finished", "read_evaluation", "read_json", "read_text", "replacing", "replacing_folder", "run_lock",
+    "not_finished", "read_evaluation", "read_json", "read_text", "refuse_new_folders", "replacing", "replacing_folder", "run_lock",
     "whole", "write_json", "write_manifest", "write_text",
 ]  # fmt: skip

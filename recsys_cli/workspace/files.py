@@ -8,6 +8,7 @@ import glob
 import json
 import os
 import re
+import shlex
 import shutil
 import time
 import uuid
@@ -105,6 +106,18 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     plain = json.loads(json.dumps(value, default=str))
     plain.pop(CHECKSUM, None)
     write_text(path, json.dumps({**plain, CHECKSUM: checksum_of_json(plain)}, indent=2) + "\n")
+
+
+def refuse_new_folders(path: Path) -> None:
+    """Refuse a path of the user below several new folders, as by a typing error; one folder may be new.
+
+    Raises:
+        ConfigError: The parent of its folder does not exist.
+    """
+    if not (above := path.parent.parent).is_dir():
+        raise ConfigError(
+            f"{path}: {above} is no folder", hint=f"name another path, or mkdir -p {shlex.quote(str(above))}"
+        )
 
 
 @contextmanager

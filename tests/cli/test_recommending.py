@@ -146,6 +146,17 @@ def test_scores_are_in_the_format_of_the_name(trained: Recsys) -> None:
     assert lines == pytest.approx(expected)
 
 
+def test_a_path_below_new_folders_is_refused_and_makes_none(trained: Recsys) -> None:
+    Path("rows.csv").write_text("userId,movieId\n1,3\n2,4\n")
+    wrong = ["--out", "no/such/x.csv"]
+    commands = (["recommend", "--all", *wrong], ["score", "ease", "rows.csv", *wrong], ["export", "ease", *wrong],
+                ["compare", "ease", "ease", "--html", wrong[1]], ["init", "rows.csv", "--output", "no/such/c.yaml", "--task", "rank"])  # fmt: skip
+    for command in commands:
+        refused = trained(*command)
+        assert (refused.code, "no is no folder" in refused.err, Path("no").exists()) == (2, True, False), command
+    assert trained("recommend", "--all", "--out", "no/x.csv").code == 0
+
+
 def test_the_kind_of_a_score_is_shown(trained: Recsys) -> None:
     Path("rows.csv").write_text("userId,movieId\n1,3\n2,4\n")
     assert (

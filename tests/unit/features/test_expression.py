@@ -111,6 +111,13 @@ def test_parse_points_at_the_mistake() -> None:
         parse("if(a, b, c).x > 3")
 
 
+@pytest.mark.parametrize("text", ["category=Toys", "year > 3 and (category = 'Toys')"])
+def test_a_single_equal_sign_has_a_hint(text: str) -> None:
+    with pytest.raises(ConfigError, match="invalid syntax at column") as error:
+        parse(text)
+    assert "with ==" in str(error.value.hint)
+
+
 def test_a_function_with_a_typo_is_suggested() -> None:
     with pytest.raises(ConfigError, match=r"calls lenght, which is not allowed \(did you mean length\?\)"):
         parse("lenght(a)")
