@@ -182,7 +182,8 @@ def _reshaped_once(table: RawTable, stored: pa.Schema) -> RawTable:
     if table.format == "csv" or table.explode not in stored.names:
         return table
     held = stored.field(table.explode).type
-    if table.clicks in stored.names or not (is_list(held) or is_text(held)):  # one text per row is a list of one
+    is_split = any(one.name == table.explode and one.separator is not None for one in table.columns)
+    if table.clicks in stored.names or not (is_list(held) or (is_text(held) and is_split)):  # or a list of one text
         single = tuple(replace(one, separator=None) if one.name == table.explode else one for one in table.columns)
         return replace(table, explode=None, clicks=None, columns=single)
     return table

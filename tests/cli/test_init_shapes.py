@@ -165,7 +165,7 @@ def test_impressions_are_ranked_among_their_candidates(recsys: Recsys, shape: st
     assert prepares(recsys) == 5 * len(rows)
 
 
-@pytest.mark.parametrize("shape", ["lines", "text", "parquet"])
+@pytest.mark.parametrize("shape", ["lines", "text", "parquet", "parquet of texts"])
 def test_histories_become_a_row_per_item(recsys: Recsys, shape: str) -> None:
     rng = np.random.default_rng(4)
     lists = [rng.integers(100, 140, size).tolist() for size in rng.integers(4, 9, 40)]
@@ -175,10 +175,14 @@ def test_histories_become_a_row_per_item(recsys: Recsys, shape: str) -> None:
         rows = [f"u{user},{'|'.join(map(str, items))}\n" for user, items in enumerate(lists)]
         Path("t.csv").write_text("user_id,items\n" + "".join(rows))
     else:
-        pq.write_table(pa.table({"user_id": list(range(40)), "items": lists}), "t.parquet")
-    config = proposed(recsys, {"lines": "t.txt", "text": "t.csv", "parquet": "t.parquet"}[shape])
+        items = [[f"p{item}" for item in one] for one in lists] if "texts" in shape else lists
+        pq.write_table(pa.table({"user_id": list(range(40)), "items": items}), "t.parquet")
+    config = proposed(recsys, {"lines": "t.txt", "text": "t.csv"}.get(shape, "t.parquet"))
     assert (config.split.method, config.features.timestamp) == ("leave-last-out", "position")
     assert prepares(recsys) == sum(map(len, lists))
+    assert recsys("train", "mine.yaml", "model.name=popularity").code == 0
+    exported = recsys("export")
+    assert "raw rows have equal scores by the run and by the export" in exported.out, exported.err
 
 
 def test_clicks_without_user_and_item_train_a_click_model(recsys: Recsys) -> None:
