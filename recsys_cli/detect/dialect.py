@@ -26,6 +26,10 @@ _RECURRING, _SHOWN = 0.6, 60
 """Largest share of distinct values in lines of items."""
 
 
+class HeadingsError(ConfigError):
+    """Interactions below lines with their item."""
+
+
 def dialect(file: RawFile) -> dict[str, Any]:
     """Return the options of a table's files as in a config; columns without a header are called column1, column2, ….
 
@@ -51,7 +55,7 @@ def dialect(file: RawFile) -> dict[str, Any]:
         stem = Path(unpacked_name(file.name)).stem
         raise DataError(f"{file} looks like JSON", hint=f"name it {stem}.jsonl, with one object per line")
     if re.fullmatch(r"\d+:\s*", lines[0]):
-        raise ConfigError(
+        raise HeadingsError(
             f"{file}: lines such as {lines[0].strip()} name the item of the lines below",
             hint="""write it into each of them: awk '/:$/ {item = substr($0, 1, length($0) - 1); next} {print item "," $0}'""",
         )
@@ -82,10 +86,12 @@ def _text_options(lines: list[str], suffix: str, file: RawFile) -> dict[str, Any
         names = () if _has_header(rows) else tuple(f"column{position + 1}" for position in range(len(rows[0])))
         decimal = {"decimal": ","} if separator != "," and _has_decimal_commas(rows[0 if names else 1 :]) else {}
         return {"separator": separator, **({"names": names} if names else {}), **_quote(lines, separator), **decimal}
-    uneven = {separator: _rows(lines, separator) for separator in _HISTORY_SEPARATORS}
+    separators = [one for one in _HISTORY_SEPARATORS if one != " " or not _most(lines, ",")]
+    uneven = {separator: _rows(lines, separator) for separator in separators}
     uneven = {separator: rows for separator, rows in uneven.items() if len(set(map(len, rows))) > 1}
     for separator, rows in uneven.items():
-        if sum(len(row) > 1 for row in rows) > 0.9 * len(rows) and len({row[0] for row in rows}) == len(rows):
+        are_own = len({row[0] for row in rows}) == len(rows) and not (separator == "," and _most(lines, " "))
+        if sum(len(row) > 1 for row in rows) > 0.9 * len(rows) and are_own:  # spaces between commas are those of titles
             return _history(separator, names=("user", "item"))
     shares = {separator: _distinct(rows) for separator, rows in uneven.items()}
     separator = min(shares, key=lambda one: shares[one], default="")
@@ -103,6 +109,10 @@ def _text_options(lines: list[str], suffix: str, file: RawFile) -> dict[str, Any
         hint="separators are a comma, tab, semicolon, |, :: or space; "
         "or write the config by hand, with separator next to the table's files",
     )
+
+
+def _most(lines: list[str], text: str) -> bool:
+    return 2 * sum(text in line.strip() for line in lines) > len(lines)
 
 
 def _distinct(rows: list[list[str]]) -> float:

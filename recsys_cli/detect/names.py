@@ -29,7 +29,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "label": "label clicked click liked like target purchased isclick converted conversion bought",
         "rating": "rating stars vote score overall bookrating ratingvalue reviewoverall ratings",
         "count": "plays playcount count numplays listens listencount quantity qty weight frequency freq purchases "
-        "playtime playtimeforever playtimehours hours menge views clicks visits numclicks numviews n",
+        "units anzahl cantidad playtime playtimeforever playtimehours hours menge views clicks visits numclicks numviews n",
         "event": "event eventtype eventname action actiontype behavior behaviour behaviortype behaviourtype "
         "interactiontype interaction activity feedbacktype feedback type",
         "timestamp": "timestamp time ts unixreviewtime eventtime datetime date createdat created eventtimestamp "

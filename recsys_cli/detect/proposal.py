@@ -160,13 +160,14 @@ def _row_ops(task: Task, table: Table, user: str, item: str, *, is_given: bool, 
     needed += [one for one in (table.of("timestamp"), table.of("rating")) if one is not None]
     if nulls := [one.name for one in needed if one.nulls]:
         ops.append(({"op": "Dropna", "columns": nulls}, "rows without these values"))
-    rating, count = table.of("rating"), table.of("count")
+    rating = table.of("rating")
     if rating is not None and is_not_rated(rating):
         expression = shown(Binary("!=", Name(rating.name), LiteralValue(_NOT_RATED)))
         ops.append(({"op": "Filter", "expression": expression}, "-1 stands for no rating"))
-    if task.kind == "counts" and count is not None and (count.low or 0) < 0:
-        expression = shown(Binary(">", Name(count.name), LiteralValue(0)))
-        ops.append(({"op": "Filter", "expression": expression}, "negative counts are returns"))
+    for name in _with_returns(task, table):
+        expression = shown(Binary(">", Name(name), LiteralValue(0)))
+        why = "negative counts are returns; the purchases before them stay positive"
+        ops.append(({"op": "Filter", "expression": expression}, why))
     if task.kind == "labels" and task.ranks and table.columns[table.roles["label"].column].unique > 1:
         ops.append(({"op": "Filter", "expression": _is_positive(table)}, "the other rows are no sign of interest"))
     event = table.of("event")
@@ -193,6 +194,15 @@ def _row_ops(task: Task, table: Table, user: str, item: str, *, is_given: bool, 
             )
         )
     return ops
+
+
+def _with_returns(task: Task, table: Table) -> list[str]:
+    """Return the columns of counts with negative ones, in the role of the count or without a role."""
+    others = {one.column for role, one in table.roles.items() if role != "count"}
+    counts = [
+        one for one in table.columns.values() if one.name not in others and simplified(one.name) in ALIASES["count"]
+    ]
+    return [one.name for one in counts if task.ranks and one.is_whole and (one.low or 0) < 0 < (one.high or 0)]
 
 
 def _share_of_frequent(table: Table, item: str) -> float:

@@ -34,10 +34,8 @@ ITEM_WORDS = frozenset({
     "place", "poi", "property", "anime", "manga", "paper", "app", "podcast", "album", "beer", "wine", "question", "exercise",
     "bookmark", "joke",
 })  # fmt: skip
-_NO_ITEM_WORDS = frozenset({
-    "count", "counts", "num", "total", "avg", "mean", "length", "size", "price", "category", "type", "group", "brand",
-    "department", "class", "genre", "status",
-})  # fmt: skip
+_MEASURE_WORDS = frozenset({"count", "counts", "num", "total", "avg", "mean", "length", "size", "price", "status"})
+_NO_ITEM_WORDS = _MEASURE_WORDS | {"category", "type", "group", "brand", "department", "class", "genre"}
 """Words of names that describe users or items, such as item_id-count."""
 _ID_WORDS = frozenset({"id", "key", "code", "uuid", "guid", "hash", "no", "number", "nr", "sk"})
 
@@ -94,20 +92,22 @@ def _drop_rare_users(columns: Mapping[str, Profile], found: dict[str, Role], giv
 
 
 def _last_id(columns: Mapping[str, Profile], found: Mapping[str, Role]) -> str | None:
-    """Return the one column left for the item where the user and a rating, event or time are known."""
-    if not ({"user", "session"} & set(found) and {*TARGETS, "timestamp"} & set(found)):
+    """Return the one column left for the item where the user and a rating, event or time are known; or the only list of a user."""
+    if not {"user", "session"} & set(found):
         return None
     taken = {role.column for name, role in found.items() if name != "title"}
     left = [
         name
         for name, one in columns.items()
-        if name not in taken
-        and _is_id(one)
-        and one.unique > 2
-        and one.time is None
-        and not _NO_ITEM_WORDS & set(words(name))
+        if name not in taken and (one.is_list or one.unique > 2) and one.rows >= ENOUGH
     ]
-    return left[0] if len(left) == 1 and columns[left[0]].rows >= ENOUGH else None
+    lists = [name for name in left if columns[name].is_list]
+    if not {*TARGETS, "timestamp"} & set(found):
+        return lists[0] if len(lists) == 1 == len(left) else None
+    ids = [name for name in left if _is_id(columns[name]) and columns[name].time is None]
+    ids = [name for name in ids if not _MEASURE_WORDS & set(words(name))]
+    choice = [name for name in ids if not _NO_ITEM_WORDS & set(words(name))] or ids or lists
+    return choice[0] if len(choice) == 1 else None
 
 
 def _consistent(found: dict[str, Role], given: Mapping[str, str | None]) -> dict[str, Role]:

@@ -21,7 +21,7 @@ from recsys_cli.data.files import SUFFIXES, Files, FilesOptions, TableOptions, a
 from recsys_cli.data.remote import RawFile, holds_secret, is_url
 from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import unpacked_name
-from recsys_cli.detect.dialect import dialect, is_number
+from recsys_cli.detect.dialect import HeadingsError, dialect, is_number
 from recsys_cli.errors import ConfigError, DataError, RecsysError, listed
 from recsys_cli.etl.reading.plain_types import missing_texts
 from recsys_cli.etl.reading.reader import Reader
@@ -251,7 +251,7 @@ def tables(patterns: Sequence[str]) -> list[Sample]:
             options = dialect(files[0])
             shape = _shape(path, files[0], options) if len(all_paths) > 1 else ()
         except (ConfigError, DataError) as error:
-            if path in patterns:
+            if path in patterns or isinstance(error, HeadingsError):
                 raise
             no_tables[path] = error  # in a folder as published
             continue

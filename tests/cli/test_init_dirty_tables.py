@@ -182,7 +182,17 @@ def test_returns_are_no_purchases(recsys: Recsys) -> None:
     write("CustomerID,StockCode,Quantity", lambda k, u, i: f"{u}.0,S{i},{-3 if k % 4 == 0 else 1 + k % 7}")
     config, notes = proposed(recsys)
     assert config.features.weight == "row_weight"
-    assert "features.ops keep the rows with Quantity > 0: negative counts are returns" in notes
+    why = "negative counts are returns; the purchases before them stay positive"
+    assert f"features.ops keep the rows with Quantity > 0: {why}" in notes
+
+
+@pytest.mark.parametrize(
+    ("head", "more"), [("InvoiceNo,StockCode,Quantity", ""), ("user,StockCode,units,rating", ",{}")]
+)
+def test_returns_are_no_purchases_whatever_the_task(recsys: Recsys, head: str, more: str) -> None:
+    write(head, lambda k, u, i: f"{u},S{i},{-3 if k % 4 == 0 else 1 + k % 7}{more.format(1 + k % 5)}")
+    config, _ = proposed(recsys)
+    assert config.features.ops[0].title == f"Filter '{head.split(',')[2]} > 0'"
     assert sum(recsys("--json", "etl", "t.yaml", "split={method: random}").json["rows"].values()) <= ROWS * 3 // 4
 
 

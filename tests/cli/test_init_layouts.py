@@ -257,3 +257,39 @@ def test_an_unused_table_says_which_key_it_lacks(recsys: Recsys) -> None:
         "its column shop_id has few of the users (user_id) or items (item_id) of plays",
         "no column has another id in each row, as a table of users (user_id) or items (item_id) has",
     ]
+
+
+def test_interactions_below_their_item_are_refused_beside_titles(recsys: Recsys) -> None:
+    Path("data").mkdir()
+    ratings = [f"{user},{1 + (user + film) % 5},2005-01-{10 + film % 9}" for film in range(9) for user in range(30)]
+    for film in range(9):
+        Path(f"data/mv_{film}.txt").write_text("\n".join([f"{film}:", *ratings[30 * film : 30 * film + 30]]) + "\n")
+    titles = [
+        f"{film},{1940 + film % 60},Film No {film * film}{', Part Two' if film % 4 == 0 else ''}" for film in range(99)
+    ]
+    Path("data/movie_titles.txt").write_text("\n".join(titles) + "\n")
+    refused = recsys("init", "data", "--yes")
+    assert refused.code == 2
+    assert "lines such as 0: name the item of the lines below" in refused.err
+    lines = [f"{film},{line}" for film in range(9) for line in ratings[30 * film : 30 * film + 30]]
+    for path in Path("data").glob("mv_*"):
+        path.unlink()
+    Path("data/ratings.csv").write_text("\n".join(["movie,user,rating,date", *lines]) + "\n")
+    answer = recsys("init", "data", "--yes")
+    assert "movie_titles.txt is left out: the lines have 3 to 4 columns with the separator ','" in answer.out
+    assert "joined" not in answer.out
+
+
+@pytest.mark.parametrize("kind", ["class", "lists"])
+def test_the_only_column_left_or_the_only_list_is_the_item(recsys: Recsys, kind: str) -> None:
+    numbers = range(400)
+    if kind == "class":
+        rows = {
+            "member": [number % 50 for number in numbers], "class": [f"c{number * 7 % 30}" for number in numbers],
+            "stars": [1 + number % 5 for number in numbers], "at": [1_700_000_000 + number for number in numbers],
+        }  # fmt: skip
+    else:
+        rows = {"reader": list(numbers), "borrowed": [[number % 30, number % 7, number % 11] for number in numbers]}
+    pq.write_table(pa.table(rows), "t.parquet")
+    assert recsys("init", "t.parquet", "--yes").code == 0
+    assert load(Path("t.yaml")).features.item == list(rows)[1]
