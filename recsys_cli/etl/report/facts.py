@@ -175,6 +175,8 @@ class Facts(_Frozen):
     method: str
     item: str | None = None
     """The item column."""
+    time: str | None = None
+    """The time column."""
     task: Task = "binary"
     rejected: int
     ops: tuple[OpRows, ...]

@@ -80,7 +80,13 @@ def _far_times(facts: Facts) -> Iterator[Finding]:
     """Yield warnings about times far from all others: errors of the data, which a split by time moves to its ends."""
     splits = facts.splits.values()
     if sum(split.dated for split in splits) <= _MANY_DATES * sum(split.interactions for split in splits):
-        return  # other numbers than dates
+        ends = [end for split in splits for end in (split.first, split.last) if end is not None]
+        if any(end % 1 for end in ends):  # other numbers than dates, and no positions either
+            text = f"features.timestamp: {facts.time} has numbers from {min(ends):g} to {max(ends):g}, and times are dates or whole"
+            yield Finding(
+                level="warning", text=f"{text} numbers in order: name the column of the time, or none and another split"
+            )
+        return
     for name, split in facts.splits.items():
         if split.far and split.first is not None and split.last is not None:
             example = max(split.first, split.last, key=abs)

@@ -244,6 +244,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
         dataset=counted.dataset,
         method=counted.method,
         item=fitted.plan.item,
+        time=fitted.plan.timestamp,
         task=fitted.plan.tasks[spec.label],
         rejected=counted.rejected,
         ops=flow(fitted, counted.chosen, splits),

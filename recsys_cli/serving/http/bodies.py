@@ -30,7 +30,7 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
 
-class RecommendBody(_Body):
+class RecommendBody(_Body, json_schema_extra={"example": {"user": 42, "k": 5, "where": "year > 1990"}}):
     """A request for the top-k items of a user."""
 
     user: Id | None = None
@@ -57,13 +57,13 @@ class RecommendBody(_Body):
     """Bundle of the answer; null for the one of the user's share."""
 
 
-class BatchBody(_Body):
+class BatchBody(_Body, json_schema_extra={"example": {"requests": [{"user": 42}, {"history": [7, 9]}]}}):
     """Several requests."""
 
     requests: _List[RecommendBody] = Field(min_length=1)
 
 
-class ScoreBody(_Body):
+class ScoreBody(_Body, json_schema_extra={"example": {"rows": [{"userId": 42, "movieId": 7}]}}):
     """Raw rows to score, as columns or as rows."""
 
     columns: _Cells[_List[Cell]] | None = None
@@ -93,13 +93,17 @@ class FeedbackEvent(_Body):
     """Kind of the interaction, such as purchase: each time of each kind counts. Null for the only feedback of the pair."""
 
 
-class FeedbackBody(_Body):
+_LIKES = [{"user": 42, "item": 7}, {"user": 42, "item": 9, "label": 4, "time": 1_700_000_000}]
+_CHANGE = {"title": "Brand New", "features": {"genres": ["Drama", "War"]}}
+
+
+class FeedbackBody(_Body, json_schema_extra={"example": {"events": _LIKES}}):
     """Interactions to insert or overwrite."""
 
     events: _List[FeedbackEvent] = Field(min_length=1, max_length=Limits.batch)
 
 
-class ItemBody(_Body):
+class ItemBody(_Body, json_schema_extra={"example": _CHANGE}):
     """A change of an item: its visibility, or its features."""
 
     hidden: bool | None = None
@@ -116,13 +120,15 @@ class ItemBody(_Body):
         return self
 
 
-class ItemEntry(ItemBody):
+class ItemEntry(ItemBody, json_schema_extra={"example": {"item": 9000, **_CHANGE}}):
     """An item with a change."""
 
     item: Id
 
 
-class ItemsBody(_Body):
+class ItemsBody(
+    _Body, json_schema_extra={"example": {"items": [{"item": 9000, **_CHANGE}, {"item": 7, "hidden": True}]}}
+):
     """Changes of several items."""
 
     items: _List[ItemEntry] = Field(min_length=1, max_length=Limits.batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
@@ -68,9 +69,9 @@ def _body(name: str, schema: Mapping[str, Any]) -> str:
     rows = [
         (key, _type(one), _remarks(one, required=key in required)) for key, one in schema.get("properties", {}).items()
     ]
-    return (
-        f'<h3 id="{escape(name)}">{escape(name)}</h3>\n<p>{escape(schema.get("description", ""))}</p>\n{_table(rows)}'
-    )
+    example = f"<p>Example: <code>{escape(json.dumps(schema['example']))}</code></p>" if "example" in schema else ""
+    about = escape(schema.get("description", ""))
+    return f'<h3 id="{escape(name)}">{escape(name)}</h3>\n<p>{about}</p>\n{example}{_table(rows)}'
 
 
 def _table(rows: Iterable[tuple[str, str, str]]) -> str:

@@ -488,3 +488,12 @@ def test_recent_popularity_counts_seconds_in_every_unit(tmp_path: Path) -> None:
     assert np.count_nonzero(counts[0]) < 12
     assert counts[1] == pytest.approx(counts[0])
     assert counts[2] == pytest.approx(counts[0])
+
+
+@pytest.mark.parametrize("times", [np.resize([4.5, 12.99, 100.0], len(MOMENTS)), MOMENTS * 7.0, SECONDS + MOMENTS / 2])
+def test_prices_as_times_are_a_warning(tmp_path: Path, times: np.ndarray) -> None:
+    pq.write_table(events().append_column("price", pa.array(times)), tmp_path / "rows.parquet")
+    data = prepare(tmp_path, str(tmp_path / "rows.parquet"), features={"timestamp": "price"})
+    found = [one.text for one in Facts.read(data.facts).findings if "features.timestamp" in one.text]
+    assert len(found) == (times[0] == 4.5)
+    assert not found or "price has numbers from 4.5 to 100, and times are" in found[0]

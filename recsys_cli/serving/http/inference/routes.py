@@ -22,6 +22,7 @@ _BODY: dict[str, Any] = {
         "content": {
             "application/json": {
                 "schema": {
+                    "example": {"inputs": [{"name": "userId", "datatype": "INT64", "shape": [1], "data": [42]}]},
                     "type": "object",
                     "required": ["inputs"],
                     "properties": {

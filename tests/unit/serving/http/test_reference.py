@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+from html import escape
 
 import httpx
 
+from recsys_cli.serving.http import bodies
 from tests.servers import Running
 
 
@@ -27,3 +30,18 @@ def test_the_reference_names_all_routes_and_bodies(server: Running) -> None:
     for link in links:
         if link.startswith("/"):
             assert httpx.get(server.url + link).status_code == 200
+
+
+def test_every_body_of_a_request_has_a_valid_example(server: Running) -> None:
+    document, page = server.get("/openapi.json"), httpx.get(server.url + "/docs").text
+    shown = set()
+    for methods in document["paths"].values():
+        for one in methods.values():
+            if schema := one.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema"):
+                name = schema.get("$ref", "").rpartition("/")[2]
+                example = (document["components"]["schemas"][name] if name else schema)["example"]
+                if name:
+                    getattr(bodies, name).model_validate(example)
+                    assert f"Example: <code>{escape(json.dumps(example))}</code>" in page
+                    shown.add(name)
+    assert shown == {"RecommendBody", "BatchBody", "ScoreBody", "FeedbackBody", "ItemBody", "ItemsBody"}
