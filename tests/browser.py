@@ -1,7 +1,5 @@
 """Opening a page in a real browser, for tests that ask what a reader sees."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """A headless Chromium, driven over the DevTools protocol, for tests that click and type."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json

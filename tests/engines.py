@@ -1,7 +1,5 @@
 """Sending data through an engine by hand, for tests that hold for every engine: which there are, and what they make."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """An example of every op, with typical options; the reference of the site shows it."""
 
-from __future__ import annotations
-
 from recsys_cli.ops import (
     AddTags,
     Bucketize,

@@ -1,7 +1,5 @@
 """Users and items in groups, where everybody likes the own group's items: what a retrieval model has to find out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small files in the exact formats of the datasets' publishers, with made-up values and the odd rows of the originals."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Real processes for tests of training on several ranks: forked from one that has torch loaded already."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The features of a table of ratings, where a test is about something else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 FEATURES: dict[str, Any] = {

@@ -1,7 +1,5 @@
 """The encoder of single rows as an engine, so that the contracts of the ops hold for it too."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sending rows through ops of phase "rows" by hand, in batches so small and buckets so many that nothing fits together by luck."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 import math

@@ -1,7 +1,5 @@
 """Artifacts that a test changes by hand: their manifests get the checksums of what is there now."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from recsys_cli.workspace import Artifact, write_manifest

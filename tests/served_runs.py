@@ -1,7 +1,5 @@
 """Small trained runs of every kind of model, on ratings with movies that have titles and genres."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -53,16 +51,16 @@ def ratings() -> pl.DataFrame:
 
 
 @pytest.fixture(scope="session")
-def served_workspace(tmp_path_factory: pytest.TempPathFactory) -> recsys.Workspace:
+def served_workspace(tmp_path_factory):
     return recsys.Workspace(str(tmp_path_factory.mktemp("serving") / "workspace"))
 
 
 @pytest.fixture(scope="session")
-def make_run(served_workspace: recsys.Workspace) -> MakeRun:
+def make_run(served_workspace):
     """Train a model once per session."""
     made: dict[str, recsys.TrainedRun] = {}
 
-    def make(model: str) -> recsys.TrainedRun:
+    def make(model):
         if model not in made:
             config = config_of(model, served_workspace)
             recsys.etl(config, served_workspace, progress=False)
@@ -103,11 +101,11 @@ def config_of(model: str, workspace: recsys.Workspace) -> recsys.RunConfig:
 
 
 @pytest.fixture(scope="session")
-def recommenders(make_run: MakeRun, served_workspace: recsys.Workspace) -> Callable[[str], Recommender]:
+def recommenders(make_run, served_workspace):
     """Return the recommender of a model's run, loaded once per session."""
     loaded: dict[str, Recommender] = {}
 
-    def of(model: str) -> Recommender:
+    def of(model):
         if model not in loaded:
             loaded[model] = Recommender(served_run(make_run(model), served_workspace))
         return loaded[model]

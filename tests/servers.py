@@ -1,7 +1,5 @@
 """Servers in processes of their own, on free ports."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Hypothesis strategies that more than one test file uses: small data with all that is known to go wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Start of the Triton server of the wheel nvidia-pytriton on loopback, with the Python of this process for its models."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re
