@@ -117,6 +117,8 @@ def _clean(detail: ErrorDetails, values: Any, prefix: Key) -> Key:
         else:
             continue
         cleaned.append(part)
+    if detail["type"] == "union_tag_invalid" and _leads_into(here, tag := _discriminator(detail["ctx"])):
+        cleaned.append(tag)
     return tuple(cleaned)
 
 
@@ -157,12 +159,16 @@ def _listing(known: list[str]) -> str:
 
 
 def _wrong_tag(context: Mapping[str, Any]) -> str:
-    key = str(context["discriminator"]).strip("'")
+    key = _discriminator(context)
     if "tag" not in context:
         return f"needs `{key}: NAME`"
     expected = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
     tag = str(context["tag"])
     return f"unknown {key} {tag!r}{suggest(tag, expected)}; known: {', '.join(expected)}"
+
+
+def _discriminator(context: Mapping[str, Any]) -> str:
+    return str(context["discriminator"]).strip("'")
 
 
 def _shown(value: Any) -> str:

@@ -104,7 +104,7 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         (
             "op: Categorify",
             "op: Categorfy",
-            "x.yaml:10: features.ops.1: unknown op 'Categorfy' (did you mean Categorify?); "
+            "x.yaml:10: features.ops.1.op: unknown op 'Categorfy' (did you mean Categorify?); "
             "known: AddTags, Bucketize, Categorify, ",
         ),
         (
@@ -125,9 +125,9 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         ("[userId, movieId, genres]", "[]", "x.yaml:10: features.ops.1.columns: needs at least 1, and has 0"),
         ("rating > 3", "open(3)", "x.yaml:11: features.ops.2.expression: the expression 'open(3)' calls open, "),
         (
-            "method: random",
-            "method: randm",
-            "x.yaml:3: split: unknown method 'randm' (did you mean random?); "
+            "split: {method: random, valid: 0.2, seed: 42}",
+            "split:\n  valid: 0.2\n  method: randm",
+            "x.yaml:5: split.method: unknown method 'randm' (did you mean random?); "
             "known: random, temporal, leave-last-out, user, session, files",
         ),
         ("valid: 0.2", "valid: 1.2", "x.yaml:3: split.valid: has to be less than 1, not 1.2"),
