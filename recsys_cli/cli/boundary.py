@@ -109,11 +109,11 @@ def closed_pipe() -> int:
     return CLOSED_PIPE
 
 
-def interrupted(session: Session | None) -> int:
+def interrupted(session: Session | None, command: str | None = None) -> int:
     """Explain how to continue after Ctrl-C and return the exit code."""
-    stage = session.stage if session else None
-    again = "run the same command again; finished parts are kept"
-    hint = "continue with: recsys train --resume" if stage == "train" else again
+    hint = "run the same command again; finished parts are kept"
+    if session and session.stage and command in {"run", "train"}:
+        hint = f"continue with: recsys {'run' if command == 'run' else 'train --resume'}"
     as_json = bool(session and session.as_json)
     return show_error("interrupted", session.located(hint) if session else hint, INTERRUPTED, as_json=as_json)
 

@@ -57,7 +57,7 @@ class Recsys(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            raise typer.Exit(interrupted(ctx.obj)) from None
+            raise typer.Exit(interrupted(ctx.obj, ctx.invoked_subcommand)) from None
         except BrokenPipeError:
             raise typer.Exit(closed_pipe()) from None
         finally:

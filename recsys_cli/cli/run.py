@@ -159,7 +159,7 @@ def evaluate(
 
 
 def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, force: Force = False) -> None:
-    """Run all stages in order; skip those up to date."""
+    """Run all stages in order; skip those up to date, and resume an interrupted training."""
     from recsys_cli.cli import results as shown
     from recsys_cli.data import open_source
 
@@ -176,7 +176,7 @@ def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, 
             show("download", _download(session, settings.dataset, force=force), shown.download.draw)
         show("etl", _etl(session, settings, force=force), shown.etl.draw)
     _require_held_out(session, settings)
-    show("train", _train(session, settings, resume=False, force=force), shown.train.draw)
+    show("train", _train(session, settings, resume=None, force=force), shown.train.draw)
     if not session.is_first:
         return
     trained = session.workspace.run(results["train"]["run"])
@@ -240,7 +240,7 @@ def _apply(session: Session, name: str, arguments: list[str], *, output: Path | 
     session.report(shown.result(made), shown.draw)
 
 
-def _train(session: Session, config: RunConfig, *, resume: bool, force: bool) -> dict[str, Any]:
+def _train(session: Session, config: RunConfig, *, resume: bool | None, force: bool) -> dict[str, Any]:
     from recsys_cli.cli.results.train import result
 
     with session.working("train") as emit:

@@ -94,10 +94,9 @@ def train_candidates(
         # The last candidates take most of the time: no remaining time follows from the first ones.
         emit(Progress("candidates", number, len(found.configs), unit="models", fields={"now": label}, left=math.inf))
         key = run_key(own, data)
-        resume = not force and unfinished_run(workspace, key) is not None
         try:
             results[label] = train_on(
-                data, own, workspace, resume=resume, force=force, emit=divert_messages(emit, messages[label].append)
+                data, own, workspace, resume=None, force=force, emit=divert_messages(emit, messages[label].append)
             )
         except (RecsysError, MemoryError, RuntimeError) as error:  # one failed model does not stop the others
             failure = error if isinstance(error, RecsysError) else TrainingError(f"{label} failed: {error}")

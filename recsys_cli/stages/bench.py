@@ -25,7 +25,6 @@ from recsys_cli.metrics.named import better_of, check_reported
 from recsys_cli.models import kind_of
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.evaluate import evaluate
-from recsys_cli.stages.run_selection import run_key, unfinished_run
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, refuse_new_folders, write_text
 
@@ -188,8 +187,7 @@ def _run_cell(
     quiet = divert_messages(emit, lambda message: emit(message) if message.level == "warning" else None)
     try:
         own = with_model(config, cell.model, seed=cell.seed)
-        resume = unfinished_run(workspace, run_key(own, data)) is not None
-        run = train_on(data, own, workspace, resume=resume, emit=quiet).artifact
+        run = train_on(data, own, workspace, resume=None, emit=quiet).artifact
         run = evaluate(run, workspace, config=own.evaluate, emit=quiet).artifact
         results.runs.setdefault(cell.label, []).append(run)
         train_seconds = run.manifest["seconds"]["train"]

@@ -61,11 +61,11 @@ class Selection:
 
 
 def select(
-    data: PreparedData, config: RunConfig, workspace: Workspace, *, resume: bool, force: bool, emit: Emit
+    data: PreparedData, config: RunConfig, workspace: Workspace, *, resume: bool | None, force: bool, emit: Emit
 ) -> Selection:
     """Select the run for a call, and create the folder of a new one: with `force` even if there is a finished one.
 
-    A damaged finished run counts as missing.
+    A damaged finished run counts as missing. With `resume` None, an unfinished run is resumed if there is one, unless `force`.
 
     Raises:
         MissingArtifactError: There is no run to resume, or no run `train.continue_from`.
@@ -82,6 +82,8 @@ def select(
         return Selection(finished.folder.name, up_to_date=True)
     if resume:
         raise _nothing_to_resume(workspace, config)
+    if unfinished is not None and resume is None and not force:
+        return Selection(unfinished.folder.name, resume=True)
     if unfinished is not None:
         emit(Message(f"there is an unfinished run of this config, {unfinished.folder.name}: resume it with --resume"))
     _require(config, workspace)

@@ -24,9 +24,11 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_mani
 
 
 def train(
-    config: RunConfig, workspace: Workspace, *, resume: bool = False, force: bool = False, emit: Emit = ignore
+    config: RunConfig, workspace: Workspace, *, resume: bool | None = False, force: bool = False, emit: Emit = ignore
 ) -> StageResult[TrainedRun]:
     """Train the model of a config, unless there is a finished run of it; or resume its latest unfinished run.
+
+    With `resume` None, an unfinished run is resumed if there is one.
 
     The model `auto` trains several, resumes unfinished ones, and returns the run of the best; see `stages.auto`.
 
@@ -46,7 +48,7 @@ def train(
 
 def train_on(
     data: PreparedData, config: RunConfig, workspace: Workspace, *,
-    resume: bool = False, force: bool = False, emit: Emit = ignore,
+    resume: bool | None = False, force: bool = False, emit: Emit = ignore,
 ) -> StageResult[TrainedRun]:  # fmt: skip
     """Train on prepared data; see `train`."""
     with ExitStack() as stack:

@@ -82,16 +82,23 @@ def test_invalid_line_is_exit_2(recsys: Recsys, line: list[str], message: str) -
     assert message in recsys("--json", *line).json["error"]["message"]
 
 
-@pytest.mark.parametrize(("stage", "hint"), [("train", "recsys train --resume"), ("etl", "run the same command again")])
+@pytest.mark.parametrize(
+    ("line", "stage", "hint"),
+    [
+        ("train", "train", "continue with: recsys train --resume\n"),
+        ("run", "train", "continue with: recsys run\n"),
+        ("etl", "etl", "run the same command again"),
+    ],
+)
 def test_an_interrupt_says_how_to_go_on(
-    recsys: Recsys, monkeypatch: pytest.MonkeyPatch, ratings: Path, stage: str, hint: str
+    recsys: Recsys, monkeypatch: pytest.MonkeyPatch, ratings: Path, line: str, stage: str, hint: str
 ) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     assert recsys("-q", "init", ratings, "--task", "label").code == 0
     monkeypatch.setattr(f"recsys_cli.stages.{stage}.{stage}", stop)
-    answer = recsys(stage, "ratings.yaml")
+    answer = recsys(line, "ratings.yaml")
     assert answer.code == 130
     assert "error: interrupted" in answer.err
     assert hint in answer.err

@@ -276,6 +276,9 @@ def test_an_unfinished_run_is_shown_and_resumed_from(recsys: Recsys, ran: dict[s
         assert f"process {os.getpid()} on {socket.gethostname()} works on run-{folder.name}" in locked.err
     assert recsys("evaluate", folder.name).code == 3
     assert recsys("train", "--resume", "--json").json["run"] == folder.name
+    (folder / "manifest.json").unlink()
+    whole = recsys("run", "--json").json
+    assert (whole["train"]["run"], whole["evaluate"]["run"]) == (folder.name, folder.name)
 
 
 def test_speed_of_epochs_is_in_the_unit_of_the_model() -> None:
