@@ -52,15 +52,14 @@ _NO_RANKING_OBJECTIVE = (
     "The model predicts labels of given rows, not which items users choose. To rank the catalog, train ease or sasrec: recsys "
     "run CONFIG model.name=ease (recsys ls models lists the purpose of each model)."
 )
-_NOT_ABOVE = (
-    "The model is not shown to be worth more than {}, which is simpler and slightly better here: gather more data, try another "
-    "split, or take model.name=popularity."
-)
+_NOT_ABOVE = "The model is not shown to be worth more than {}, which is simpler and slightly better here: {}."
+_CURE = "recsys run CONFIG model.name=auto trains several models and keeps the best"
+_CURE_OF_AUTO = "valid preferred it, so the splits differ: gather more data, try another split, or recsys run CONFIG model.name=popularity"
 _WORSE = "the rankings of this model are significantly worse than those of"
 
 
 class Verdicts(NamedTuple):
-    """The verdict in sentences, and a warning about rankings significantly below popularity, without a remedy."""
+    """The verdict in sentences, and a warning about rankings significantly below popularity, with the remedy."""
 
     sentences: tuple[str, ...]
     warning: str | None
@@ -73,15 +72,17 @@ def verdicts(
     config: EvaluateConfig,
     *,
     predicts_labels: bool,
+    is_chosen: bool = False,
     impressions: Impressions | None = None,
 ) -> Verdicts:
     """Return the verdict: on impressions or else on the rows, and on the rankings if any.
 
-    The model comes first; cold-start users have distinct ids.
+    The model comes first; cold-start users have distinct ids. `is_chosen`: valid chose the model among several.
     """
-    sentences, worse = _of_rankings(ranked, config, predicts_labels=predicts_labels)
+    cure = _CURE_OF_AUTO if is_chosen else _CURE
+    sentences, worse = _of_rankings(ranked, config, predicts_labels=predicts_labels, cure=cure)
     below = [name for name in worse if name.startswith("popularity")]
-    warning = f"{_WORSE} {joined(below)}" if below else None
+    warning = f"{_WORSE} {joined(below)}; {cure}" if below else None
     return Verdicts((*_of_rows(measured, rows, config, impressions), *sentences), warning)
 
 
@@ -129,7 +130,7 @@ def _compared_impressions(
 
 
 def _of_rankings(
-    ranked: Mapping[str, Ranked], config: EvaluateConfig, *, predicts_labels: bool
+    ranked: Mapping[str, Ranked], config: EvaluateConfig, *, predicts_labels: bool, cure: str
 ) -> tuple[list[str], list[str]]:
     """Return the test of NDCG at the first cut-off, with an explanation for a worse model, and the better baselines.
 
@@ -148,7 +149,7 @@ def _of_rankings(
     sentences = [_sentence(title, by), *([_NO_RANKING_OBJECTIVE] if by["worse"] and predicts_labels else [])]
     own = outcomes[MODEL].value(metric)
     above = [name for name in by["noise"] if name.startswith("popularity") and outcomes[name].value(metric) > own]
-    return [*sentences, *([_NOT_ABOVE.format(joined(above))] if above else [])], by["worse"]
+    return [*sentences, *([_NOT_ABOVE.format(joined(above), cure)] if above else [])], by["worse"]
 
 
 def _same(one: Ranked, other: Ranked) -> bool:
@@ -193,18 +194,19 @@ class ComputeSettings:
 
 
 def measure(
-    model: Model, data: PreparedData, config: EvaluateConfig, *, compute: ComputeSettings | None = None
-) -> tuple[Measurements, Rankings]:
+    model: Model, data: PreparedData, config: EvaluateConfig, *,
+    compute: ComputeSettings | None = None, is_chosen: bool = False,
+) -> tuple[Measurements, Rankings]:  # fmt: skip
     """Evaluate a model on its device, and the baselines, on the same rows and users.
 
-    Return metrics with intervals, and the rankings and scores behind them.
+    Return metrics with intervals, and the rankings and scores behind them. `is_chosen`: valid chose the model among several.
 
     Raises:
         ConfigError: The split has no rows.
         DataError: A binary label is not 0 or 1, or a numeric label is missing.
         TrainingError: The model's scores are not finite.
     """
-    return _Measurement(model, data, config, compute or ComputeSettings()).run()
+    return _Measurement(model, data, config, compute or ComputeSettings(), is_chosen).run()
 
 
 def choose_split(data: PreparedData, config: EvaluateConfig) -> str:
@@ -229,6 +231,7 @@ class _Measurement:
     data: PreparedData
     config: EvaluateConfig
     compute: ComputeSettings
+    is_chosen: bool
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     partial: list[str] = field(default_factory=list)
@@ -260,10 +263,10 @@ class _Measurement:
             parts = CohortParts(rows, by_user.history, task.held_out, of_rows.scores, ranked, *first)
             cohorts = measure_cohorts(parts, self.config)
         with self._timed("verdict"):
-            predicts_labels = self.model.probabilistic
             verdict = verdicts(
-                of_rows, rows, ranked, self.config, predicts_labels=predicts_labels, impressions=impressions
-            )
+                of_rows, rows, ranked, self.config,
+                predicts_labels=self.model.probabilistic, is_chosen=self.is_chosen, impressions=impressions,
+            )  # fmt: skip
         self.notes += [impressions.note] if impressions else []
         counts = count(task, num_empty=num_empty)
         split, config = task.split, self.config

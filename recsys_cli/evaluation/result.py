@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import DataError, UnknownNameError
+from recsys_cli.page import share
 from recsys_cli.tabular import Tabular, rows_to_arrow
 from recsys_cli.workspace import read_evaluation
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 Selection = Literal["epoch", "trial", "model"]
 """Choice made on the reported rows: the best epoch of a run, the best trial of a study, or the best candidate of `auto`."""
 
+_MANY_COLD = 0.2
+"""Share of users with only cold items from which on it is reported."""
 MARK = "†"
 """Mark behind the name of a model with optimistic metrics."""
 
@@ -155,6 +158,14 @@ class Counts(Frozen):
     """Pairs with an earlier interaction of the user: seen items, neither recommended nor in the ground truth."""
     given_left_out: int = 0
     """Given rows of the ranked users that are neither relevant nor of one of the candidates: in no ranking."""
+
+    @property
+    def only_cold_in_words(self) -> str | None:
+        """The users with only cold items in their ground truth, in words; None for few."""
+        if self.users_only_cold <= _MANY_COLD * self.users_ranked:
+            return None
+        of_all = f"{self.users_only_cold:,} of {self.users_ranked:,} ranked users"
+        return f"{of_all} ({share(self.users_only_cold, self.users_ranked)}) have only cold items in their ground truth"
 
     @property
     def is_sample(self) -> bool:

@@ -129,8 +129,8 @@ _TARGETS = {
     "first": "The first by time of the user's",
     "random": "One, random by the seed and after the earlier ones of the split as history, of the user's",
 }
-_MANY_REPEATED, _MANY_COLD, _LARGE_CUT_OFF = 0.05, 0.2, 0.2
-"""Shares of repeated pairs, of users with only cold items, and of the catalog in a cut-off, from which on they are reported."""
+_MANY_REPEATED, _LARGE_CUT_OFF = 0.05, 0.2
+"""Shares of repeated pairs, and of the catalog in a cut-off, from which on they are reported."""
 _COLD_ITEMS = " Content-based models score cold items by their features; other models rank them last."
 
 
@@ -188,10 +188,9 @@ def left_out_note(split: str, counts: Counts) -> str | None:
 
 def cold_items_sentence(counts: Counts, *, by_content: bool) -> str | None:
     """Return the share of users with only cold items in their ground truth, and what to do; None for few."""
-    cold, users = counts.users_only_cold, counts.users_ranked
-    if cold <= _MANY_COLD * users:
+    of_whom = counts.only_cold_in_words
+    if of_whom is None:
         return None
-    of_whom = f"{cold:,} of {users:,} ranked users ({share(cold, users)}) have only cold items in their ground truth"
     if by_content and counts.candidates_cold:
         return f"{of_whom}: the model ranks them by their features, other systems rank them last."
     features = (

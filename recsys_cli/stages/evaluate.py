@@ -26,10 +26,6 @@ from recsys_cli.workspace import PreparedData, TrainedRun, TunedStudy, Workspace
 
 _VERSION = 7
 """Version of the metrics, part of the key: evaluations of an earlier version are out of date."""
-_CURE = "recsys run CONFIG model.name=auto trains several models and keeps the best"
-_CURE_OF_AUTO = (
-    "valid preferred it, so the splits differ: gather more data, try another split, or take model.name=popularity"
-)
 _NOT_IN_KEY = {"batch_size"}
 """Options without effect on the result."""
 
@@ -71,9 +67,6 @@ def evaluate(
         elif run.choice.is_file():
             notes = (*measurements.notes, f"Valid chose this model among several; these figures are of {split}.")
             measurements = measurements.model_copy(update={"notes": notes})
-        if measurements.warning:
-            cure = _CURE_OF_AUTO if run.choice.is_file() else _CURE
-            measurements = measurements.model_copy(update={"warning": f"{measurements.warning}; {cure}"})
         evaluation = Evaluation(
             key=key,
             run=run.folder.name,
@@ -145,7 +138,8 @@ def _measure(
     device = hardware.device(run_config.train.device)
     settings = ComputeSettings(device=device, memory=run_config.train.memory_mib, emit=emit)
     keep_freed_memory()
-    measurements, rankings = measure(model_of(run, run_config, data).to(device), data, config, compute=settings)
+    model, is_chosen = model_of(run, run_config, data).to(device), run.choice.is_file()
+    measurements, rankings = measure(model, data, config, compute=settings, is_chosen=is_chosen)
     leakage = run_config.leakage
     notes = (*measurements.notes, *([_sentence(leakage)] if leakage else []))
     return measurements.model_copy(update={"notes": notes}), rankings

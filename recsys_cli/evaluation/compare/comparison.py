@@ -255,6 +255,8 @@ def compare_runs(runs: Sequence[TrainedRun]) -> Comparison:
     systems, notes = in_common(systems, all_rankings)
     if chosen := legend({one.label: one.selected for one in compared}, all_rankings[0].split):
         notes = (*notes, f"{chosen}.")
+    if cold := evaluations[0].counts.only_cold_in_words:
+        notes = (*notes, f"{cold}: models without content features cannot find these.")
     metrics = list(next(iter(systems.values())).metrics)
     if not metrics:
         raise ConfigError(f"{' and '.join(names)} have no metric in common", hint=" ".join(notes) or None)

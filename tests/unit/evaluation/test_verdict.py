@@ -106,17 +106,21 @@ def test_verdict_on_rankings_explains_a_worse_label_model(predicts_labels: bool)
     assert all("recsys run CONFIG model.name=ease" in sentence for sentence in why)
 
 
-def test_rankings_below_popularity_are_a_warning_and_those_level_with_it_have_advice() -> None:
+@pytest.mark.parametrize("is_chosen", [True, False])
+def test_rankings_below_popularity_are_a_warning_and_those_level_with_it_have_advice(is_chosen: bool) -> None:
     users = np.arange(300)
     below = {"model": ranked(users < 20), "ease": ranked(users < 10), "popularity": ranked(users < 200)}
     found = rows({"model": LABELS}, auc=None)
-    warning = verdicts(found, asked(LABELS), below, CONFIG, predicts_labels=True).warning
+    warning = verdicts(found, asked(LABELS), below, CONFIG, predicts_labels=True, is_chosen=is_chosen).warning
     assert warning is not None
-    assert warning == "the rankings of this model are significantly worse than those of popularity"
+    assert warning.startswith("the rankings of this model are significantly worse than those of popularity; ")
+    command = f"recsys run CONFIG model.name={'popularity' if is_chosen else 'auto'}"
+    assert command in warning
     level = {**below, "model": ranked(users < 199)}
-    said = verdicts(found, asked(LABELS), level, CONFIG, predicts_labels=True)
+    said = verdicts(found, asked(LABELS), level, CONFIG, predicts_labels=True, is_chosen=is_chosen)
     assert said.warning is None
     assert "not shown to be worth more than popularity, which is simpler" in said.sentences[1]
+    assert command in said.sentences[1]
     above = {**below, "model": ranked(users < 201)}
     assert len(verdicts(found, asked(LABELS), above, CONFIG, predicts_labels=True).sentences) == 1
 

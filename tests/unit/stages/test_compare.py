@@ -71,6 +71,13 @@ def test_the_one_that_has_learnt_is_better(runs: list[TrainedRun], workspace: Wo
     other = compare([ease], workspace, against=popularity)
     assert other == found
     assert compare([ease, popularity], workspace).figures[0].differences["popularity"].verdict == "worse"
+    for run in runs:
+        measured = run.read_evaluation()
+        measured["counts"]["users_only_cold"] = measured["counts"]["users_ranked"]
+        run.write_evaluation(measured)
+    assert any(
+        "have only cold items in their ground truth" in note for note in compare([ease, popularity], workspace).notes
+    )
 
 
 def test_what_was_not_evaluated_is_told_with_what_to_run(runs: list[TrainedRun], workspace: Workspace) -> None:
