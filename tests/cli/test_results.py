@@ -175,6 +175,10 @@ def test_evaluate_answers_shortly_and_keeps_the_rest_for_the_report() -> None:
     assert text.endswith("took 2.0 s; report: workspace/runs/x/report.html\n")
     assert "†" not in text
     assert "mlp †" in drawn(evaluate.draw, evaluation() | {"selected": ["epoch"]}, 120)
+    undefined = {"model": {"auc": {"value": None, "low": None, "high": None}}}
+    one_class = evaluation() | {"cohorts": [one | {"pointwise": undefined} for one in evaluation()["cohorts"]]}
+    assert "by cohort: AUC of mlp, NDCG@10 of all" in text
+    assert "by cohort: NDCG@10 of all" in drawn(evaluate.draw, one_class, 100)
 
 
 def test_evaluate_of_numeric_labels_shows_errors() -> None:

@@ -132,16 +132,18 @@ def _draw_stages(to: Console, stages: Sequence[Mapping[str, Any]], metric: str) 
 
 def _draw_cohorts(to: Console, cohorts: Sequence[Mapping[str, Any]], metric: str, *, own: str) -> None:
     """Draw the first pointwise metric and one ranking metric of each cohort."""
-    first = next((name for cohort in cohorts for name in cohort["pointwise"][MODEL]), "")
+    own_rows = [item for cohort in cohorts for item in cohort["pointwise"][MODEL].items()]
+    first = next((name for name, estimate in own_rows if estimate["value"] is not None), "")
     systems = next((list(cohort["ranking"]) for cohort in cohorts if cohort["ranking"]), [])
     cells = []
     for cohort in cohorts:
         users = f"{cohort['users']:,}" if cohort["users"] else "–"
         figures = [_figure(cohort["ranking"].get(name, {}).get(metric)) for name in systems]
-        ranked = (users, *figures) if systems else ()
-        cells.append((cohort["name"], f"{cohort['rows']:,}", _figure(cohort["pointwise"][MODEL].get(first)), *ranked))
-    heads = ("", "rows", _title(first), *(("users", *systems) if systems else ()))
-    table(to, f"by cohort: {_title(first)} of {own}{f', {_title(metric)} of all' if systems else ''}", heads, cells)
+        of_rows = (_figure(cohort["pointwise"][MODEL].get(first)),) if first else ()
+        cells.append((cohort["name"], f"{cohort['rows']:,}", *of_rows, *((users, *figures) if systems else ())))
+    heads = ("", "rows", *((_title(first),) if first else ()), *(("users", *systems) if systems else ()))
+    of_model, of_all = f"{_title(first)} of {own}" if first else "", f"{_title(metric)} of all" if systems else ""
+    table(to, f"by cohort: {', '.join(filter(None, [of_model, of_all]))}", heads, cells)
 
 
 def _figure(estimate: Mapping[str, Any] | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from recsys_cli.etl.report.facts import Facts, Finding, RepeatedPairs, SplitBoundary
 from recsys_cli.features.split import SPLITS, TRAIN
@@ -204,28 +204,36 @@ def _not_finite(facts: Facts) -> Iterator[Finding]:
 
 
 def _cold(facts: Facts) -> Iterator[Finding]:
-    for name, split in facts.splits.items():
-        for role, values in (("users", split.users), ("items", split.items)):
-            if values is not None and values.cold > _MANY_COLD * values.distinct:
-                text = f"{_of(values.cold, values.distinct)} {role} of {name} are cold-start: absent from train"
-                yield Finding(level="note", text=text)
-        missing = facts.missing.get(facts.item or "", {}).get(name)
-        without = missing.unseen + missing.null if missing is not None else 0
-        if name != _TRAIN and missing is not None and without > _MANY_UNSEEN * missing.values:
-            text = f"{_of(without, missing.values)} rows of {name} have an item without an id, which most models cannot rank"
-            yield Finding(level="note", text=text)
+    for role in ("users", "items"):
+        found = {name: values for name, split in facts.splits.items() if (values := getattr(split, role)) is not None}
+        cold = {name: (one.cold, one.distinct) for name, one in found.items() if one.cold > _MANY_COLD * one.distinct}
+        if cold:
+            yield Finding(level="note", text=f"{_of_splits(cold, role)} are cold-start: absent from train")
+    unseen = {
+        name: (missing.unseen + missing.null, missing.values)
+        for name, missing in facts.missing.get(facts.item or "", {}).items()
+        if name != _TRAIN and missing.unseen + missing.null > _MANY_UNSEEN * missing.values
+    }
+    if unseen:
+        text = f"{_of_splits(unseen, 'rows')} have an item without an id, which most models cannot rank"
+        yield Finding(level="note", text=text)
 
 
 def _not_compared(facts: Facts) -> Iterator[Finding]:
-    """Yield notes about held-out splits with mostly cold users or items: no finding there does not mean no fault."""
+    """Yield a note about held-out splits with mostly cold users or items: no finding there does not mean no fault."""
     if facts.pairs is None or facts.pairs.share < 1:
         return
-    for name, split in facts.splits.items():
-        rows = split.interactions
-        left_out = rows - facts.pairs.rows[name]
-        if name != _TRAIN and left_out > _MANY_LEFT_OUT * rows:
-            text = f"{_of(left_out, rows)} rows of {name} have a user or an item without an id: copies, repeated pairs and "
-            yield Finding(level="note", text=f"{text}common targets of these rows are not compared")
+    held_out = {name: split.interactions for name, split in facts.splits.items() if name != _TRAIN}
+    left_out = {name: (rows - facts.pairs.rows[name], rows) for name, rows in held_out.items()}
+    if many := {name: counts for name, counts in left_out.items() if counts[0] > _MANY_LEFT_OUT * counts[1]}:
+        text = f"{_of_splits(many, 'rows')} have a user or an item without an id: copies, repeated pairs and "
+        yield Finding(level="note", text=f"{text}common targets of these rows are not compared")
+
+
+def _of_splits(counts: Mapping[str, tuple[int, int]], unit: str) -> str:
+    """Return counts by split, such as `2 of 3 (66.7 %) rows of valid and 1 of 4 (25.0 %) of test`."""
+    units = [f" {unit}", *[""] * (len(counts) - 1)]
+    return " and ".join(f"{_of(*of)}{what} of {name}" for (name, of), what in zip(counts.items(), units, strict=True))
 
 
 def _of(part: int, whole: int) -> str:
