@@ -54,7 +54,10 @@ _NO_RANKING_OBJECTIVE = (
 )
 _NOT_ABOVE = "The model is not shown to be worth more than {}, which is simpler and slightly better here: {}."
 _CURE = "recsys run CONFIG model.name=auto trains several models and keeps the best"
-_CURE_OF_AUTO = "valid preferred it, so the splits differ: gather more data, try another split, or recsys run CONFIG model.name=popularity"
+_CURE_OF_AUTO = (
+    "valid preferred it, so the splits differ: gather more data, try another split, or "
+    "recsys run CONFIG model.name=popularity"
+)
 _WORSE = "the rankings of this model are significantly worse than those of"
 
 
