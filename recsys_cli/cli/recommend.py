@@ -78,8 +78,13 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
         Path | None, typer.Option("--exclude", metavar="FILE", help="Ids of items to leave out.", show_default=False)
     ] = None,
     exclude_seen: Annotated[
-        bool, typer.Option("--exclude-seen/--include-seen", help="Leave out the items of the history.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--exclude-seen/--include-seen",
+            help="Leave out the items of the history. Default: unless evaluate.repeats.",
+            show_default=False,
+        ),
+    ] = None,
     diversity: Annotated[
         float, typer.Option("--diversity", metavar="D", help="Weight of diversity (MMR), 0 to 1.", min=0, max=1)
     ] = 0.0,

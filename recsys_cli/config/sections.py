@@ -143,6 +143,9 @@ class EvaluateConfig(Section):
     relevant items plus `sampled_items` sampled negatives per user, uniform or by train frequency. `given`: the items of the user's
     rows in the evaluated split, such as a published file of an item (label 1) and its negatives (label 0). Metrics of sampled and
     given candidates are not comparable with full rankings, and results are marked as sampled."""
+    repeats: bool = False
+    """Rank the items of the user's history as well, and count relevant interactions that repeat one: for repeat purchases, plays or
+    visits. `recommend` and `serve` then recommend them too."""
     sampled_items: int = Field(100, ge=1, le=MAX_COUNT)
     """Sampled negatives per user, from items that are neither seen nor relevant."""
     targets: Literal["all", "last", "first", "random"] = "all"

@@ -20,6 +20,8 @@ from recsys_cli.detect.task import NEW_ORDER, Task, model_of, split_of, time_of
 from recsys_cli.errors import listed
 from recsys_cli.ops.expression import Binary, Call, LiteralValue, Name, columns, parse, shown
 
+MANY_REPEATED = 0.3
+"""Share of repeated rows from which on they are kept in rankings."""
 _RARE, _FREQUENT = 5, 0.5
 _NOT_RATED, _FEW_RATINGS = -1, 3
 _FEW_POSITIVE = 0.05
@@ -45,6 +47,11 @@ class Proposal:
     """Share of the rows of a ranking that repeat an earlier pair of user and item."""
 
     @property
+    def repeats(self) -> bool:
+        """Whether the rankings keep seen items."""
+        return bool(self.sections["evaluate"].get("repeats"))
+
+    @property
     def left_out(self) -> dict[str, float]:
         """AUC of the columns left out because they separate the label."""
         return separating(self.strong)
@@ -58,9 +65,12 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
         split, why_split = {"method": "files", **table.sample.splits}, "the files of the splits as given"
     is_click = task.kind == "clicks"
     user, item = _stand_ins(table, own) if is_click else (str(task.user), table.roles["item"].column)
+    repeated = _repeated(table, user, item) if task.ranks and task.kind != "histories" else 0.0
+    repeats = _repeats(task, table, user, item) and split["method"] != "files"
     ops = _row_ops(
-        task, table, user, item, is_given=split["method"] == "files", is_temporal=split["method"] == "temporal"
-    )
+        task, table, user, item, is_given=split["method"] == "files", is_temporal=split["method"] == "temporal",
+        repeats=repeats,
+    )  # fmt: skip
     categories = list(dict.fromkeys((user, item, *own.categories)))
     of_tables = {one.table.sample.name: _joined_columns(one, taken=list(table.columns)) for one in joined}
     for one in joined:
@@ -93,7 +103,7 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
         "features": {"user": user, "item": item, **features, **shown, **({"timestamp": time} if time else {})},
         "model": model,
         "train": train,
-        "evaluate": {**fold_in, **title},
+        "evaluate": {**fold_in, **({"repeats": True} if repeats else {}), **title},
     }
     comments = {
         "split.method": why_split, "model.name": why_model, "evaluate.title": "item titles in the report",
@@ -101,12 +111,12 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
         "train.early_stopping": f"stop after {train.get('early_stopping')} epochs without improvement; the best epoch is kept",
         "features.impression": "candidates of one id are ranked against each other: AUC, MRR, NDCG of impressions",
         "evaluate.fold_in_targets": "fold-in: the last item of a session is the ground truth, the earlier ones its history",
+        "evaluate.repeats": "rankings keep seen items: many rows repeat an earlier pair of user and item",
         "features.user": "a stand-in: the rows have no user, so rankings by user mean nothing" if is_click else "",
         "features.item": "a stand-in as well" if is_click else "",
     }  # fmt: skip
     unused = _unused(table, own, (user, item, time, *separating(strong)))
     of_rows = () if is_click else own.used
-    repeated = _repeated(table, user, item) if task.ranks and task.kind != "histories" else 0.0
     return Proposal(sections, [*ops, *label_ops], comments, unused, strong, of_rows, repeated)
 
 
@@ -153,7 +163,9 @@ def _stand_ins(table: Table, own: FeatureColumns) -> tuple[str, str]:
     return first, second
 
 
-def _row_ops(task: Task, table: Table, user: str, item: str, *, is_given: bool, is_temporal: bool) -> Ops:
+def _row_ops(
+    task: Task, table: Table, user: str, item: str, *, is_given: bool, is_temporal: bool, repeats: bool
+) -> Ops:
     """Return the filters of rows: nulls, negative events and duplicates."""
     ops: Ops = []
     needed = [table.columns[name] for name in (user, item) if name in table.columns and task.kind != "clicks"]
@@ -178,13 +190,8 @@ def _row_ops(task: Task, table: Table, user: str, item: str, *, is_given: bool, 
             ops.append(({"op": "Filter", "expression": expression}, "no sign of interest"))
     if is_given:
         return ops
-    # After a temporal split, a model sums the rows of a pair in train, and held-out rows of pairs in train are no ground truth.
-    if task.kind in _PAIRS and not is_temporal and _repeated(table, user, item):
-        time = time_of(task, table)
-        order = {"order_by": [time]} if time else {}
-        why = "a held-out pair is new, and the first row of a pair gives its weight"
-        why = "a ranking never repeats an item of the history" if task.is_session else why
-        ops.append(({"op": "Deduplicate", "columns": [user, item], "keep": "first", **order}, why))
+    if not is_temporal:
+        ops += _deduplicated(task, table, user, item, repeats=repeats)
     if task.is_session and task.ranks and task.kind != "histories" and table.sample.total >= ENOUGH:
         core = {user: 2, **({item: _RARE} if _share_of_frequent(table, item) > _FREQUENT else {})}
         ops.append(
@@ -194,6 +201,22 @@ def _row_ops(task: Task, table: Table, user: str, item: str, *, is_given: bool, 
             )
         )
     return ops
+
+
+def _deduplicated(task: Task, table: Table, user: str, item: str, *, repeats: bool) -> Ops:
+    """Return the op for pairs of several rows.
+
+    A temporal split needs none: a model sums the rows of a pair in train, and held-out rows of pairs in train are no ground truth.
+    """
+    if task.kind not in _PAIRS or not _repeated(table, user, item):
+        return []
+    pair, time = [user, item], time_of(task, table)
+    why = "a held-out pair is new, and the first row of a pair gives its weight"
+    if task.is_session:
+        why = "a ranking never repeats an item of the history"
+    if repeats:
+        pair, why = [*pair, str(time)], "the same row twice is no repeat"
+    return [({"op": "Deduplicate", "columns": pair, "keep": "first", **({"order_by": [time]} if time else {})}, why)]
 
 
 def _with_returns(task: Task, table: Table) -> list[str]:
@@ -215,6 +238,16 @@ def _repeated(table: Table, user: str, item: str) -> float:
     """Return the share of the sampled rows with user and item that repeat a pair of both."""
     rows = table.sample.rows.select([user, item]).drop_null()
     return 1 - rows.group_by([user, item]).aggregate([]).num_rows / max(1, rows.num_rows)
+
+
+def _repeats(task: Task, table: Table, user: str, item: str) -> bool:
+    """Return whether many rows are repeats at another time, such as second purchases, and not second kinds of events."""
+    time = time_of(task, table)
+    if time is None or task.is_session or not task.ranks or task.kind not in {"implicit", "counts"}:
+        return False
+    moments = table.sample.rows.select([user, item, time]).drop_null().group_by([user, item, time]).aggregate([])
+    pairs = moments.group_by([user, item]).aggregate([]).num_rows
+    return 1 - pairs / max(1, moments.num_rows) >= MANY_REPEATED
 
 
 def _target(task: Task, table: Table) -> tuple[Ops, dict[str, Any]]:

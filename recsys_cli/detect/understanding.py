@@ -12,7 +12,7 @@ from recsys_cli.data.remote import is_url
 from recsys_cli.data.streams import unpacked_name
 from recsys_cli.detect.features import SEPARATES, with_times_before
 from recsys_cli.detect.names import ALIASES, simplified
-from recsys_cli.detect.proposal import Proposal, config_text, propose
+from recsys_cli.detect.proposal import MANY_REPEATED, Proposal, config_text, propose
 from recsys_cli.detect.roles import ENOUGH, TARGETS, positive_text
 from recsys_cli.detect.sampling import tables as sampled
 from recsys_cli.detect.tables import Dimension, Table, dimensions, interactions_of, named, read
@@ -21,7 +21,6 @@ from recsys_cli.errors import ConfigError, listed
 from recsys_cli.registry import suggest
 
 _LONGEST_NAME = 100
-_MANY_REPEATED = 0.3
 
 
 @dataclass(frozen=True)
@@ -126,10 +125,12 @@ class Understanding:
             for op, why in self.proposal.ops
             if op["op"] == "Filter"
         ]
-        if self.proposal.repeated > _MANY_REPEATED:
+        if self.proposal.repeated >= MANY_REPEATED:
+            keeps = "keep seen items; evaluate.repeats=false leaves them out"
+            leaves_out = "leave seen items out; evaluate.repeats=true keeps them"
             notes.append(
                 f"{self.proposal.repeated:.0%} of the sampled rows repeat an earlier pair of user and item, such as second "
-                "purchases: rankings leave seen items out; recsys recommend --include-seen keeps them"
+                f"purchases: rankings {keeps if self.proposal.repeats else leaves_out}"
             )
         if self.proposal.of_rows:
             notes.append(

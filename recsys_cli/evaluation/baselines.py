@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from recsys_cli import __version__
+from recsys_cli.config import EvaluateConfig
 from recsys_cli.config.load import model_config_type
 from recsys_cli.errors import RecsysError
 from recsys_cli.features.schema import Role, Schema
@@ -183,12 +183,19 @@ def _within_limits(schema: Schema) -> dict[str, Any]:
     return {"max_items": affordable_items(len(schema.only(Role.USER).own_ids))}
 
 
-RANKING: dict[str, Callable[[Schema], dict[str, Any]]] = {"popularity": lambda _: {}, "ease": _within_limits}
-"""Options of each baseline by registry name, in table order."""
+OWN_FIRST = "popularity, own items first"
+"""Label of the baseline of repeats."""
+
+
+def ranking_baselines(schema: Schema, config: EvaluateConfig) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return the registry name and the options of each baseline by label, in table order."""
+    own_first = {OWN_FIRST: ("popularity", {"own_first": True})} if config.repeats else {}
+    return {"popularity": ("popularity", {}), **own_first, "ease": ("ease", _within_limits(schema))}
 
 
 def fit_baseline(
     name: str,
+    options: dict[str, Any],
     schema: Schema,
     train: TrainingContext,
     history: TrainingContext,
@@ -196,8 +203,7 @@ def fit_baseline(
     device: torch.device | str,
     cache: FittedCache | None = None,
 ) -> Model:
-    """Return a baseline of `RANKING` fitted on train, with the context of the ranking; None as cache always fits."""
-    options = RANKING[name](schema)
+    """Return a model fitted on train, with the context of the ranking; None as cache always fits."""
     model = build(name, options, schema).to(device)
     with torch.no_grad():
         _fit(model.eval(), name, options, train, cache)

@@ -133,19 +133,20 @@ def hold_out(
 ) -> HeldOut:
     """Build the ranking problem of a split: the relevant items and the seen items of each user.
 
-    Only users with an id of their own and at least one relevant item take part. A relevant item is new to its user and comes
-    from a relevant row. Relevant items outside the candidates count as misses in `num_relevant`: items with an id once
-    per user, items without an id once per row.
+    Only users with an id of their own and at least one relevant item take part. A relevant item comes from a relevant row and,
+    without `config.repeats`, is new to its user. Relevant items outside the candidates count as misses in `num_relevant`:
+    items with an id once per user, items without an id once per row.
 
     Args:
         rows: Interactions of the split.
-        history: Seen interactions: train, plus valid for test.
+        history: Seen interactions: train, plus valid for test; without effect with `config.repeats`.
         candidates: Encoded items to rank, from `candidate_items`; shape (I,).
         num_items: Upper bound of the encoded items.
-        config: Minimum label of a relevant row; size and seed of the sample of users.
+        config: Minimum label of a relevant row; repeats; size and seed of the sample of users.
         user_hashes: Hash of the raw user by encoded user, so that all prepared data of a split have the same sample of
             users; None for a sample by encoded user.
     """
+    history = history.chosen(np.arange(0)) if config.repeats else history
     place_of = _numbering(candidates, size=num_items)
     known = rows.user_idx >= FIRST
     is_held_out = known & is_relevant(rows, config.relevance)

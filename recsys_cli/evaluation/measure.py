@@ -14,8 +14,7 @@ import torch
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
-from recsys_cli.evaluation.baselines import RANKING as BASELINES
-from recsys_cli.evaluation.baselines import FittedCache, fit_baseline
+from recsys_cli.evaluation.baselines import FittedCache, fit_baseline, ranking_baselines
 from recsys_cli.evaluation.breakdown import CohortParts, catalog_of, measure_cohorts, measure_lists, measure_stages
 from recsys_cli.evaluation.compare.comparison import Verdict, correction, figures_of, joined
 from recsys_cli.evaluation.compare.outcomes import Outcomes
@@ -344,12 +343,16 @@ class _Measurement:
             self.notes.append(f"No ranking: {reason}.")
             return {}
         self.notes += cold_start_notes(task, self.model)
+        if self.config.repeats and self.model.ranks_seen_last:
+            self.notes.append(
+                "The model ranks seen items behind all others, so evaluate.repeats counts repeats as misses."
+            )
         systems = {MODEL: self.model}
         train = TrainingContext(lambda: task.by_user.hidden(task.by_user.train.observed()), tables.join)
         cache = FittedCache(self.data.folder / "baselines")
-        for name in BASELINES:
-            with self._timed(f"fit {name}"):
-                systems[name] = fit_baseline(name, schema, train, context, device=device, cache=cache)
+        for label, (name, options) in ranking_baselines(schema, self.config).items():
+            with self._timed(f"fit {label}"):
+                systems[label] = fit_baseline(name, options, schema, train, context, device=device, cache=cache)
         self.notes += _catalog_notes(systems)
         self.partial += (name for name, system in systems.items() if system.left_out is not None)
         return {name: self._scorer(system, task, tables) for name, system in systems.items()}

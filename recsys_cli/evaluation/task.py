@@ -172,7 +172,8 @@ def repeat_note(split: str, counts: Counts) -> str | None:
         return None
     return (
         f"{counts.pairs_repeated:,} of the {counts.pairs:,} relevant (user, item) pairs of {split} "
-        f"({share(counts.pairs_repeated, counts.pairs)}) repeat an earlier pair of the user: they are not ranked."
+        f"({share(counts.pairs_repeated, counts.pairs)}) repeat an earlier pair of the user: they are not ranked; "
+        "evaluate.repeats=true ranks them."
     )
 
 
@@ -239,15 +240,16 @@ def cold_start_notes(task: EvaluationTask, model: Model) -> list[str]:
 def describe(split: str, config: EvaluateConfig, counts: Counts, *, mean: float | None = None) -> Protocol:
     """Describe the protocol, so that readers can judge whether two results are comparable."""
     earlier = "train or valid" if split == "test" else "train"
+    seen = f"Items of the user's interactions in {earlier} are neither recommended nor relevant."
+    if config.candidates == "given" or config.repeats:
+        seen = f"Seen items are ranked and relevant{' if given' if config.candidates == 'given' else ''}."
     relevant = "with any label" if config.relevance == "all" else f"with {positive_in_words(mean)}"
     if not isinstance(config.relevance, str):
         relevant = f"with a label of at least {config.relevance:g}"
     return Protocol(
         split=f"{counts.rows:,} rows of {split}. The model and the baselines are fitted on train rows.",
         candidates=f"{_candidates(config, counts)} Ties: the item with more train rows first, then the lower id.",
-        seen="Seen items are ranked and relevant if given."
-        if config.candidates == "given"
-        else f"Items of the user's interactions in {earlier} are neither recommended nor relevant.",
+        seen=seen,
         relevant=f"{_TARGETS[config.targets]} interactions in {split} {relevant}. Items outside the candidates count as misses: "
         f"{counts.relevant_unreachable:,} of {counts.relevant:,}.",
         users=" ".join(_users(config, counts)),

@@ -76,6 +76,7 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
             described["placement"],
             described["batch_size"],
             described["tables"],
+            repeats=manifest.get("repeats") is True,  # earlier bundles lack it
         )
         for name, known in (("placement", get_args(Placement)), ("tables", get_args(TableType))):
             if described[name] not in known:

@@ -83,6 +83,7 @@ def write_bundle(
         "model": served.source.name,
         "histories": histories,
         "label_mean": served.histories.mean,
+        "repeats": served.source.repeats,
         "num_users": served.users.num_train,
         "num_items": served.items.num_train,
         "num_parameters": num_weights(served.model),

@@ -44,7 +44,7 @@ def recommend_to_all(
     *,
     k: int,
     places: Ints | None = None,
-    exclude_seen: bool = True,
+    exclude_seen: bool | None = None,
     diversity: float = 0.0,
 ) -> Iterator[Block]:
     """Yield the top-k items of trained users, in their order.
@@ -54,7 +54,7 @@ def recommend_to_all(
         users: Encoded users of train, each once; shape (U,).
         k: Cut-off.
         places: Places of the only candidates, ascending; None for the catalog.
-        exclude_seen: Leave out the items of the history.
+        exclude_seen: As in `Query`.
         diversity: As in `Query`.
     """
     served, scorer = recommender.served, recommender.scorer
@@ -68,7 +68,8 @@ def recommend_to_all(
             ids, seen = np.arange(FIRST, FIRST + len(chunk)), served.histories.together(histories)
         else:
             ids, seen = chunk.astype(np.int64), served.histories.interactions()
-        problem = for_users(ids, seen if exclude_seen else seen.chosen(np.empty(0, np.intp)), candidates=candidates)
+        seen = seen if served.source.excludes_seen(exclude_seen) else seen.chosen(np.empty(0, np.intp))
+        problem = for_users(ids, seen, candidates=candidates)
         cut_off = pool_size(k) if diversity else k
         for first, stop, top, scores in rank_blocks(problem, scorer.over(candidates), cut_off=cut_off):
             own = chunk[first:stop]

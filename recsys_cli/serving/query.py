@@ -44,7 +44,7 @@ class Query:
         k: Cut-off.
         candidates: Raw ids of the only items to rank; None for the catalog.
         exclude: Raw ids of items to leave out.
-        exclude_seen: Leave out the items of the history.
+        exclude_seen: Leave out the items of the history; None for what the model was evaluated on (`evaluate.repeats`).
         where: Filter expression over the item features; None for all items.
         diversity: Weight of diversity in a maximal-marginal-relevance reranking, from 0 (none) to 1.
         explain: Add reasons.
@@ -57,7 +57,7 @@ class Query:
     k: int = 10
     candidates: Sequence[Any] | None = None
     exclude: Sequence[Any] = ()
-    exclude_seen: bool = True
+    exclude_seen: bool | None = None
     where: str | None = None
     diversity: float = 0.0
     explain: bool = False

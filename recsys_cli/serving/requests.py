@@ -126,7 +126,8 @@ class Resolver:
         scores, source = self._origin(query, user, own, notes)
         if source != "popularity":
             notes += seen_last(self._served, query)
-        seen = self._catalog.places(own.items) if query.exclude_seen else np.empty(0, np.int64)
+        leaves_out = self._served.source.excludes_seen(query.exclude_seen)
+        seen = self._catalog.places(own.items) if leaves_out else np.empty(0, np.int64)
         excluded = self._catalog.places(exclude[exclude >= 0]) if exclude is not None else np.empty(0, np.int64)
         allowed = None
         if candidates is not None:
@@ -167,7 +168,7 @@ class Resolver:
 
 def seen_last(served: ServedModel, query: Query) -> list[str]:
     """Return a note on a request for seen items to a model that ranks them last."""
-    if query.exclude_seen or not served.model.ranks_seen_last:
+    if served.source.excludes_seen(query.exclude_seen) or not served.model.ranks_seen_last:
         return []
     return [f"seen items are no candidates of {served.source.name}: they rank behind all candidates"]
 

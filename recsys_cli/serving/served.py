@@ -45,6 +45,7 @@ class ModelSource:
         placement: Placement of the embedding tables.
         batch_size: Pairs scored at once; affects only memory.
         tables: Type of the embedding tables' rows.
+        repeats: Whether seen items are recommended unless a request says otherwise (`evaluate.repeats`).
     """
 
     name: str
@@ -52,11 +53,19 @@ class ModelSource:
     placement: Placement
     batch_size: int
     tables: TableType = "fp32"
+    repeats: bool = False
 
     @classmethod
     def of(cls, config: RunConfig) -> ModelSource:
         """Return the model of a config."""
-        return cls(config.model.name, config.model.options, placement_of(config), config.evaluate.batch_size)
+        evaluate = config.evaluate
+        return cls(
+            config.model.name, config.model.options, placement_of(config), evaluate.batch_size, repeats=evaluate.repeats
+        )
+
+    def excludes_seen(self, asked: bool | None) -> bool:
+        """Return whether a request leaves out the items of the history; None for the model's own default."""
+        return not self.repeats if asked is None else asked
 
 
 @dataclass(frozen=True)

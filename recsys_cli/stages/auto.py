@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from recsys_cli.config import BenchModel, RunConfig, with_model
 from recsys_cli.errors import ConfigError, MissingArtifactError, RecsysError, TrainingError
+from recsys_cli.evaluation.baselines import OWN_FIRST
 from recsys_cli.events import Emit, Message, Progress, divert_messages
 from recsys_cli.features.schema import Column, Role
 from recsys_cli.models.configs.matrix import affordable_items
@@ -54,7 +55,7 @@ def candidates_of(config: RunConfig, data: PreparedData) -> Candidates:
             "model.name=auto trains several models, and train.continue_from is of one",
             hint="set model.name to the model of the run",
         )
-    models, left_out = _models(data)
+    models, left_out = _models(data, repeats=config.evaluate.repeats)
     closed_form: dict[str, Any] = {"monitor": METRIC, "devices": 1}
     if not data.rows("valid"):
         closed_form["early_stopping"] = 1  # measured on rows held out of train, as epochs are
@@ -159,13 +160,15 @@ def _not_trained(finished: list[TrainedRun], data: PreparedData, workspace: Work
     )
 
 
-def _models(data: PreparedData) -> tuple[dict[str, dict[str, Any]], list[str]]:
+def _models(data: PreparedData, *, repeats: bool) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Return the model sections of the candidates by label, from cheap to expensive, and the reasons for bounds."""
     models: dict[str, dict[str, Any]] = {}
     left_out = []
     times = data.schema.select(lambda column: column.role is Role.TIMESTAMP and column.table is None)
     for parts, half_life in _half_lives(data, times[0]) if times else ():
         models[f"popularity, half-life 1/{parts} of train"] = {"name": "popularity", "half_life": half_life}
+    if repeats:
+        models[OWN_FIRST] = {"name": "popularity", "own_first": True}
     models |= {name: {"name": name} for name in ("popularity", "item-knn", "ease")}
     users, items = (len(data.schema.only(role).own_ids) for role in (Role.USER, Role.ITEM))
     if (most := affordable_items(users)) < items:

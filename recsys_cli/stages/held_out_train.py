@@ -58,9 +58,13 @@ def find_epochs(
         "then all of train is fitted (train.early_stopping=null fits it at once)"
     ))  # fmt: skip
     if model.rows == "all":
-        result = closed_form_trainer_of(model, config.model.name, part, options, ranks=ranks, emit=emit).fit(search)
+        result = closed_form_trainer_of(
+            model, config.model.name, part, options, ranks=ranks, repeats=config.evaluate.repeats, emit=emit
+        ).fit(search)
     else:
-        trainer = trainer_of(model, config.model.name, part, options, ranks=ranks, emit=emit)
+        trainer = trainer_of(
+            model, config.model.name, part, options, ranks=ranks, repeats=config.evaluate.repeats, emit=emit
+        )
         result = trainer.fit(search, key=key, settings={}, resume=resume)
     best = ranks.from_first(result.best and {"epochs": result.best.epoch, "valid": result.best.valid})
     best |= {"rows": sizes[1], "tried": len(result.history), "seconds": round(time.perf_counter() - started, 3)}

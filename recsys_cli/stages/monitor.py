@@ -17,10 +17,10 @@ from recsys_cli.training.objective import Monitor
 from recsys_cli.workspace import PreparedData
 
 
-def monitor_of(name: str, data: PreparedData, model: Model, *, emit: Emit) -> Monitor:
+def monitor_of(name: str, data: PreparedData, model: Model, *, repeats: bool, emit: Emit) -> Monitor:
     """Return the monitored metric.
 
-    Ranking metrics use the default users of `recsys evaluate`, because a run does not depend on the evaluate section.
+    Ranking metrics use the default users of `recsys evaluate`: of the evaluate section, a run depends on `repeats` alone.
 
     Raises:
         ConfigError: The metric does not exist for this label, or the data has no rankings.
@@ -36,12 +36,14 @@ def monitor_of(name: str, data: PreparedData, model: Model, *, emit: Emit) -> Mo
         return monitor
     if isinstance(metric, CutOff):
         settings = ComputeSettings(device=model.device, emit=emit)
-        ranked = of_rankings(model, metric, data, config=EvaluateConfig(), compute=settings)
+        ranked = of_rankings(model, metric, data, config=EvaluateConfig(repeats=repeats), compute=settings)
         return replace(monitor, measure=lambda _: ranked())
     return replace(monitor, measure=lambda scored: metric.of_rows(scored.labels, scored.scores))
 
 
-def monitor_or_fallback(name: str, data: PreparedData, model: Model, *, default: str | None, emit: Emit) -> Monitor:
+def monitor_or_fallback(
+    name: str, data: PreparedData, model: Model, *, default: str | None, repeats: bool, emit: Emit
+) -> Monitor:
     """Return the monitored metric; a model's own default falls back to the default of the label, with a warning.
 
     The default is recognized by its value, because the config of a run contains all defaults.
@@ -51,22 +53,22 @@ def monitor_or_fallback(name: str, data: PreparedData, model: Model, *, default:
     """
     fallback = TASKS[data.schema.label.task].default.name
     try:
-        return monitor_of(name, data, model, emit=emit)
+        return monitor_of(name, data, model, repeats=repeats, emit=emit)
     except ConfigError as error:
         if name != default or name == fallback:
             raise
         note = f"{fallback} selects the best epoch, or the loss if {fallback} is undefined"
         emit(Message(f"{error.message}; {note} (train.monitor)", "warning"))
-    return monitor_of(fallback, data, model, emit=emit)
+    return monitor_of(fallback, data, model, repeats=repeats, emit=emit)
 
 
-def metric_after_fit(name: str, data: PreparedData, model: Model, *, emit: Emit) -> Monitor:
+def metric_after_fit(name: str, data: PreparedData, model: Model, *, repeats: bool, emit: Emit) -> Monitor:
     """Return the validation metric of a closed-form model; one that is not measurable is skipped with a warning."""
     try:
-        return monitor_of(name, data, model, emit=emit)
+        return monitor_of(name, data, model, repeats=repeats, emit=emit)
     except ConfigError as error:
         emit(Message(f"{error.message}, so it is not measured after fitting", "warning"))
-    return monitor_of(TASKS[data.schema.label.task].default.name, data, model, emit=emit)
+    return monitor_of(TASKS[data.schema.label.task].default.name, data, model, repeats=repeats, emit=emit)
 
 
 def order_of(name: str) -> Monitor:

@@ -82,12 +82,14 @@ def train_run(
     options, found = _with_epochs(run, data, config, key=key, ranks=ranks, resume=resume, emit=emit)
     model = new_model(data, config.model, options)
     if model.rows == "all":
-        result = closed_form_trainer_of(model, name, data, options, ranks=ranks, emit=emit).fit(run)
+        result = closed_form_trainer_of(
+            model, name, data, options, ranks=ranks, repeats=config.evaluate.repeats, emit=emit
+        ).fit(run)
         seconds = result.history[0].seconds
     else:
         if not run.checkpoint("last").is_file():  # `last` would replace the weights of a warm start
             warm_start(model, name, data, options.continue_from, workspace, emit=emit)
-        trainer = trainer_of(model, name, data, options, ranks=ranks, emit=emit)
+        trainer = trainer_of(model, name, data, options, ranks=ranks, repeats=config.evaluate.repeats, emit=emit)
         result = trainer.fit(run, key=key, settings=config.model_dump(mode="json"), resume=resume)
         seconds = time.perf_counter() - started
     if ranks.is_first:

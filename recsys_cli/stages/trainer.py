@@ -48,9 +48,16 @@ def new_model(data: PreparedData, model_config: ModelConfig, config: TrainConfig
 
 
 def trainer_of(
-    model: Model, name: str, data: PreparedData, config: TrainConfig, *, ranks: Ranks, emit: Emit = ignore
+    model: Model,
+    name: str,
+    data: PreparedData,
+    config: TrainConfig,
+    *,
+    ranks: Ranks,
+    repeats: bool = False,
+    emit: Emit = ignore,
 ) -> Trainer:
-    """Return the trainer of a gradient-trained model, as built by `new_model`.
+    """Return the trainer of a gradient-trained model, as built by `new_model`; `repeats` as in `evaluate`.
 
     Raises:
         ConfigError: The model is a closed-form model, or the monitored metric is not measurable.
@@ -71,15 +78,22 @@ def trainer_of(
     for message in _remarks(model, batches, config, processes=ranks.world_size):
         emit(message)
     default = train_defaults(model_config_type(name)).get("monitor")
-    monitor = monitor_or_fallback(config.monitor, data, model, default=default, emit=emit)
+    monitor = monitor_or_fallback(config.monitor, data, model, default=default, repeats=repeats, emit=emit)
     objective = _objective(data, model, name, monitor, config, emit=emit)
     return Trainer(model, batches, config, objective=objective, ranks=ranks, emit=emit)
 
 
 def closed_form_trainer_of(
-    model: Model, name: str, data: PreparedData, config: TrainConfig, *, ranks: Ranks, emit: Emit = ignore
+    model: Model,
+    name: str,
+    data: PreparedData,
+    config: TrainConfig,
+    *,
+    ranks: Ranks,
+    repeats: bool = False,
+    emit: Emit = ignore,
 ) -> ClosedFormTrainer:
-    """Return the trainer of a closed-form model.
+    """Return the trainer of a closed-form model; `repeats` as in `evaluate`.
 
     Raises:
         ConfigError: The config has several processes or a warm start.
@@ -92,7 +106,7 @@ def closed_form_trainer_of(
         )
     context = make_context(data, "train", device=model.device, memory=config.memory_mib)
     context = replace(context, train=train_part)
-    monitor = metric_after_fit(config.monitor, data, model, emit=emit)
+    monitor = metric_after_fit(config.monitor, data, model, repeats=repeats, emit=emit)
     objective = _objective(data, model, name, monitor, config, emit=emit)
     return ClosedFormTrainer(name, model, data, context, objective, config.memory_mib, emit)
 

@@ -97,7 +97,7 @@ def test_repeated_pairs_are_a_note(recsys: Recsys) -> None:
         lines = [f"{row % 20},{row % 600 * 7 % 31}\n" for row in range(rows)]
         Path("t.csv").write_text("user,item\n" + "".join(lines))
         answer = recsys("--json", "init", "t.csv", "--yes", "--force")
-        notes = [note for note in answer.json["notes"] if "--include-seen keeps them" in note]
+        notes = [note for note in answer.json["notes"] if "evaluate.repeats=true keeps them" in note]
         assert bool(notes) is is_noted
         assert all(note.startswith("33% of the sampled rows repeat") for note in notes)
 

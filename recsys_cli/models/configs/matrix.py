@@ -39,6 +39,9 @@ class PopularityConfig(HistoryOptions):
     """Item feature, such as genres: items with one of the user's favorite values rank first. None for one ranking for all users."""
     num_favorites: PositiveInt = 3
     """Number of favorite values per user: the most frequent values in the user history."""
+    own_first: bool = False
+    """Items of the user history rank first, by their rows in it: GP-TopFreq of Li et al. (TOIS 2023), the baseline of repeat
+    purchases. Only for evaluate.repeats."""
 
 
 class ItemKNNConfig(HistoryOptions):

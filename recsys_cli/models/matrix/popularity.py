@@ -1,8 +1,8 @@
-"""Popularity, over all items or among those with a user's favorite values."""
+"""Popularity, over all items, among those with a user's favorite values, or after the items of the user's history."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -71,6 +71,44 @@ class Favorites:
         return self.of_users[users] @ self.of_items[items].T > 0
 
 
+@dataclass(frozen=True)
+class OwnItems:
+    """Rows of each user and item.
+
+    Attributes:
+        pairs: user * items + item, ascending; shape (N,).
+        matrix: The pairs as a matrix.
+        rows: Rows of each pair, float32, shape (N,).
+    """
+
+    pairs: Tensor
+    matrix: InteractionMatrix
+    rows: Tensor
+
+    @classmethod
+    def of(cls, rows: Interactions, user: Column, item: Column, *, positive_only: bool, device: torch.device) -> Self:
+        """Count the rows of each pair."""
+        kept = replace(rows.chosen(rows.positive) if positive_only else rows, mean=None)
+        matrix, counts = InteractionMatrix.with_strengths(kept, user, item, device=device)
+        return cls(matrix.users * matrix.num_items + matrix.items, matrix, counts)
+
+    def of_pairs(self, users: Tensor, items: Tensor) -> Tensor:
+        """Return the rows of each pair, 0 for a new one; shape (B,)."""
+        wanted = users * self.matrix.num_items + items
+        place = torch.searchsorted(self.pairs, wanted).clamp(max=max(0, len(self.pairs) - 1))
+        if not len(self.pairs):
+            return torch.zeros(len(users), device=self.rows.device)
+        return torch.where(self.pairs[place] == wanted, self.rows[place], 0.0)
+
+    def of_all(self, users: Tensor, items: Tensor) -> Tensor:
+        """Return the rows of each user and item, shape (U, I)."""
+        own = self.matrix.of_users(users, self.rows)
+        counts = torch.zeros(len(users), self.matrix.num_items, device=self.rows.device)
+        assert own.weights is not None
+        counts[rows_of(own), own.values] = own.weights
+        return counts[:, items]
+
+
 def _values_of_items(context: TrainingContext, item: Column, values: Column, device: torch.device) -> Tensor:
     ids = torch.arange(int(item.cardinality or 0), dtype=torch.int32, device=device)
     feature = context.join({item.name: ids}).get(values.name)
@@ -91,7 +129,7 @@ class Popularity(ClosedFormModel):
     """An item's score is its number of rows in train, for all users.
 
     `half_life` and `window` weight rows by age. With `within`, items without a favorite value of the user get scores
-    below 1, in unchanged order.
+    below 1, in unchanged order; with `own_first`, items outside the user's history.
     """
 
     scoring = "catalog"
@@ -107,6 +145,7 @@ class Popularity(ClosedFormModel):
         self.register_buffer("counts", torch.zeros(int(self.item.cardinality or 0), dtype=torch.float64))
         self._ticks = schema.ticks
         self._favorites: Favorites | None = None
+        self._own: OwnItems | None = None
         self._values = None if config.within is None else schema[config.within]
         if self._values is not None and (
             self._values not in schema.categorical or self._values.role is not Role.FEATURE
@@ -128,7 +167,12 @@ class Popularity(ClosedFormModel):
         self.counts.copy_(torch.from_numpy(counts))
 
     def set_context(self, context: TrainingContext) -> None:
-        """Determine the favorite values of each user, with `within`."""
+        """Determine the favorite values of each user, with `within`, and the rows of each pair, with `own_first`."""
+        if self.config.own_first:
+            self._own = OwnItems.of(
+                context.interactions(), self.user, self.item,
+                positive_only=self.config.positive_only, device=self.device,
+            )  # fmt: skip
         if self._values is not None:
             self._favorites = Favorites.of(
                 context, self.user, self.item, self._values,
@@ -139,21 +183,24 @@ class Popularity(ClosedFormModel):
         """Return the counts of the rows' items; shape (B,)."""
         users, items = pair_ids(batch, self.user, self.item)
         counts = self.counts[items]
-        return (
-            counts.float() if self._favorites is None else self._ordered(counts, self._favorites.of_pairs(users, items))
-        )
+        favorite = None if self._favorites is None else self._favorites.of_pairs(users, items)
+        return self._ordered(counts, favorite, None if self._own is None else self._own.of_pairs(users, items))
 
     def scores(self, users: Tensor, items: Tensor) -> Tensor:
         """Return the item counts for each user; shape (U, I)."""
         # float32 loses the last digits of counts above 2**24; the ranking breaks such ties by the exact count.
         counts = self.counts[items].expand(len(users), -1)
-        return (
-            counts.float() if self._favorites is None else self._ordered(counts, self._favorites.of_all(users, items))
-        )
+        favorite = None if self._favorites is None else self._favorites.of_all(users, items)
+        return self._ordered(counts, favorite, None if self._own is None else self._own.of_all(users, items))
 
-    def _ordered(self, counts: Tensor, favorite: Tensor) -> Tensor:
-        """Map the scores of other items below 1, and those of favorites to 1 and above."""
-        return torch.where(favorite, 1 + counts, counts / (1 + self.counts.max())).float()
+    def _ordered(self, counts: Tensor, favorite: Tensor | None, own: Tensor | None) -> Tensor:
+        """Map the counts of other items below 1, and those of favorites and of own items, by their rows, to 1 and above."""
+        if favorite is not None:
+            counts = torch.where(favorite, 1 + counts, counts / (1 + self.counts.max()))
+        if own is not None:
+            share = counts / (2 + self.counts.max())
+            counts = torch.where(own > 0, own + share, share)
+        return counts.float()
 
     def _weights(self, rows: Interactions) -> npt.NDArray[np.float64]:
         weights = np.ones(len(rows))

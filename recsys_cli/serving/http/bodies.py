@@ -45,8 +45,8 @@ class RecommendBody(_Body, json_schema_extra={"example": {"user": 42, "k": 5, "w
     """The only items to rank."""
     exclude: _List[Id] = Field(default_factory=list, max_length=Limits.history)
     """Items to leave out."""
-    exclude_seen: bool = True
-    """Leave out the items of the history."""
+    exclude_seen: bool | None = None
+    """Leave out the items of the history; null for what the model was evaluated on."""
     where: str | None = Field(None, max_length=1_000)
     """Filter over item features, such as `genres contains Comedy and year > 1990`."""
     diversity: float = Field(0.0, ge=0, le=1)
@@ -245,6 +245,8 @@ class Deployed(BaseModel):
     version: str
     model: str
     share: float
+    repeats: bool
+    """Whether seen items are recommended unless a request says otherwise."""
     num_users: int
     """Users of train."""
     num_items: int

@@ -77,6 +77,7 @@ def _about(deployment: Deployment, settings: Settings) -> dict[str, Any]:
         "version": deployment.version,
         "model": about["model"],
         "share": settings.shares.get(deployment.name, 0.0),
+        "repeats": about.get("repeats", False),
         "num_users": about["num_users"],
         "num_items": about["num_items"],
         "dataset": about.get("dataset"),

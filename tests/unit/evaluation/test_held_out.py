@@ -68,6 +68,14 @@ def test_seen_items_are_hidden_and_not_expected() -> None:
     assert found.num_relevant.tolist() == [1]
 
 
+def test_seen_items_are_ranked_and_expected_with_repeats() -> None:
+    found = problem((3, 3, 1), (3, 5, 1), repeats=True)
+
+    assert not len(found.seen.values)
+    assert found.candidates[found.relevant.values].tolist() == [3, 5]
+    assert (found.num_relevant.tolist(), found.num_pairs, found.num_repeated) == ([2], 2, 0)
+
+
 def test_users_with_nothing_to_find_are_left_out_and_counted() -> None:
     found = problem((3, 5, 1), (4, 5, 0), (5, 3, 0), (6, 4, 1))
 

@@ -111,6 +111,21 @@ def test_a_single_value_is_a_list_of_one() -> None:
     assert scores(fitted(within="decade", num_favorites=1))[0] == pytest.approx([4, 2 / 4, 2, 0, 0])
 
 
+def test_own_items_rank_first_by_their_rows_then_by_popularity() -> None:
+    later = Interactions(np.array([3, 3, 5], np.int32), np.array([5, 7, 7], np.int32), np.ones(3, np.float32))
+
+    found = scores(fitted(own_first=True, later=ROWS + later))
+
+    share = [3 / 5, 2 / 5, 1 / 5, 0, 0]
+    assert found[0] == pytest.approx([1 + share[0], 1 + share[1], 2 + share[2], 0, 1])
+    assert found[1] == pytest.approx([1 + share[0], 1 + share[1], share[2], 0, 0])
+    assert found[2] == pytest.approx([1 + share[0], share[1], share[2], 0, 1])
+    nothing = Interactions(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
+    assert scores(fitted(own_first=True, later=nothing)) == [pytest.approx(share)] * 3
+    positive = scores(fitted(own_first=True, positive_only=True))[2]
+    assert positive == pytest.approx([2 / 4, 0, 1 / 4, 0, 0])  # no positive row of its own
+
+
 @pytest.mark.parametrize("column", ["year", "item"])
 def test_values_have_to_be_those_of_a_categorical_feature(column: str) -> None:
     with pytest.raises(ConfigError, match=rf"model\.within is {column}, which is no categorical feature"):

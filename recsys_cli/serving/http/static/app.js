@@ -131,7 +131,9 @@ function setMode(mode) {
 }
 
 async function fillBundles() {
-  const names = (await api.bundles().catch(() => [])).map((one) => one.name);
+  const bundles = await api.bundles().catch(() => []);
+  const names = bundles.map((one) => one.name);
+  byId("exclude-seen").checked = !bundles.some((one) => one.repeats);
   const options = () => names.map((name) => element("option", {}, name));
   byId("first").replaceChildren(...options());
   byId("second").replaceChildren(element("option", { value: "" }, "no other"), ...options());

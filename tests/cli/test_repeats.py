@@ -1,0 +1,71 @@
+"""A shop whose customers buy the same items again: `evaluate.repeats` from `init` to the served list."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from recsys_cli.config import load
+from tests.cli.conftest import Recsys
+
+CUSTOMERS, PURCHASES, KINDS = 120, 24, 6
+
+
+def write(path: Path, *, kinds: int = KINDS, event: bool = False) -> None:
+    """Write purchases of each customer among `kinds` products of its own, out of 200 of equal popularity."""
+    rng = np.random.default_rng(5)
+    customer = np.tile(np.arange(CUSTOMERS), PURCHASES)
+    item = (customer * 17 + rng.integers(0, kinds, len(customer)) * 31) % 200
+    columns = {"user": customer, "item": item, "time": 1_600_000_000 + 3_600 * np.arange(len(customer))}
+    kind = {"event": rng.choice(["view", "purchase"], len(customer))} if event else {}
+    pl.DataFrame(columns | kind).write_csv(path)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "event", "is_proposed"), [(KINDS, False, True), (150, False, False), (KINDS, True, False)]
+)
+def test_repeats_are_proposed_where_many_rows_are_second_purchases(
+    recsys: Recsys, *, kinds: int, event: bool, is_proposed: bool
+) -> None:
+    write(Path("t.csv"), kinds=kinds, event=event)
+    answer = recsys("--json", "init", "t.csv", "--yes")
+    assert load(Path("t.yaml")).evaluate.repeats is is_proposed
+    notes = " ".join(answer.json["notes"])
+    assert ("evaluate.repeats=false leaves them out" in notes) is is_proposed
+
+
+def test_own_items_come_first_in_the_figures_and_in_the_lists(recsys: Recsys) -> None:
+    write(Path("t.csv"))
+    assert recsys("init", "t.csv", "--yes").code == 0
+    # Candidates of `auto` without the slow one; the choice is by valid, of rankings with seen items.
+    made = recsys("--json", "run", "t.yaml", "model={name: popularity, own_first: true}")
+    assert made.code == 0, made.err
+    ranking = {name: figures["ndcg@10"]["value"] for name, figures in made.json["evaluate"]["ranking"].items()}
+    assert ranking["model"] == ranking["popularity, own items first"] > 0.5 > 3 * ranking["popularity"]
+    assert "Seen items are ranked and relevant." in made.json["evaluate"]["protocol"]["seen"]
+    assert made.json["train"]["valid"]["ndcg@10"] > 0.5
+    assert recsys("export", "--out", "bundle").code == 0
+    own = {17 * 7 + 31 * kind for kind in range(KINDS)}
+    for source in ([], ["bundle"]):
+        shown = recsys("--json", "recommend", *source, "--user", "7", "--k", str(KINDS)).json["items"]
+        assert {item["item"] for item in shown} == {item % 200 for item in own}
+        left_out = recsys("--json", "recommend", *source, "--user", "7", "--exclude-seen").json["items"]
+        assert not {item["item"] for item in left_out} & own
+    assert recsys("recommend", "--all", "--out", "all.csv", "--k", "3").code == 0
+    rows = pl.read_csv("all.csv").filter(pl.col("user") == 7)
+    assert set(rows["item"]) <= {item % 200 for item in own}
+    assert json.loads(Path("bundle/manifest.json").read_text())["repeats"] is True
+
+
+def test_seen_items_stay_out_without_repeats(recsys: Recsys) -> None:
+    write(Path("t.csv"))
+    assert recsys("init", "t.csv", "--yes").code == 0
+    made = recsys("--json", "run", "t.yaml", "model={name: popularity}", "evaluate.repeats=false")
+    assert "popularity, own items first" not in made.json["evaluate"]["ranking"]
+    assert any("evaluate.repeats=true ranks them" in note for note in made.json["evaluate"]["notes"])
+    shown = recsys("--json", "recommend", "--user", "7").json["items"]
+    assert not {item["item"] for item in shown} & {(17 * 7 + 31 * kind) % 200 for kind in range(KINDS)}
