@@ -20,8 +20,8 @@ from recsys_cli.detect.task import NEW_ORDER, Task, model_of, split_of, time_of
 from recsys_cli.errors import listed
 from recsys_cli.ops.expression import Binary, Call, LiteralValue, Name, columns, parse, shown
 
-MANY_REPEATED = 0.3
-"""Share of repeated rows from which on they are kept in rankings."""
+MANY_REPEATED = 0.25
+"""Share of repeated rows from which on rankings keep them: own items first has .235 on check-ins of 26 %, where EASE has .160."""
 _RARE, _FREQUENT = 5, 0.5
 _NOT_RATED, _FEW_RATINGS = -1, 3
 _FEW_POSITIVE = 0.05

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from recsys_cli.evaluation.baselines import POINTWISE, RANKING, fit_baseline
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.baselines import POINTWISE, fit_baseline, ranking_baselines
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
@@ -49,30 +50,33 @@ def _known(rows: Interactions) -> TrainingContext:
 def test_popularity_counts_train_rows_whatever_their_label() -> None:
     schema = _schema(users=10, items=8)
 
-    model = fit_baseline("popularity", schema, _known(TRAIN), _known(TRAIN), device="cpu")
+    model = fit_baseline("popularity", {}, schema, _known(TRAIN), _known(TRAIN), device="cpu")
 
     assert model.scores(torch.tensor([3, 9]), torch.tensor([5, 3, 4, 7])).tolist() == [[1, 3, 1, 0], [1, 3, 1, 0]]
 
 
-@pytest.mark.parametrize("name", RANKING)
-def test_ranking_baseline_is_the_model_of_that_name_with_the_longer_history(name: str) -> None:
+@pytest.mark.parametrize("label", ["popularity", "popularity, own items first", "ease"])
+def test_ranking_baseline_is_the_model_of_that_name_with_the_longer_history(label: str) -> None:
     schema = _schema(users=10, items=8)
     later = Interactions(np.array([6], np.int32), np.array([3], np.int32), np.ones(1, np.float32))
     everybody, everything = torch.arange(10), torch.arange(8)
 
-    found = fit_baseline(name, schema, _known(TRAIN), _known(TRAIN + later), device="cpu").scores(everybody, everything)
+    name, options = ranking_baselines(schema, EvaluateConfig(repeats=True))[label]
+    fitted = fit_baseline(name, options, schema, _known(TRAIN), _known(TRAIN + later), device="cpu")
+    found = fitted.scores(everybody, everything)
 
-    model = build(name, {}, schema)
+    model = build(name, {"own_first": True} if "own" in label else {}, schema)
     model.fit(_known(TRAIN))
     model.set_context(_known(TRAIN + later))
     assert torch.equal(found, model.scores(everybody, everything))
     model.set_context(_known(TRAIN))
-    assert torch.equal(found, model.scores(everybody, everything)) == (name == "popularity")
+    assert torch.equal(found, model.scores(everybody, everything)) == (label == "popularity")
 
 
 @pytest.mark.parametrize(("num_users", "max_items"), [(610, 28_629), (162_541, 1_753), (10**9, 22)])
 def test_ease_stays_within_its_limits_as_a_baseline(num_users: int, max_items: int) -> None:
-    assert RANKING["ease"](_schema(users=num_users + 3, items=60_000)) == {"max_items": max_items}
+    found = ranking_baselines(_schema(users=num_users + 3, items=60_000), EvaluateConfig())
+    assert found == {"popularity": ("popularity", {}), "ease": ("ease", {"max_items": max_items})}
     assert num_users * max_items**2 <= WORK < num_users * (max_items + 1) ** 2
 
 
