@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _API = (
     "Comparison", "Evaluation", "Events", "LoadedBundle", "Message", "PreparedData", "Progress", "Query", "Recommendations",
     "RecsysError", "RunConfig", "TrainedRun", "Workspace", "compare", "config_from_frame", "dataset_from_frames", "download",
