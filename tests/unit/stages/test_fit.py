@@ -1,51 +1,34 @@
 """Runs of closed-form models and of models of users are runs like any other."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
-from recsys_cli.config import EvaluateConfig, RunConfig
+from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError
-from recsys_cli.evaluation import Evaluation
 from recsys_cli.events import Event, Progress
 from recsys_cli.features.schema import UNSEEN
 from recsys_cli.loader.interactions import read_interactions
-from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.plan import STEPS, WARM_UP, profile_on
 from recsys_cli.stages.train import train_on
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from recsys_cli.workspace import PreparedData, Workspace
+from tests.checkerboard import a_config, losses_of, same_weights, set_column
 from tests.ranks import on_ranks
-from tests.rated import FEATURES
-from tests.sealing import reseal
 
-MakePrepared = Callable[..., PreparedData]
+POPULARITY = {"name": "popularity"}
 
 
-def a_config(**train: Any) -> RunConfig:
-    return RunConfig.model_validate({
-        "dataset": {"name": "synthetic-small"},
-        "features": FEATURES,
-        "model": {"name": "popularity"},
-        "train": {"device": "cpu", **train},
-    })  # fmt: skip
-
-
-def test_a_fitted_model_is_kept_and_measured(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_a_fitted_model_is_kept_and_measured(make_prepared, workspace):
     data = make_prepared()
 
-    made = train_on(data, a_config(), workspace)
+    made = train_on(data, a_config(POPULARITY), workspace)
 
     run = made.artifact
     counts = load_file(run.checkpoint("best"))["model.counts"]
@@ -56,76 +39,46 @@ def test_a_fitted_model_is_kept_and_measured(make_prepared: MakePrepared, worksp
     assert line["valid"] == run.manifest["valid"]
     assert line["valid"]["loss"] is None
     assert 0.4 < line["valid"]["auc"] < 0.6
-    assert train_on(data, a_config(), workspace).up_to_date
+    assert train_on(data, a_config(POPULARITY), workspace).up_to_date
 
 
-def test_it_can_be_chosen_by_a_ranking(make_prepared: MakePrepared, workspace: Workspace) -> None:
-    run = train_on(make_prepared(), a_config(monitor="ndcg@10"), workspace).artifact
-
-    assert run.manifest["valid"]["ndcg@10"] > 0
-
-
-def test_a_ranking_that_the_data_has_not_is_left_out(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_a_ranking_that_the_data_has_not_is_left_out(make_prepared, workspace):
     data = make_prepared()
-    for path in (data.folder / "valid").glob("*.parquet"):
-        rows = pq.read_table(path)
-        nobody = pa.array(np.full(rows.num_rows, UNSEEN, np.int32))
-        pq.write_table(rows.set_column(rows.column_names.index("userId"), "userId", nobody), path)
-    reseal(data)
+    set_column(data, "valid", "userId", lambda _, rows: [UNSEEN] * rows)
     told: list[str] = []
 
-    run = train_on(data, a_config(monitor="ndcg@10"), workspace, emit=lambda event: told.append(str(event))).artifact
+    run = train_on(
+        data, a_config(POPULARITY, monitor="ndcg@10"), workspace, emit=lambda event: told.append(str(event))
+    ).artifact
 
     assert run.manifest["valid"].keys() == {"loss", "auc"}
     assert any("ndcg@10 cannot be measured" in text and "not measured after fitting" in text for text in told)
 
 
-def test_it_ranks_as_the_baseline_of_its_name_does(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_a_run_cannot_be_continued_all_at_once(make_prepared, workspace):
     data = make_prepared()
     shutil.copytree(data.folder, workspace.data(data.key).folder)
-    run = train_on(data, a_config(), workspace).artifact
-
-    evaluate(run, workspace, config=EvaluateConfig(k=(5,), bootstrap=10))
-
-    ranking = Evaluation.read(run.evaluation).ranking
-    assert ranking["model"] == ranking["popularity"]
-
-
-def test_a_run_cannot_be_continued_all_at_once(make_prepared: MakePrepared, workspace: Workspace) -> None:
-    data = make_prepared()
-    shutil.copytree(data.folder, workspace.data(data.key).folder)
-    before = train_on(data, a_config(), workspace).artifact.folder.name
+    before = train_on(data, a_config(POPULARITY), workspace).artifact.folder.name
 
     with pytest.raises(ConfigError, match="popularity is fitted at once, in one process and without a warm start"):
-        train_on(data, a_config(continue_from=before), workspace)
+        train_on(data, a_config(POPULARITY, continue_from=before), workspace)
 
 
-def test_there_are_no_steps_to_profile(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_there_are_no_steps_to_profile(make_prepared, workspace):
     with pytest.raises(ConfigError, match="popularity is a closed-form model without training steps"):
-        profile_on(make_prepared(), a_config(), workspace)
+        profile_on(make_prepared(), a_config(POPULARITY), workspace)
 
 
 SEQUENCES = ("sasrec", "gru4rec", "hstu", "bert4rec")
 
 
-def of_users(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
-    return RunConfig.model_validate({
-        "dataset": {"name": "synthetic-small"},
-        "features": FEATURES,
-        "model": {"name": "sasrec", "embedding_dim": 8, "max_seq_len": 60, "dropout": 0.0, **(model or {})},
-        "train": {
-            "epochs": 3, "batch_size": 7, "learning_rate": 0.01, "monitor": "ndcg@10", "device": "cpu", "precision": "fp32",
-            "trackers": [], **train,
-        },
-    })  # fmt: skip
+def of_users(model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
+    defaults = {"epochs": 3, "batch_size": 7, "learning_rate": 0.01, "monitor": "ndcg@10", "trackers": []}
+    sasrec = {"name": "sasrec", "embedding_dim": 8, "max_seq_len": 60, "dropout": 0.0}
+    return a_config({**sasrec, **(model or {})}, **{**defaults, **train})
 
 
-def losses(run: TrainedRun) -> list[float]:
-    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-    return [line["loss"] for line in lines if line["event"] == "step"]
-
-
-def test_a_model_of_users_is_trained_and_measured(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_a_model_of_users_is_trained_and_measured(make_prepared, workspace):
     """40 users are 6 steps of 7 at most."""
     events: list[Event] = []
     run = train_on(make_prepared(), of_users(), workspace, emit=events.append).artifact
@@ -149,15 +102,13 @@ def test_a_model_of_users_is_trained_and_measured(make_prepared: MakePrepared, w
     ],
     ids=["dense", "sparse", *(f"{name} with features" for name in SEQUENCES)],
 )
-def test_a_run_broken_off_within_an_epoch_ends_in_the_same_bits(
-    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, options: dict[str, Any], model: dict[str, Any]
-) -> None:
+def test_a_run_broken_off_within_an_epoch_ends_in_the_same_bits(make_prepared, workspace, tmp_path, options, model):
     data = make_prepared()
     config = of_users(model={"dropout": 0.2, "max_seq_len": 10, **model}, checkpoint_steps=4, **options)
     whole = train_on(data, config, workspace).artifact
     broken, steps = Workspace(tmp_path / "broken"), 0
 
-    def stop(event: Event) -> None:
+    def stop(event):
         nonlocal steps
         steps += isinstance(event, Progress) and event.task.startswith("train")
         if steps == 10:
@@ -166,19 +117,15 @@ def test_a_run_broken_off_within_an_epoch_ends_in_the_same_bits(
     with pytest.raises(InterruptedError, match="the tenth step"):
         train_on(data, config, broken, emit=stop)
     again = train_on(data, config, broken, resume=True).artifact
-    a, b = load_file(whole.checkpoint("last")), load_file(again.checkpoint("last"))
-    assert a.keys() == b.keys()
-    assert all(a[name].tobytes() == b[name].tobytes() for name in a)
-    assert losses(again) == losses(whole)
+    assert same_weights(again, whole)
+    assert losses_of(again) == losses_of(whole)
 
 
 def train_here(data: PreparedData, config: RunConfig, root: Path) -> None:
     train_on(data, config, Workspace(root))
 
 
-def test_ranks_make_the_same_steps_even_with_fewer_users_than_ranks(
-    make_prepared: MakePrepared, tmp_path: Path
-) -> None:
+def test_ranks_make_the_same_steps_even_with_fewer_users_than_ranks(make_prepared, tmp_path):
     """5 users in steps of 2: one of three ranks has none, and the last user joins the step before."""
     data, config = make_prepared(users=5, rows=100, shards=1), of_users(batch_size=2, epochs=2)
     runs = []
@@ -186,12 +133,12 @@ def test_ranks_make_the_same_steps_even_with_fewer_users_than_ranks(
         assert on_ranks(ranks, train_here, data, config, tmp_path / str(ranks)) == [None] * ranks
         runs += Workspace(tmp_path / str(ranks)).runs()
     one, three = runs
-    assert len(losses(one)) == 2 * 2
-    assert losses(three) == pytest.approx(losses(one), abs=1e-4)
+    assert len(losses_of(one)) == 2 * 2
+    assert losses_of(three) == pytest.approx(losses_of(one), abs=1e-4)
     assert three.manifest["valid"]["auc"] == pytest.approx(one.manifest["valid"]["auc"], abs=1e-3)
 
 
-def test_a_profile_keeps_a_trace_and_no_run(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_a_profile_keeps_a_trace_and_no_run(make_prepared, workspace):
     events: list[Event] = []
     found = profile_on(make_prepared(), of_users(batch_size=16), workspace, emit=events.append)
     assert workspace.runs() == []

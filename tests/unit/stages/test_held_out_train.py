@@ -1,11 +1,8 @@
 """Number of epochs without a valid split: early stopping on rows held out of train, then all of train."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from safetensors.numpy import load_file
 
 from recsys_cli.config import RunConfig
 from recsys_cli.events import Event, Message
 from recsys_cli.stages.held_out_train import _divide
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, Workspace
+from tests.checkerboard import a_config, same_weights
 from tests.ranks import on_ranks
-from tests.unit.stages.test_train import a_config, same_weights, stopped_by, without_valid
+from tests.unit.stages.test_train import stopped_by, without_valid
 
-MakePrepared = Callable[..., PreparedData]
 OVERFITS = {"epochs": 30, "early_stopping": 2, "batch_size": 128, "model": {"name": "mlp", "embedding_dim": 16}}
 MF: dict[str, Any] = {
     "epochs": 4, "early_stopping": 2, "monitor": "ndcg@10", "model": {"name": "mf", "embedding_dim": 8}
@@ -30,7 +28,7 @@ MF: dict[str, Any] = {
 
 
 @pytest.fixture
-def bare(make_prepared: MakePrepared, tmp_path: Path) -> PreparedData:
+def bare(make_prepared, tmp_path):
     return without_valid(make_prepared(users=200, items=200, rows=1_000), tmp_path / "bare")
 
 
@@ -39,9 +37,7 @@ def said(events: list[Event]) -> list[str]:
 
 
 @pytest.mark.parametrize("train", [OVERFITS, MF], ids=["of rows", "of rankings"])
-def test_all_of_train_is_fitted_for_the_epochs_found(
-    bare: PreparedData, workspace: Workspace, train: dict[str, Any]
-) -> None:
+def test_all_of_train_is_fitted_for_the_epochs_found(bare, workspace, train):
     events: list[Event] = []
     run = train_on(bare, a_config(**train), workspace, emit=events.append).artifact
     manifest, found = run.manifest, run.manifest["held_out"]
@@ -59,24 +55,26 @@ def test_all_of_train_is_fitted_for_the_epochs_found(
     assert same_weights(asked.artifact, run)
 
 
-def test_a_valid_split_a_warm_start_or_null_leaves_train_whole(
-    make_prepared: MakePrepared, bare: PreparedData, workspace: Workspace
-) -> None:
+def test_a_valid_split_a_warm_start_or_null_leaves_train_whole(make_prepared, bare, workspace):
     assert "held_out" not in train_on(make_prepared(), a_config(early_stopping=2), workspace).artifact.manifest
-    run = train_on(bare, a_config(), workspace).artifact
+    events: list[Event] = []
+    run = train_on(bare, a_config(), workspace, emit=events.append).artifact
     assert "held_out" not in run.manifest
+    assert (run.manifest["best_epoch"], run.manifest["valid"]) == (2, None)
+    (warning,) = [event.text for event in events if isinstance(event, Message) and event.level == "warning"]
+    assert "no valid split: the best checkpoint is the last" in warning
+    last, best = load_file(run.checkpoint("last")), load_file(run.checkpoint("best"))
+    assert all((best[name] == last[name]).all() for name in best)
     shutil.copytree(bare.folder, workspace.data(bare.key).folder)
     warm = a_config(early_stopping=2, continue_from=run.folder.name)
-    events: list[Event] = []
+    events.clear()
     assert "held_out" not in train_on(bare, warm, workspace, emit=events.append).artifact.manifest
     (warning,) = [event.text for event in events if isinstance(event, Message) and event.level == "warning"]
     assert "no valid split: early stopping has no effect, and the best checkpoint is the last" in warning
 
 
 @pytest.mark.parametrize("step", [11, 45], ids=["in the search", "after it"])
-def test_a_killed_run_resumes_to_the_same_bits(
-    bare: PreparedData, workspace: Workspace, tmp_path: Path, step: int
-) -> None:
+def test_a_killed_run_resumes_to_the_same_bits(bare, workspace, tmp_path, step):
     """4 steps an epoch: the search has 4 epochs at least."""
     config = a_config(**{**OVERFITS, "batch_size": 256, "checkpoint_steps": 3, "epochs": 6, "early_stopping": 3})
     whole = train_on(bare, config, workspace).artifact
@@ -99,7 +97,7 @@ def _train(data: PreparedData, config: RunConfig, root: Path) -> None:
     train_on(data, config, Workspace(root))
 
 
-def test_ranks_search_together(bare: PreparedData, tmp_path: Path) -> None:
+def test_ranks_search_together(bare, tmp_path):
     config = a_config(**{**MF, "precision": "fp32", "model": {"name": "mf", "embedding_dim": 8, "loss": "bpr"}})
     found = []
     for ranks in (1, 2):
@@ -125,9 +123,7 @@ def parts(data: PreparedData, folder: Path, config: RunConfig) -> tuple[pa.Table
 
 
 @pytest.mark.parametrize("shape", [{"users": 200, "rows": 1_000}, {"users": 20, "rows": 2_000}], ids=["few", "many"])
-def test_a_metric_of_rankings_holds_out_the_last_positive_rows_of_each_user(
-    make_prepared: MakePrepared, tmp_path: Path, shape: dict[str, int]
-) -> None:
+def test_a_metric_of_rankings_holds_out_the_last_positive_rows_of_each_user(make_prepared, tmp_path, shape):
     data = make_prepared(**shape)
     rows = pq.read_table(data.folder / "train").to_pylist()
     positives: dict[int, list[int]] = {}
@@ -140,7 +136,7 @@ def test_a_metric_of_rankings_holds_out_the_last_positive_rows_of_each_user(
     assert len(expected) > 1
 
 
-def test_a_metric_of_rows_holds_out_a_tenth_by_seed(bare: PreparedData, tmp_path: Path) -> None:
+def test_a_metric_of_rows_holds_out_a_tenth_by_seed(bare, tmp_path):
     one, again, other = (
         set(parts(bare, tmp_path / str(number), a_config(**OVERFITS, seed=seed))[1]["timestamp"].to_pylist())
         for number, seed in enumerate((1, 1, 2))
@@ -149,7 +145,7 @@ def test_a_metric_of_rows_holds_out_a_tenth_by_seed(bare: PreparedData, tmp_path
     assert one == again != other
 
 
-def test_without_times_the_last_row_is_a_random_one(bare: PreparedData, tmp_path: Path) -> None:
+def test_without_times_the_last_row_is_a_random_one(bare, tmp_path):
     """Lists of items are often sorted by id: their last items are no sample."""
     for path in bare.shards("train"):
         table = pq.read_table(path)
@@ -173,5 +169,5 @@ def test_without_times_the_last_row_is_a_random_one(bare: PreparedData, tmp_path
     ("patience", "has_valid", "expected"),
     [(None, True, (20, 20)), (None, False, (20, 20)), (3, True, (4, 20)), (3, False, (5, 40)), (30, True, (20, 20))],
 )
-def test_the_cost_in_epochs_is_known_before(patience: int | None, has_valid: bool, expected: tuple[int, int]) -> None:
+def test_the_cost_in_epochs_is_known_before(patience, has_valid, expected):
     assert a_config(epochs=20, early_stopping=patience).train.num_epochs(has_valid=has_valid) == expected

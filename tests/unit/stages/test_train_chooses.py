@@ -1,7 +1,5 @@
 """Selection of the best epoch in hard cases: undefined or infinite metrics, cold-start users."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train, train_on
 from recsys_cli.workspace import PreparedData, Workspace
+from tests import checkerboard
 from tests.ranks import on_ranks
 from tests.rated import FEATURES
 
@@ -28,16 +27,13 @@ SASREC = {"name": "sasrec", "embedding_dim": 8, "max_seq_len": 10, "dropout": 0.
 
 
 def a_config(model: dict[str, Any], **train: Any) -> RunConfig:
-    return RunConfig.model_validate({
-        "dataset": {"name": "synthetic-small"}, "features": FEATURES, "model": model,
-        "train": {"epochs": 3, "batch_size": 8, "learning_rate": 0.01, **QUICK, **train},
-    })  # fmt: skip
+    return checkerboard.a_config(model, **{"epochs": 3, "batch_size": 8, "learning_rate": 0.01, **QUICK, **train})
 
 
 # -- figures that are not defined -------------------------------------------------------------------------------------
 
 
-def test_a_monitor_that_is_never_defined_keeps_the_last_epoch_and_says_so(make_prepared, workspace: Workspace) -> None:
+def test_a_monitor_that_is_never_defined_keeps_the_last_epoch_and_says_so(make_prepared, workspace):
     """A model trained on users has no loss of rows."""
     told: list[Event] = []
     config = a_config(SASREC, monitor="loss", early_stopping=1)
@@ -55,9 +51,7 @@ def test_a_monitor_that_is_never_defined_keeps_the_last_epoch_and_says_so(make_p
     ("options", "last"),
     [({"monitor": "loss"}, True), ({"monitor": "loss", "early_stopping": 3}, True), ({"learning_rate": 1e-9}, False)],
 )
-def test_a_best_epoch_that_is_the_last_is_told(
-    make_prepared, workspace: Workspace, options: dict[str, Any], last: bool
-) -> None:
+def test_a_best_epoch_that_is_the_last_is_told(make_prepared, workspace, options, last):
     """The checkerboard improves in each epoch; without learning, the first epoch is the best."""
     model = {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.0, "embedding_dropout": 0.0}
     config = a_config(model, **{"batch_size": 256, "learning_rate": 0.003, "monitor": "ndcg@10", **options})
@@ -98,9 +92,7 @@ def aged(broken: str | None) -> RunConfig:
 @pytest.mark.parametrize(
     ("broken", "what"), [("train", "the loss is not a finite number at step"), ("valid", "a score of the valid split")]
 )
-def test_a_column_that_is_not_finite_is_named(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, what: str
-) -> None:
+def test_a_column_that_is_not_finite_is_named(workspace, tmp_path, monkeypatch, broken, what):
     monkeypatch.chdir(tmp_path)
     config = aged(broken)
     etl(config, workspace)
@@ -116,9 +108,7 @@ def train_there(data: PreparedData, config: RunConfig, root: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["train", "valid"])
-def test_every_process_names_the_column_wherever_the_row_is(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
-) -> None:
+def test_every_process_names_the_column_wherever_the_row_is(workspace, tmp_path, monkeypatch, broken):
     monkeypatch.chdir(tmp_path)
     config = aged(broken)
     data = etl(config, workspace).artifact
@@ -127,9 +117,7 @@ def test_every_process_names_the_column_wherever_the_row_is(
 
 
 @pytest.mark.parametrize("model", ["two-tower", "fm", "sasrec"])
-def test_a_number_that_a_table_row_lacks_is_the_mean(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
-) -> None:
+def test_a_number_that_a_table_row_lacks_is_the_mean(workspace, tmp_path, monkeypatch, model):
     """Valid has an item outside the table, a cold one without the number, and train a usual one without it."""
     monkeypatch.chdir(tmp_path)
     draw = np.random.default_rng(3)
@@ -166,8 +154,8 @@ def test_a_number_that_a_table_row_lacks_is_the_mean(
 
 @pytest.mark.parametrize("model", [SASREC, {"name": "ease"}], ids=lambda model: model["name"])
 def test_after_a_split_by_user_models_that_fold_in_are_monitored_as_they_are_evaluated(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: dict[str, Any]
-) -> None:
+    workspace, tmp_path, monkeypatch, model
+):
     """All users walk around a circle of items, so the next item generalizes to all users."""
     monkeypatch.chdir(tmp_path)
     rows = [f"u{user},i{(user * 7 + step) % 30},5,{step}" for user in range(120) for step in range(12)]

@@ -1,21 +1,17 @@
 """Training with several processes: the same steps as with one, with failures, for all launchers."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import load_file
 from torch.optim import AdamW
 
 from recsys_cli.config import RunConfig, dump
@@ -25,23 +21,15 @@ from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train_on
 from recsys_cli.training import launch, optimizers
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests import checkerboard
+from tests.checkerboard import losses_of, same_weights
 from tests.ranks import on_ranks
-from tests.rated import FEATURES
-
-TRAIN = {
-    "epochs": 2, "batch_size": 101, "learning_rate": 0.01, "device": "cpu", "precision": "fp32", "trackers": [],
-    "checkpoint_steps": 4,
-}  # fmt: skip
-MakePrepared = Callable[..., PreparedData]
 
 
-def a_config(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
-    return RunConfig.model_validate({
-        "dataset": {"name": "synthetic-small"},
-        "features": FEATURES,
-        "model": model or {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.0, "embedding_dropout": 0.0},
-        "train": {**TRAIN, **train},
-    })  # fmt: skip
+def a_config(model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
+    defaults = {"batch_size": 101, "learning_rate": 0.01, "trackers": [], "checkpoint_steps": 4}
+    plain = {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.0, "embedding_dropout": 0.0}
+    return checkerboard.a_config(model or plain, **{**defaults, **train})
 
 
 def train_here(
@@ -99,16 +87,6 @@ def trained(
     return run, told
 
 
-def curve(run: TrainedRun) -> list[float]:
-    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-    return [line["loss"] for line in lines if line["event"] == "step"]
-
-
-def same_weights(one: TrainedRun, other: TrainedRun) -> bool:
-    a, b = load_file(one.checkpoint("last")), load_file(other.checkpoint("last"))
-    return a.keys() == b.keys() and all(a[name].tobytes() == b[name].tobytes() for name in a)
-
-
 def measured(run: TrainedRun) -> list[list[float]]:
     return [[record["valid"]["loss"], record["valid"]["auc"]] for record in run.manifest["history"]]
 
@@ -119,24 +97,22 @@ def measured(run: TrainedRun) -> list[list[float]]:
     + [{"sparse_embeddings": True, "embedding_optimizer": name} for name in ("adam", "adagrad", "sgd")],
     ids=["dense", "accumulated", "adam", "adagrad", "sgd"],
 )
-def test_any_number_of_ranks_makes_the_same_steps(
-    make_prepared: MakePrepared, tmp_path: Path, train: dict[str, Any]
-) -> None:
+def test_any_number_of_ranks_makes_the_same_steps(make_prepared, tmp_path, train):
     """1,009 rows, a prime, for pieces of different sizes; one file has no rows."""
     data = make_prepared(rows=1_009)
     first = data.shards("train")[0]
     pq.write_table(pq.read_table(first).slice(0, 0), first.with_name("99999.parquet"))
-    runs = {}
-    for ranks in (1, 2, 3):
+    runs, many = {}, (2, 3) if not train else (3,)
+    for ranks in (1, *many):
         runs[ranks], told = trained(data, a_config(**train, max_grad_norm=1.0), tmp_path / str(ranks), ranks=ranks)
         assert told[0]["written"]
         assert [one["written"] for one in told[1:]] == [[]] * (ranks - 1)
         assert [one["told"] for one in told[1:]] == [[]] * (ranks - 1)
-    for ranks in (2, 3):
+    for ranks in many:
         assert runs[ranks].key == runs[1].key
         assert runs[ranks].manifest["devices"] == ranks
         assert runs[ranks].manifest["rows"] == 2_018
-        assert curve(runs[ranks]) == pytest.approx(curve(runs[1]), abs=1e-3)
+        assert losses_of(runs[ranks]) == pytest.approx(losses_of(runs[1]), abs=1e-3)
         for found, expected in zip(measured(runs[ranks]), measured(runs[1]), strict=True):
             assert found == pytest.approx(expected, abs=1e-3)
 
@@ -144,57 +120,48 @@ def test_any_number_of_ranks_makes_the_same_steps(
 @pytest.mark.parametrize(
     "train", [{}, {"sparse_embeddings": True, "gradient_accumulation_steps": 3}], ids=["dense", "accumulated"]
 )
-def test_any_number_of_ranks_drops_the_same_elements(
-    make_prepared: MakePrepared, tmp_path: Path, train: dict[str, Any]
-) -> None:
+def test_any_number_of_ranks_drops_the_same_elements(make_prepared, tmp_path, train):
     """A small learning rate, because a large one amplifies rounding errors."""
     data = make_prepared(rows=1_009)
     model = {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.2, "embedding_dropout": 0.3}
     config = a_config(model=model, **train | {"learning_rate": 0.001})
-    one, two, three = (trained(data, config, tmp_path / str(ranks), ranks=ranks)[0] for ranks in (1, 2, 3))
-    assert curve(two) == pytest.approx(curve(one), abs=2e-6)
-    assert curve(three) == pytest.approx(curve(one), abs=2e-6)
-
-
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_more_ranks_than_rows_make_the_same_steps(make_prepared: MakePrepared, tmp_path: Path, sparse: bool) -> None:
-    data, config = make_prepared(rows=5, shards=1), a_config(batch_size=2, sparse_embeddings=sparse)
     one, three = (trained(data, config, tmp_path / str(ranks), ranks=ranks)[0] for ranks in (1, 3))
-    assert len(curve(one)) == 2 * 2  # the last row joins the step before
-    assert curve(three) == pytest.approx(curve(one), abs=1e-3)
+    assert losses_of(three) == pytest.approx(losses_of(one), abs=2e-6)
+
+
+def test_more_ranks_than_rows_make_the_same_steps(make_prepared, tmp_path):
+    data, config = make_prepared(rows=5, shards=1), a_config(batch_size=2, sparse_embeddings=True)
+    one, three = (trained(data, config, tmp_path / str(ranks), ranks=ranks)[0] for ranks in (1, 3))
+    assert len(losses_of(one)) == 2 * 2  # the last row joins the step before
+    assert losses_of(three) == pytest.approx(losses_of(one), abs=1e-3)
     assert measured(three)[0] == pytest.approx(measured(one)[0], abs=1e-3)
 
 
-def test_what_is_measured_is_exactly_the_same_for_the_same_weights(make_prepared: MakePrepared, tmp_path: Path) -> None:
+def test_what_is_measured_is_exactly_the_same_for_the_same_weights(make_prepared, tmp_path):
     """A tiny learning rate keeps the weights, so that only the validation differs."""
     data, config = make_prepared(rows=500), a_config(epochs=1, learning_rate=1e-12)
-    one, two, three = (measured(trained(data, config, tmp_path / str(ranks), ranks=ranks)[0]) for ranks in (1, 2, 3))
-    assert one[0][1] == two[0][1] == three[0][1]
-    assert two[0][0] == pytest.approx(one[0][0], rel=1e-6)
+    one, three = (measured(trained(data, config, tmp_path / str(ranks), ranks=ranks)[0]) for ranks in (1, 3))
+    assert one[0][1] == three[0][1]
     assert three[0][0] == pytest.approx(one[0][0], rel=1e-6)
 
 
-def test_a_run_that_was_asked_to_stop_goes_on_with_any_number_of_ranks(
-    make_prepared: MakePrepared, tmp_path: Path
-) -> None:
+def test_a_run_that_was_asked_to_stop_goes_on_with_any_number_of_ranks(make_prepared, tmp_path):
     data, config = make_prepared(rows=1_009), a_config(sparse_embeddings=True, batch_size=128)
     whole, _ = trained(data, config, tmp_path / "whole", ranks=2)
     left, told = trained(data, config, tmp_path / "left", ranks=2, stop=3)
     assert [one["told"][-1] for one in told] == ["interrupted"] * 2
-    assert len(curve(left)) == 3
-    for ranks in (2, 1, 3):
+    assert len(losses_of(left)) == 3
+    for ranks in (2, 3):
         shutil.copytree(tmp_path / "left", tmp_path / f"left{ranks}")
         run, told = trained(data, config, tmp_path / f"left{ranks}", ranks=ranks, resume=True)
         assert any("at step 4" in text for text in told[0]["told"])
         if ranks == 2:
             assert same_weights(run, whole)
-        assert curve(run) == pytest.approx(curve(whole), abs=1e-3)
+        assert losses_of(run) == pytest.approx(losses_of(whole), abs=1e-3)
         assert measured(run)[-1] == pytest.approx(measured(whole)[-1], abs=1e-3)
 
 
-def test_a_run_without_a_checkpoint_begins_again_in_its_folder(
-    make_prepared: MakePrepared, workspace: Workspace
-) -> None:
+def test_a_run_without_a_checkpoint_begins_again_in_its_folder(make_prepared, workspace):
     data, config = make_prepared(), a_config(epochs=1)
     left = workspace.new_run("mlp", run_key(config, data))
     left.folder.mkdir(parents=True)
@@ -205,13 +172,11 @@ def test_a_run_without_a_checkpoint_begins_again_in_its_folder(
     assert made.artifact == left
     assert left.exists
     assert any(isinstance(event, Message) and "at step 1" in event.text for event in events)
-    assert 9.0 not in curve(left)
+    assert 9.0 not in losses_of(left)
 
 
 @pytest.mark.parametrize(("rule", "factor"), [("none", 1.0), ("linear", 4.0), ("sqrt", 2.0)])
-def test_learning_rates_follow_the_batch_size_where_that_is_wanted(
-    make_prepared: MakePrepared, workspace: Workspace, rule: str, factor: float
-) -> None:
+def test_learning_rates_follow_the_batch_size_where_that_is_wanted(make_prepared, workspace, rule, factor):
     config = a_config(epochs=1, batch_size=400, reference_batch_size=100, scale_learning_rate=rule)
     events: list[Event] = []
     run = train_on(make_prepared(rows=400), config, workspace, emit=events.append).artifact
@@ -229,12 +194,12 @@ def test_learning_rates_follow_the_batch_size_where_that_is_wanted(
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[str]]]:
+def started(monkeypatch):
     """The launched processes."""
     found: list[subprocess.Popen[str]] = []
 
     class Noted(subprocess.Popen[str]):
-        def __init__(self, *args: Any, **options: Any) -> None:
+        def __init__(self, *args, **options):
             super().__init__(*args, **options)
             found.append(self)
 
@@ -243,14 +208,12 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[s
     assert all(process.poll() is not None for process in found)
 
 
-def test_a_rank_that_is_killed_ends_the_run_which_goes_on_where_it_was(
-    make_prepared: MakePrepared, tmp_path: Path, started: list[subprocess.Popen[str]]
-) -> None:
+def test_a_rank_that_is_killed_ends_the_run_which_goes_on_where_it_was(make_prepared, tmp_path, started):
     data, config = make_prepared(rows=1_009), a_config(devices=2, batch_size=128, epochs=3, checkpoint_steps=1_000)
     workspace = Workspace(tmp_path / "broken")
     events: list[Event] = []
 
-    def emit(event: Event) -> None:
+    def emit(event):
         events.append(event)
         if isinstance(event, Progress) and event.task.startswith("train epoch 2") and len(started) == 2:
             started[1].kill()
@@ -260,7 +223,7 @@ def test_a_rank_that_is_killed_ends_the_run_which_goes_on_where_it_was(
     assert "--resume" in str(caught.value.hint)
     (left,) = workspace.runs()
     assert not left.exists
-    done = len(curve(left))
+    done = len(losses_of(left))
     assert done >= 9
     kept = next(event.text for event in events if isinstance(event, Message) and event.level == "warning")
     assert kept == f"a process is gone: saving the state after step {done}"
@@ -268,7 +231,7 @@ def test_a_rank_that_is_killed_ends_the_run_which_goes_on_where_it_was(
     assert any(isinstance(event, Message) and f"at step {done + 1}" in event.text for event in events)
     whole, _ = trained(data, config, tmp_path / "whole", ranks=2, eps=1e-8)
     assert left.exists
-    assert curve(left) == curve(whole)
+    assert losses_of(left) == losses_of(whole)
     assert same_weights(left, whole)
 
 
@@ -288,9 +251,7 @@ class Model(MLP):
 """
 
 
-def test_the_error_of_the_rank_that_failed_is_the_one_that_is_told(
-    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_of_the_rank_that_failed_is_the_one_that_is_told(make_prepared, workspace, tmp_path, monkeypatch):
     package = tmp_path / "mine" / "my_models" / "failing"
     package.mkdir(parents=True)
     (package / "model.py").write_text(FAILING)
@@ -303,12 +264,12 @@ def test_the_error_of_the_rank_that_failed_is_the_one_that_is_told(
     assert "in loss" in caught.value.__notes__[0]
     (left,) = workspace.runs()
     assert left.checkpoint("last").is_file()
-    assert len(curve(left)) == 2
+    assert len(losses_of(left)) == 2
 
 
 def test_more_gpus_than_there_are_is_an_error_before_anything_is_started(
-    make_prepared: MakePrepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, started: list[Any]
-) -> None:
+    make_prepared, workspace, monkeypatch, started
+):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     with pytest.raises(ConfigError, match="2 processes on a machine with 1 GPU"):
@@ -317,7 +278,7 @@ def test_more_gpus_than_there_are_is_an_error_before_anything_is_started(
 
 
 @pytest.mark.slow
-def test_torchrun_starts_the_command(make_prepared: MakePrepared, tmp_path: Path) -> None:
+def test_torchrun_starts_the_command(make_prepared, tmp_path):
     data, config = make_prepared(rows=1_009), a_config(sparse_embeddings=True)
     (tmp_path / "x.yaml").write_text(dump(config))
     program = (

@@ -1,16 +1,10 @@
 """Training options through the stage: monitor, moving average, row weights, scales, and resume."""
 
-from __future__ import annotations
-
-import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.numpy import load_file
@@ -24,36 +18,18 @@ from recsys_cli.stages.train import train_on
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.step import Step
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
-from tests.rated import FEATURES
-from tests.sealing import reseal
-
-MakePrepared = Callable[..., PreparedData]
-
-
-def a_config(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
-    return RunConfig.model_validate({
-        "dataset": {"name": "synthetic-small"},
-        "features": FEATURES,
-        "model": model or {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.1},
-        "train": {"epochs": 2, "batch_size": 256, "learning_rate": 0.05, "device": "cpu", "precision": "fp32", **train},
-    })  # fmt: skip
+from tests.checkerboard import a_config, lines_of, same_weights, set_column
 
 
 def trained(data: PreparedData, workspace: Workspace, **options: Any) -> TrainedRun:
     return train_on(data, a_config(**options), workspace).artifact
 
 
-def lines(run: TrainedRun) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in run.metrics.read_text().splitlines()]
-
-
 # -- what is monitored ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("monitor", "best_of"), [("loss", min), ("log_loss", min), ("accuracy", max)])
-def test_the_best_epoch_is_best_by_what_is_monitored(
-    make_prepared: MakePrepared, workspace: Workspace, monitor: str, best_of: Callable[..., float]
-) -> None:
+def test_the_best_epoch_is_best_by_what_is_monitored(make_prepared, workspace, monitor, best_of):
     """Few rows and a wide network, for an early best loss."""
     model = {"name": "mlp", "embedding_dim": 16}
     data = make_prepared(users=200, items=200, rows=1_000)
@@ -64,19 +40,20 @@ def test_the_best_epoch_is_best_by_what_is_monitored(
     assert run.manifest["monitor"] == monitor
     assert run.manifest["valid"][monitor] == best_of(figures)
     assert list(run.manifest["valid"]) == list(dict.fromkeys(["loss", "auc", monitor]))
-    assert [line["valid"][monitor] for line in lines(run) if line["event"] == "epoch"] == figures
+    assert [line["valid"][monitor] for line in lines_of(run) if line["event"] == "epoch"] == figures
 
 
-def test_early_stopping_goes_by_what_is_monitored(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_early_stopping_keeps_the_best_epoch(make_prepared, workspace):
     data, model = make_prepared(users=200, items=200, rows=1_000), {"name": "mlp", "embedding_dim": 16}
     run = trained(data, workspace, model=model, epochs=30, batch_size=128, monitor="loss", early_stopping=2)
     assert run.manifest["epochs"] == run.manifest["best_epoch"] + 2 < 30
+    last, kept = load_file(run.checkpoint("last")), load_file(run.checkpoint("best"))
+    assert kept.keys() == {name for name in last if name.startswith("model.")}
+    assert any((kept[name] != last[name]).any() for name in kept)
 
 
 @pytest.mark.parametrize("options", [{}, {"ema_decay": 0.9}, {"positive_weight": 4.0, "label_smoothing": 0.1}], ids=str)
-def test_validation_measures_what_evaluation_does_of_the_best_checkpoint(
-    make_prepared: MakePrepared, workspace: Workspace, options: dict[str, Any]
-) -> None:
+def test_validation_measures_what_evaluation_does_of_the_best_checkpoint(make_prepared, workspace, options):
     """`best` holds the average, and the validation loss ignores weights and smoothing."""
     run = trained(make_prepared(), workspace, monitor="ndcg@5", **options)
     evaluate(run, workspace_of(run), config=EvaluateConfig(split="valid", k=(5,), bootstrap=10))
@@ -98,31 +75,25 @@ def workspace_of(run: TrainedRun) -> Workspace:
     return workspace
 
 
-def test_a_ranking_says_how_far_it_is(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_a_ranking_says_how_far_it_is(make_prepared, workspace):
     events: list[Event] = []
     train_on(make_prepared(), a_config(epochs=1, monitor="recall@3"), workspace, emit=events.append)
     assert any(isinstance(event, Progress) and event.task == "rank for recall@3" for event in events)
     assert any(isinstance(event, Message) and "valid recall@3 0." in event.text for event in events)
 
 
-def test_a_metric_that_is_not_there_ends_it_before_it_begins(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_a_metric_that_is_not_there_ends_it_before_it_begins(make_prepared, workspace):
     with pytest.raises(ConfigError, match=r"unknown metric 'aucc' \(did you mean auc\?\)"):
         trained(make_prepared(), workspace, monitor="aucc")
 
 
 def of_new_users(data: PreparedData) -> PreparedData:
     """Make all users of valid cold-start users."""
-    for path in data.shards("valid"):
-        table = pq.read_table(path)
-        nobody = pa.array(np.full(table.num_rows, 2, np.int32))
-        pq.write_table(table.set_column(table.column_names.index("userId"), "userId", nobody), path)
-    reseal(data)
+    set_column(data, "valid", "userId", lambda _, rows: [2] * rows)
     return data
 
 
-def test_a_default_that_cannot_be_measured_gives_way_to_a_figure_of_rows(
-    make_prepared: MakePrepared, workspace: Workspace
-) -> None:
+def test_a_default_that_cannot_be_measured_gives_way_to_a_figure_of_rows(make_prepared, workspace):
     data, told = of_new_users(make_prepared(rows=300)), list[Event]()
     two_tower = a_config(model={"name": "two-tower", "embedding_dim": 4}, epochs=1, monitor="ndcg@10")
     run = train_on(data, two_tower, workspace, emit=told.append).artifact
@@ -134,7 +105,7 @@ def test_a_default_that_cannot_be_measured_gives_way_to_a_figure_of_rows(
         train_on(data, written, workspace)
 
 
-def test_rankings_need_somebody_with_something_to_find(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_rankings_need_somebody_with_something_to_find(make_prepared, workspace):
     data = of_new_users(make_prepared(rows=300))
     with pytest.raises(
         ConfigError, match="ndcg@10 cannot be measured: no user of train has relevant held-out items"
@@ -143,13 +114,9 @@ def test_rankings_need_somebody_with_something_to_find(make_prepared: MakePrepar
     assert str(error.value.hint).endswith("only recsys evaluate ranks for cold-start users")
 
 
-def test_where_a_figure_is_not_defined_the_loss_decides(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_where_a_figure_is_not_defined_the_loss_decides(make_prepared, workspace):
     data = make_prepared()
-    for path in data.shards("valid"):
-        table = pq.read_table(path)
-        ones = pa.array(np.ones(table.num_rows, np.int8))
-        pq.write_table(table.set_column(table.column_names.index("label"), "label", ones), path)
-    reseal(data)
+    set_column(data, "valid", "label", lambda _, rows: [1] * rows)
     run = trained(data, workspace, epochs=3)
     losses = [record["valid"]["loss"] for record in run.manifest["history"]]
     assert [record["valid"]["auc"] for record in run.manifest["history"]] == [None] * 3
@@ -159,7 +126,7 @@ def test_where_a_figure_is_not_defined_the_loss_decides(make_prepared: MakePrepa
 # -- averages, weights, losses that are no numbers --------------------------------------------------------------------
 
 
-def test_best_holds_the_average_and_last_both(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_best_holds_the_average_and_last_both(make_prepared, workspace):
     run = trained(make_prepared(), workspace, epochs=1, ema_decay=0.9)
     best, last = load_file(run.checkpoint("best")), load_file(run.checkpoint("last"))
     averaged = {name.removeprefix("average."): tensor for name, tensor in last.items() if name.startswith("average.")}
@@ -169,13 +136,9 @@ def test_best_holds_the_average_and_last_both(make_prepared: MakePrepared, works
     assert any(not np.array_equal(last[f"model.{name}"], tensor) for name, tensor in averaged.items())
 
 
-def test_balanced_counts_the_rows_of_train(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_balanced_counts_the_rows_of_train(make_prepared, workspace):
     data = make_prepared()
-    for shard, path in enumerate(data.shards("train")):
-        table = pq.read_table(path)
-        label = pa.array((np.arange(table.num_rows) % 10 < 2 + shard).astype(np.int8))  # 2 and 3 of 10
-        pq.write_table(table.set_column(table.column_names.index("label"), "label", label), path)
-    reseal(data)
+    set_column(data, "train", "label", lambda shard, rows: np.arange(rows) % 10 < 2 + shard)  # 2 and 3 of 10
     run = trained(data, workspace, epochs=1, positive_weight="balanced")
     assert run.manifest["positive_weight"] == pytest.approx(0.75 / 0.25)
 
@@ -184,50 +147,39 @@ def test_balanced_counts_the_rows_of_train(make_prepared: MakePrepared, workspac
     ("value", "problem"),
     [(0, "no row of train is positive"), (1, "train has only positive rows by label: there is nothing to balance")],
 )
-def test_rows_of_one_kind_cannot_be_balanced(
-    make_prepared: MakePrepared, workspace: Workspace, value: int, problem: str
-) -> None:
+def test_rows_of_one_kind_cannot_be_balanced(make_prepared, workspace, value, problem):
     data = make_prepared(rows=300)
-    for path in data.shards("train"):
-        table = pq.read_table(path)
-        label = pa.array(np.full(table.num_rows, value, np.int8))
-        pq.write_table(table.set_column(table.column_names.index("label"), "label", label), path)
-    reseal(data)
+    set_column(data, "train", "label", lambda _, rows: [value] * rows)
     with pytest.raises(DataError, match=problem):
         trained(data, workspace, positive_weight="balanced")
 
 
-def test_weights_of_positive_rows_raise_what_is_predicted(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_weights_of_positive_rows_raise_what_is_predicted(make_prepared, workspace):
     """Random labels, half of them 1: with a positive weight of 4, the optimum is 0.8."""
     data = make_prepared(rows=4_000)
-    for path in data.shards("train"):
-        table = pq.read_table(path)
-        label = pa.array(np.random.default_rng(0).integers(0, 2, table.num_rows).astype(np.int8))
-        pq.write_table(table.set_column(table.column_names.index("label"), "label", label), path)
-    reseal(data)
+    set_column(data, "train", "label", lambda _, rows: np.random.default_rng(0).integers(0, 2, rows))
     model = {"name": "mlp", "embedding_dim": 2, "hidden_dims": []}
     run = trained(data, workspace, model=model, batch_size=64, positive_weight=4.0, monitor="calibration")
     assert run.manifest["valid"]["calibration"] == pytest.approx(0.8 / 0.5, rel=0.1)
 
 
-def test_nothing_of_a_broken_step_is_saved(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_nothing_of_a_broken_step_is_saved(make_prepared, workspace):
     config = a_config(epochs=9, learning_rate=1e30, checkpoint_steps=1, model={"name": "mlp", "hidden_dims": []})
     with pytest.raises(TrainingError, match=r"not a finite number at step (\d+) \(epoch 1\)") as caught:
         train_on(make_prepared(), config, workspace)
     (run,) = workspace.runs()
     saved = Checkpoint.load(run.checkpoint("last"))
     assert f"step {saved.meta['progress']['total_steps'] + 1} " in caught.value.message
+    assert "learning_rate" in str(caught.value.hint)
     assert np.isfinite(saved.meta["progress"]["loss"])
-    assert all(np.isfinite(line["loss"]) for line in lines(run))
+    assert all(np.isfinite(line["loss"]) for line in lines_of(run))
 
 
-def test_weights_that_are_no_numbers_are_not_saved(
-    make_prepared: MakePrepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_that_are_no_numbers_are_not_saved(make_prepared, workspace, monkeypatch):
     """A finite loss with an infinite gradient is detected before a checkpoint is written."""
     update = Step._update
 
-    def breaking(step: Step) -> None:
+    def breaking(step):
         update(step)
         if int(step.model.get_buffer("tower.rest.1.num_batches_tracked")) == 5:
             with torch.no_grad():
@@ -242,7 +194,7 @@ def test_weights_that_are_no_numbers_are_not_saved(
     assert Checkpoint.load(run.checkpoint("last")).meta["progress"]["total_steps"] == 4
 
 
-def test_fp16_learns_and_keeps_its_scale(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_fp16_learns_and_keeps_its_scale(make_prepared, workspace):
     run = trained(make_prepared(rows=4_000), workspace, epochs=6, precision="fp16", sparse_embeddings=True)
     assert run.manifest["precision"] == "fp16"
     assert run.manifest["valid"]["auc"] > 0.95
@@ -254,35 +206,28 @@ def test_fp16_learns_and_keeps_its_scale(make_prepared: MakePrepared, workspace:
 # -- resuming ---------------------------------------------------------------------------------------------------------
 
 
-class BrokenOffError(Exception):
-    """Ends a run in these tests."""
+def check_resuming(data: PreparedData, config: RunConfig, root: Path) -> tuple[TrainedRun, list[Event]]:
+    """Interrupt a run in step 14 (its last checkpoint is of step 12), resume it, and compare it with a whole one."""
+    events: list[Event] = []
+    whole = train_on(data, config, Workspace(root / "whole"), emit=events.append).artifact
+    steps, broken = 0, Workspace(root / "broken")
 
+    def stop(event):
+        nonlocal steps
+        steps += isinstance(event, Progress) and event.task.startswith("train")
+        if steps == 14:
+            raise InterruptedError("step 14")
 
-def broken_and_resumed(data: PreparedData, config: RunConfig, workspace: Workspace) -> TrainedRun:
-    """Interrupt a run in step 14, and resume it from its last checkpoint in step 12."""
-    seen = 0
-
-    def emit(event: Event) -> None:
-        nonlocal seen
-        seen += isinstance(event, Progress) and event.task.startswith("train")
-        if seen == 14:
-            raise BrokenOffError
-
-    with pytest.raises(BrokenOffError):
-        train_on(data, config, workspace, emit=emit)
-    return train_on(data, config, workspace, resume=True).artifact
-
-
-def same(one: TrainedRun, other: TrainedRun) -> bool:
-    """Compare checkpoints, bit for bit, and metrics of two runs."""
-    for which in ("last", "best"):
-        a, b = load_file(one.checkpoint(which)), load_file(other.checkpoint(which))
-        assert a.keys() == b.keys()
-        assert [name for name in a if a[name].tobytes() != b[name].tobytes()] == []
-    last, expected = (Checkpoint.load(run.checkpoint("last")).meta for run in (one, other))
+    with pytest.raises(InterruptedError, match="step 14"):
+        train_on(data, config, broken, emit=stop)
+    again = train_on(data, config, broken, resume=True).artifact
+    assert same_weights(again, whole)
+    assert same_weights(again, whole, "best")
+    last, expected = (Checkpoint.load(run.checkpoint("last")).meta for run in (again, whole))
     assert last["scaler"] == expected["scaler"]
     kept = ("event", "epoch", "step", "loss", "learning_rate", "train_loss", "valid")
-    return [[x.get(k) for k in kept] for x in lines(one)] == [[x.get(k) for k in kept] for x in lines(other)]
+    assert [[x.get(k) for k in kept] for x in lines_of(again)] == [[x.get(k) for k in kept] for x in lines_of(whole)]
+    return whole, events
 
 
 @pytest.mark.parametrize(
@@ -297,30 +242,18 @@ def same(one: TrainedRun, other: TrainedRun) -> bool:
     ],
     ids=str,
 )
-def test_a_broken_run_resumes_to_the_same_bits(
-    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, options: dict[str, Any]
-) -> None:
+def test_a_broken_run_resumes_to_the_same_bits(make_prepared, tmp_path, options):
     """8 steps an epoch and a checkpoint every 3."""
-    data, config = make_prepared(), a_config(epochs=4, checkpoint_steps=3, **options)
-    whole = train_on(data, config, workspace).artifact
-    assert same(broken_and_resumed(data, config, Workspace(tmp_path / "broken")), whole)
+    check_resuming(make_prepared(), a_config(epochs=4, checkpoint_steps=3, **options), tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of torch, while it compiles
-def test_a_compiled_run_resumes_too_and_says_how_long_compiling_took(
-    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        torch, "compile", partial(torch.compile, backend="aot_eager")
-    )  # no machine code: that takes long
-    events: list[Event] = []
-    data = make_prepared()
-    config = a_config(
-        epochs=2, checkpoint_steps=3, compile=True, model={"name": "mlp", "embedding_dim": 4, "hidden_dims": [4]}
-    )
-    whole = train_on(data, config, workspace, emit=events.append).artifact
-    assert same(broken_and_resumed(data, config, Workspace(tmp_path / "broken")), whole)
+def test_a_compiled_run_resumes_too_and_says_how_long_compiling_took(make_prepared, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # no machine code: that takes long
+    model = {"name": "mlp", "embedding_dim": 4, "hidden_dims": [4]}
+    config = a_config(model, epochs=2, checkpoint_steps=3, compile=True)
+    whole, events = check_resuming(make_prepared(), config, tmp_path)
     assert not any("_orig_mod" in name for name in load_file(whole.checkpoint("last")))
     assert whole.manifest["seconds"]["compiling"] > 0
     assert any(isinstance(event, Message) and "compilation took" in event.text for event in events)

@@ -1,9 +1,6 @@
 """The memory estimate against the memory of training: exact for tensors, close for the probe."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +11,6 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.loader import Loader
 from recsys_cli.loader.records import footprint, tables_footprint
 from recsys_cli.models import build
-from recsys_cli.models.model import Model
 from recsys_cli.stages.plan import plan_on
 from recsys_cli.stages.trainer import new_model, trainer_of
 from recsys_cli.training import hardware, optimizers
@@ -24,8 +20,6 @@ from recsys_cli.training.trainer import Trainer
 from recsys_cli.workspace import PreparedData, Workspace
 from tests.rated import FEATURES
 from tests.sealing import reseal
-
-MakePrepared = Callable[..., PreparedData]
 
 
 def a_config(*, dim: int = 8, placement: str = "device", **train: Any) -> RunConfig:
@@ -78,9 +72,7 @@ def state_bytes(training: Trainer, parameter: torch.nn.Parameter) -> int:
     ],
     ids=["dense", "averaged", "adam by rows", "adagrad by rows", "sgd by rows"],
 )
-def test_what_the_model_takes_is_exact(
-    make_prepared: MakePrepared, workspace: Workspace, train: dict[str, Any]
-) -> None:
+def test_what_the_model_takes_is_exact(make_prepared, workspace, train):
     data, config = make_prepared(), a_config(**train)
     plan = plan_on(data, config)
     training = trained(data, config, workspace)
@@ -102,12 +94,10 @@ def test_what_the_model_takes_is_exact(
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_the_model_of_the_estimate_is_built_once(
-    make_prepared: MakePrepared, monkeypatch: pytest.MonkeyPatch, sparse: bool
-) -> None:
+def test_the_model_of_the_estimate_is_built_once(make_prepared, monkeypatch, sparse):
     built = []
 
-    def counted(*args: Any, **options: Any) -> Model:
+    def counted(*args, **options):
         built.append(args)
         return build(*args, **options)
 
@@ -116,7 +106,7 @@ def test_the_model_of_the_estimate_is_built_once(
     assert len(built) == 1
 
 
-def test_gradients_are_whole_tables_or_the_rows_of_a_batch(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_gradients_are_whole_tables_or_the_rows_of_a_batch(make_prepared, workspace):
     data = make_prepared(users=4_000)
     dense, sparse = plan_on(data, a_config()), plan_on(data, a_config(sparse_embeddings=True))
     assert dense["tables"][0]["gradient"] == dense["tables"][0]["weights"] == 4_003 * 8 * 4
@@ -132,9 +122,7 @@ def test_gradients_are_whole_tables_or_the_rows_of_a_batch(make_prepared: MakePr
 @pytest.mark.parametrize(
     "train", [{}, {"sparse_embeddings": True}, {"precision": "bf16"}, {"gradient_accumulation_steps": 4}], ids=str
 )
-def test_activations_are_those_of_a_real_batch(
-    make_prepared: MakePrepared, workspace: Workspace, train: dict[str, Any]
-) -> None:
+def test_activations_are_those_of_a_real_batch(make_prepared, workspace, train):
     data, config = make_prepared(users=3_000, rows=8_000), a_config(**{"batch_size": 2_048, **train})
     told = needed(plan_on(data, config))["activations of a batch"]
     training = trained(data, config, workspace)
@@ -145,7 +133,7 @@ def test_activations_are_those_of_a_real_batch(
            if isinstance(tensor, torch.Tensor)}  # fmt: skip
     saved: dict[int, int] = {}
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
+    def keep(tensor):
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             saved[storage.data_ptr()] = storage.nbytes()
@@ -157,7 +145,7 @@ def test_activations_are_those_of_a_real_batch(
     assert told / 1.5 < sum(saved.values()) < told * 1.5
 
 
-def test_tables_that_nobody_has_memory_for_are_planned_at_once(make_prepared: MakePrepared) -> None:
+def test_tables_that_nobody_has_memory_for_are_planned_at_once(make_prepared):
     data = make_prepared()
     schema = json.loads((data.folder / "schema.json").read_text())
     next(c for c in schema["columns"] if c["name"] == "userId")["cardinality"] = 400_000_000
@@ -171,7 +159,7 @@ def test_tables_that_nobody_has_memory_for_are_planned_at_once(make_prepared: Ma
     assert [place["fits"] for place in plan["places"]] == [False]
 
 
-def test_the_rows_of_the_data_are_what_the_loader_holds(make_prepared: MakePrepared) -> None:
+def test_the_rows_of_the_data_are_what_the_loader_holds(make_prepared):
     data = make_prepared()
     loader = Loader(data, "train", batch_size=100)
     assert footprint(data, "train").num_bytes == loader._source._records.num_bytes  # type: ignore[union-attr]
@@ -183,13 +171,13 @@ def test_the_rows_of_the_data_are_what_the_loader_holds(make_prepared: MakePrepa
     assert [need["note"] for need in plan["needs"] if need["what"] == "rows of train"] == ["kept in memory"]
 
 
-def test_rows_that_do_not_fit_are_streamed(make_prepared: MakePrepared) -> None:
+def test_rows_that_do_not_fit_are_streamed(make_prepared):
     plan = plan_on(make_prepared(users=90_000, rows=400_000, shards=10), a_config(memory_mib=2))
     assert needed(plan)["rows of train"] == 2 << 20
     assert "streamed within train.memory_mib=2" in [need["note"] for need in plan["needs"]]
 
 
-def test_each_process_has_tables_of_its_own_unless_they_are_sharded(make_prepared: MakePrepared) -> None:
+def test_each_process_has_tables_of_its_own_unless_they_are_sharded(make_prepared):
     data = make_prepared()
     one, two = (
         plan_on(data, a_config(sparse_embeddings=True)),
@@ -202,7 +190,7 @@ def test_each_process_has_tables_of_its_own_unless_they_are_sharded(make_prepare
 
 
 @pytest.mark.parametrize("name", ["mf", "two-tower"])
-def test_models_that_draw_items_are_tried_with_those_of_the_rows(name: str, make_prepared: MakePrepared) -> None:
+def test_models_that_draw_items_are_tried_with_those_of_the_rows(name, make_prepared):
     data, width = make_prepared(), {"mf": "embedding_dim", "two-tower": "output_dim"}[name]
     config = RunConfig.model_validate({
         **a_config().model_dump(), "model": {"name": name, width: 8, "num_negatives": 16}, "train": {"batch_size": 64}
@@ -213,14 +201,14 @@ def test_models_that_draw_items_are_tried_with_those_of_the_rows(name: str, make
     assert needed(plan)["activations of a batch"] > 64 * 16 * 4  # of the scores of what is drawn alone
 
 
-def test_a_model_of_the_whole_matrix_has_no_tables(make_prepared: MakePrepared) -> None:
+def test_a_model_of_the_whole_matrix_has_no_tables(make_prepared):
     config = RunConfig.model_validate({**a_config().model_dump(), "model": {"name": "lightgcn"}})
     found = plan_on(make_prepared(), config)
     assert not found["tables"]
 
 
 @pytest.mark.parametrize("name", ["ease", "two-stage"])
-def test_a_closed_form_model_has_no_plan(make_prepared: MakePrepared, name: str) -> None:
+def test_a_closed_form_model_has_no_plan(make_prepared, name):
     config = RunConfig.model_validate({**a_config().model_dump(), "model": {"name": name}})
     with pytest.raises(ConfigError, match=f"{name} is fitted at once") as caught:
         plan_on(make_prepared(), config)

@@ -1,9 +1,7 @@
 """Warm starts, and runs with collaborative features."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,46 +22,56 @@ from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train_on
 from recsys_cli.stages.warm_start import carry_over, start_of
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests import checkerboard
+from tests.checkerboard import put_prepared, same_weights, set_column
 from tests.ranks import on_ranks
-from tests.rated import FEATURES
 from tests.sealing import reseal
 
-MakePrepared = Callable[..., PreparedData]
 MODEL = {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.0, "embedding_dropout": 0.0}
 
 
-def a_config(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
-    return RunConfig.model_validate({
-        "dataset": {"name": "synthetic-small"},
-        "features": FEATURES,
-        "model": {**MODEL, **(model or {})},
-        "train": {"epochs": 3, "batch_size": 256, "learning_rate": 0.05, "device": "cpu", "precision": "fp32", **train},
-    })  # fmt: skip
+def a_config(model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
+    return checkerboard.a_config({**MODEL, **(model or {})}, **{"epochs": 3, **train})
 
 
-@pytest.fixture
-def data(make_prepared: MakePrepared, workspace: Workspace) -> PreparedData:
-    """40 users, 30 movies, in the workspace."""
-    return settle(make_prepared(), workspace)
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A workspace with data of 40 users and 30 movies and a run of them, and with data of 60 users and 50 movies.
 
-
-@pytest.fixture
-def grown(make_prepared: MakePrepared, workspace: Workspace) -> PreparedData:
-    """60 users, 50 movies: the user of value v has the id 62 - v instead of v + 3; movies 0 and 1 are gone."""
-    made = make_prepared(users=60, items=50)
+    There the user of value v has the id 62 - v instead of v + 3, and movies 0 and 1 are gone.
+    """
+    workspace = Workspace(tmp_path_factory.mktemp("warm") / "workspace")
+    old, new = put_prepared(workspace), put_prepared(workspace, users=60, items=50)
     users = pa.table({"value": np.arange(60, dtype=np.int32)[::-1], "count": np.ones(60, np.int64)})
     movies = pa.table({"value": np.arange(2, 52, dtype=np.int64), "count": np.ones(50, np.int64)})
-    pq.write_table(users, made.vocabulary("userId"))
-    pq.write_table(movies, made.vocabulary("movieId"))
-    reseal(made)
-    return settle(made, workspace)
+    pq.write_table(users, new.vocabulary("userId"))
+    pq.write_table(movies, new.vocabulary("movieId"))
+    reseal(new)
+    train_on(old, a_config(), workspace)
+    return workspace, old, new
 
 
-def settle(data: PreparedData, workspace: Workspace) -> PreparedData:
-    target = workspace.data(data.key)
-    target.folder.parent.mkdir(parents=True, exist_ok=True)
-    data.folder.rename(target.folder)
-    return target
+@pytest.fixture
+def workspace(trained, tmp_path):
+    """A copy of the workspace of `trained`."""
+    shutil.copytree(trained[0].root, tmp_path / "workspace")
+    return Workspace(tmp_path / "workspace")
+
+
+@pytest.fixture
+def run(workspace):
+    (run,) = workspace.runs()
+    return run
+
+
+@pytest.fixture
+def data(trained, workspace):
+    return workspace.data(trained[1].key)
+
+
+@pytest.fixture
+def grown(trained, workspace):
+    return workspace.data(trained[2].key)
 
 
 def a_batch(user_idx: list[int], item_idx: list[int], genres: list[list[int]]) -> Batch:
@@ -73,7 +81,7 @@ def a_batch(user_idx: list[int], item_idx: list[int], genres: list[list[int]]) -
 
 
 def continued(run: TrainedRun, data: PreparedData, workspace: Workspace, **model: Any) -> Any:
-    config = a_config(continue_from=run.folder.name, model=model)
+    config = a_config(model, continue_from=run.folder.name)
     start = start_of(config.train.continue_from, workspace)
     assert start is not None
     torch.manual_seed(7)
@@ -82,8 +90,7 @@ def continued(run: TrainedRun, data: PreparedData, workspace: Workspace, **model
     return made
 
 
-def test_old_pairs_score_the_same_on_new_ids(data: PreparedData, grown: PreparedData, workspace: Workspace) -> None:
-    run = train_on(data, a_config(sparse_embeddings=True), workspace).artifact
+def test_old_pairs_score_the_same_on_new_ids(data, grown, workspace, run):
     before = build("mlp", MODEL_OPTIONS, data.schema)
     load_weights(before, run.checkpoint("best"))
     after = continued(run, grown, workspace)
@@ -98,8 +105,7 @@ def test_old_pairs_score_the_same_on_new_ids(data: PreparedData, grown: Prepared
         )
 
 
-def test_damaged_weights_are_not_continued(data: PreparedData, workspace: Workspace) -> None:
-    run = train_on(data, a_config(epochs=1), workspace).artifact
+def test_damaged_weights_are_not_continued(data, workspace, run):
     content = bytearray(run.checkpoint("best").read_bytes())
     content[-2] ^= 1
     run.checkpoint("best").write_bytes(content)
@@ -110,10 +116,7 @@ def test_damaged_weights_are_not_continued(data: PreparedData, workspace: Worksp
 MODEL_OPTIONS = {key: value for key, value in MODEL.items() if key != "name"}
 
 
-def test_new_values_keep_the_rows_that_were_drawn(
-    data: PreparedData, grown: PreparedData, workspace: Workspace
-) -> None:
-    run = train_on(data, a_config(), workspace).artifact
+def test_new_values_keep_the_rows_that_were_drawn(grown, workspace, run):
     after = continued(run, grown, workspace)
     torch.manual_seed(7)
     fresh = build("mlp", MODEL_OPTIONS, grown.schema)
@@ -125,15 +128,12 @@ def test_new_values_keep_the_rows_that_were_drawn(
     assert not users[0].any()
 
 
-def test_training_goes_on_from_there_and_improves(
-    data: PreparedData, grown: PreparedData, workspace: Workspace
-) -> None:
-    first = train_on(data, a_config(), workspace).artifact
-    config = a_config(continue_from=first.folder.name, epochs=4)
+def test_training_goes_on_from_there_and_improves(grown, workspace, run):
+    config = a_config(continue_from=run.folder.name, epochs=4)
     events: list[Event] = []
     made = train_on(grown, config, workspace, emit=events.append)
     history = made.artifact.manifest["history"]
-    assert made.artifact.manifest["continues"] == first.folder.name
+    assert made.artifact.manifest["continues"] == run.folder.name
     assert history[-1]["train_loss"] < history[0]["train_loss"]
     said = [event.text for event in events if isinstance(event, Message)]
     assert any("userId keeps 43 rows and gets 20 new ones" in text for text in said)
@@ -141,26 +141,23 @@ def test_training_goes_on_from_there_and_improves(
     assert run_key(config, grown) != run_key(a_config(epochs=4), grown)
 
 
-def test_a_continued_run_resumes(data: PreparedData, workspace: Workspace) -> None:
-    first = train_on(data, a_config(epochs=1), workspace).artifact
-    config = a_config(continue_from=first.folder.name)
-    run = train_on(data, config, workspace).artifact
-    before = run.checkpoint("last").read_bytes()
-    (run.folder / "manifest.json").unlink()
-    assert train_on(data, config, workspace, resume=True).artifact == run
-    assert run.manifest["continues"] == first.folder.name
-    assert run.checkpoint("last").read_bytes() == before
+def test_a_continued_run_resumes(data, workspace, run):
+    config = a_config(continue_from=run.folder.name, epochs=1)
+    made = train_on(data, config, workspace).artifact
+    before = made.checkpoint("last").read_bytes()
+    (made.folder / "manifest.json").unlink()
+    assert train_on(data, config, workspace, resume=True).artifact == made
+    assert made.manifest["continues"] == run.folder.name
+    assert made.checkpoint("last").read_bytes() == before
 
 
-def test_without_changes_it_begins_where_the_first_ended(data: PreparedData, workspace: Workspace) -> None:
-    run = train_on(data, a_config(), workspace).artifact
+def test_without_changes_it_begins_where_the_first_ended(data, workspace, run):
     after = continued(run, data, workspace)
     weights = read_weights(run.checkpoint("best"))
     assert all(torch.equal(tensor, weights[key]) for key, tensor in after.state_dict().items())
 
 
-def test_what_does_not_fit_is_named(data: PreparedData, grown: PreparedData, workspace: Workspace) -> None:
-    run = train_on(data, a_config(epochs=1), workspace).artifact
+def test_what_does_not_fit_is_named(grown, workspace, run):
     with pytest.raises(ConfigError, match=r"the embedding of movieId is 16 wide and was 8"):
         continued(run, grown, workspace, embedding_dim={"movieId": 16, "userId": 8, "genres": 8})
     with pytest.raises(ConfigError, match=r"first\.linear\.weight is 5 × 24 and was 16 × 24"):
@@ -169,8 +166,7 @@ def test_what_does_not_fit_is_named(data: PreparedData, grown: PreparedData, wor
         continued(run, grown, workspace, hidden_dims=[16, 16])
 
 
-def test_other_columns_are_named(data: PreparedData, grown: PreparedData, workspace: Workspace) -> None:
-    run = train_on(data, a_config(epochs=1), workspace).artifact
+def test_other_columns_are_named(grown, workspace, run):
     schema = json.loads((grown.folder / "schema.json").read_text())
     for column in schema["columns"]:
         if column["name"] == "genres":
@@ -180,10 +176,7 @@ def test_other_columns_are_named(data: PreparedData, grown: PreparedData, worksp
         continued(run, grown, workspace)
 
 
-def test_a_run_has_to_be_there_whole_and_named_in_full(
-    data: PreparedData, workspace: Workspace, tmp_path: Path
-) -> None:
-    run = train_on(data, a_config(epochs=1), workspace).artifact
+def test_a_run_has_to_be_there_whole_and_named_in_full(data, workspace, tmp_path, run):
     name = run.folder.name
     with pytest.raises(MissingArtifactError, match=rf"no run 'mpl'.*there are: {name}"):
         start_of("mpl", workspace)
@@ -197,30 +190,20 @@ def test_a_run_has_to_be_there_whole_and_named_in_full(
         start_of(name, workspace)
 
 
-OPTIONS = {"embedding_dim": 4, "positions": 4, "factor_rounds": 3}
-COLLABORATIVE = {
-    "name": "mlp",
-    "embedding_dim": 8,
-    "hidden_dims": [16],
-    "embedding_dropout": 0.0,
-    "collaborative": OPTIONS,
-}
+# -- collaborative features -------------------------------------------------------------------------------------------
 
 
 def with_collaborative(**train: Any) -> RunConfig:
-    return RunConfig.model_validate({
-        "dataset": {"name": "synthetic-small"},
-        "features": FEATURES,
-        "model": COLLABORATIVE,
-        "train": {
-            "epochs": 3, "batch_size": 256, "learning_rate": 0.01, "device": "cpu", "precision": "fp32", "trackers": [],
-            **train,
-        },
-    })  # fmt: skip
+    options = {"collaborative": {"embedding_dim": 4, "positions": 4, "factor_rounds": 3}}
+    return a_config(options, **{"learning_rate": 0.01, "trackers": [], **train})
 
 
-def weights(run: TrainedRun, which: str = "last") -> dict[str, bytes]:
-    return {name: array.tobytes() for name, array in load_file(run.checkpoint(which)).items()}
+def fitted(run: TrainedRun) -> dict[str, bytes]:
+    """Return the collaborative features of a run."""
+    found = load_file(run.checkpoint("last"))
+    values = {name: array.tobytes() for name, array in found.items() if "collaborative." in name}
+    assert values
+    return values
 
 
 def train_here(data: PreparedData, config: RunConfig, root: Path, stop: int) -> None:
@@ -236,69 +219,45 @@ def train_here(data: PreparedData, config: RunConfig, root: Path, stop: int) -> 
     train_on(data, config, Workspace(root), resume=any(Workspace(root).runs()), emit=emit)
 
 
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_an_interrupted_run_resumes_to_the_same_bits(make_prepared: MakePrepared, tmp_path: Path, sparse: bool) -> None:
+def test_an_interrupted_run_resumes_to_the_same_bits(make_prepared, tmp_path):
     """Folds are fitted anew on resume; 4 steps per epoch and a checkpoint in each."""
-    data, config = make_prepared(rows=1_000), with_collaborative(sparse_embeddings=sparse, checkpoint_steps=1)
+    data, config = make_prepared(rows=1_000), with_collaborative(sparse_embeddings=True, checkpoint_steps=1)
     whole = train_on(data, config, Workspace(tmp_path / "whole")).artifact
     with pytest.raises(KeyboardInterrupt):
         train_here(data, config, tmp_path / "left", stop=6)
     train_here(data, config, tmp_path / "left", stop=0)
     (left,) = Workspace(tmp_path / "left").runs()
-    for which in ("last", "best"):
-        assert weights(left, which) == weights(whole, which)
+    assert same_weights(left, whole)
+    assert same_weights(left, whole, "best")
 
 
-def test_two_processes_have_the_features_of_one(make_prepared: MakePrepared, tmp_path: Path) -> None:
+def test_two_processes_have_the_features_of_one(make_prepared, tmp_path):
     data, config = make_prepared(rows=1_009), with_collaborative(epochs=2, sparse_embeddings=True)
     runs = []
     for ranks in (1, 2):
         assert on_ranks(ranks, train_here, data, config, tmp_path / str(ranks), 0) == [None] * ranks
         runs += Workspace(tmp_path / str(ranks)).runs()
-    one, two = (weights(run) for run in runs)
-    fitted = [name for name in one if "collaborative." in name]
-    assert fitted
-    assert [one[name] for name in fitted] == [two[name] for name in fitted]
+    assert fitted(runs[0]) == fitted(runs[1])
     aucs = [[record["valid"]["auc"] for record in run.manifest["history"]] for run in runs]
     assert aucs[1] == pytest.approx(aucs[0], abs=1e-3)
 
 
-def test_a_continued_run_fits_the_features_of_its_own_train_rows(
-    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
-) -> None:
-    data, more = (settle(make_prepared(**sizes), workspace) for sizes in ({}, {"users": 60, "items": 40}))
+def test_a_continued_run_fits_the_features_of_its_own_train_rows(data, workspace):
+    more = put_prepared(workspace, users=60, items=40)
     run = train_on(data, with_collaborative(), workspace).artifact
     continued = train_on(more, with_collaborative(epochs=1, continue_from=run.folder.name), workspace).artifact
-    new = train_on(more, with_collaborative(epochs=1), Workspace(tmp_path / "new")).artifact
-    found, expected = weights(continued), weights(new)
-    fitted = [name for name in found if "collaborative." in name]
-    assert fitted
-    assert [found[name] for name in fitted] == [expected[name] for name in fitted]
+    new = train_on(more, with_collaborative(epochs=1), workspace).artifact
+    assert fitted(continued) == fitted(new)
     losses = [one.manifest["history"][0]["train_loss"] for one in (continued, new)]
     assert losses[0] < losses[1]
 
 
-def permuted(data: PreparedData, seed: int) -> np.ndarray:
-    """Permute the labels over all rows of both splits; return those of valid."""
-    paths = [path for split in ("train", "valid") for path in data.shards(split)]
-    tables = [pq.read_table(path) for path in paths]
-    labels = np.random.default_rng(seed).permutation(np.concatenate([one["label"].to_numpy() for one in tables]))
-    for path, table in zip(paths, tables, strict=True):
-        own, labels = labels[: len(table)], labels[len(table) :]
-        index = table.column_names.index("label")
-        pq.write_table(table.set_column(index, "label", pa.array(own)), path)
-    reseal(data)
-    return np.concatenate([pq.read_table(path)["label"].to_numpy() for path in data.shards("valid")])
-
-
-def test_permuted_labels_give_nothing(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_random_labels_give_nothing(make_prepared, tmp_path):
     """A label among its own row's features would be learned in training and mislead on other rows of its pair."""
-    data = make_prepared(users=60, items=60, rows=8_000)
-    labels = permuted(data, seed=0)
-    config = with_collaborative(epochs=2, early_stopping=None)
-    run = train_on(data, config, workspace).artifact
-    positives = labels.sum()
-    deviation = np.sqrt((len(labels) + 1) / (12 * positives * (len(labels) - positives)))
+    data, rng = make_prepared(users=60, items=60, rows=8_000), np.random.default_rng(9)
+    for split in ("train", "valid"):
+        set_column(data, split, "label", lambda _, rows: rng.integers(0, 2, rows))
+    run = train_on(data, with_collaborative(epochs=2, early_stopping=None), Workspace(tmp_path)).artifact
     last = run.manifest["history"][-1]
-    assert last["valid"]["auc"] == pytest.approx(0.5, abs=3 * deviation)
+    assert last["valid"]["auc"] == pytest.approx(0.5, abs=3 * (1 / (3 * 2_000)) ** 0.5)  # its standard error
     assert last["train_loss"] > 0.68
