@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Literal
 
 import torch
@@ -48,6 +48,14 @@ class Ragged:
         weights = None if self.weights is None else self.weights[first:last]
         return Ragged(self.values[first:last], offsets - first, weights)
 
+    def picked(self, rows: Tensor) -> Ragged:
+        """Return the lists of some rows, shape (B,), in their order; rows may repeat."""
+        lengths = self.offsets.diff()[rows]
+        offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+        elements = torch.arange(int(offsets[-1]), device=offsets.device)
+        elements += (self.offsets[rows] - offsets[:-1]).repeat_interleave(lengths)
+        return Ragged(self.values[elements], offsets, None if self.weights is None else self.weights[elements])
+
     def padded(self, length: int, *, keep: Literal["last", "first"] = "last") -> tuple[Tensor, Tensor]:
         """Return elements padded with 0 to a rectangle (B, L), and their mask (B, L), without device synchronization.
 
@@ -89,6 +97,37 @@ class Padded:
 
 
 Feature = Tensor | Ragged
+
+
+def as_lists(feature: Feature) -> Ragged:
+    """Return a feature as lists; a single value is a list of one."""
+    if isinstance(feature, Ragged):
+        return feature
+    return Ragged(feature, torch.arange(len(feature) + 1, device=feature.device))
+
+
+def picked(feature: Feature, rows: Tensor) -> Feature:
+    """Return some rows of a column, on its device."""
+    if isinstance(feature, Ragged):
+        return feature.picked(rows.to(feature.offsets.device))
+    return feature[rows.to(feature.device)]
+
+
+def joined(parts: Sequence[Feature]) -> Feature:
+    """Concatenate the rows of one column, in the type of the first part; lists without weights get ones beside others with them."""
+    lists = [part for part in parts if isinstance(part, Ragged)]
+    if not lists:
+        values = [part for part in parts if isinstance(part, Tensor)]
+        return torch.cat([part.to(values[0].dtype) for part in values])
+    ends = accumulate(part.values.numel() for part in lists)
+    offsets = [lists[0].offsets, *(part.offsets[1:] + end for part, end in zip(lists[1:], ends, strict=False))]
+    weights = None
+    if any(part.weights is not None for part in lists):
+        weights = torch.cat(
+            [torch.ones(part.values.shape, device=part.values.device) if part.weights is None else part.weights
+             for part in lists]
+        )  # fmt: skip
+    return Ragged(torch.cat([part.values.to(lists[0].values.dtype) for part in lists]), torch.cat(offsets), weights)
 
 
 @dataclass(frozen=True)

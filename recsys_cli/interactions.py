@@ -8,6 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from recsys_cli.features.schema import FIRST
+
 
 @dataclass(frozen=True)
 class Interactions:
@@ -53,6 +55,16 @@ class Interactions:
         keys = (self.user_idx,) if self.times is None else (self.times, self.user_idx)
         # lexsort is stable: rows with equal keys stay ordered by row number
         return order[np.lexsort([key[order] for key in keys])]
+
+    def by_user(self, num_users: int) -> tuple[Interactions, npt.NDArray[np.int64]]:
+        """Return the rows of users below `num_users` and items with ids of their own, in order of their histories, and the offsets.
+
+        The rows of a user start at the user's offset; int64, shape (num_users + 1,).
+        """
+        kept = self.chosen((self.user_idx >= FIRST) & (self.user_idx < num_users) & (self.item_idx >= FIRST))
+        offsets = np.zeros(num_users + 1, np.int64)
+        np.cumsum(np.bincount(kept.user_idx, minlength=num_users), out=offsets[1:])
+        return kept.chosen(kept.chronological()), offsets
 
     @property
     def task(self) -> Literal["binary", "regression"]:

@@ -123,17 +123,17 @@ MODELS: dict[str, RegisteredModel] = {
         "attention to the part of the history that fits the item; data with timestamps",
     ),
     "bst": _own("ranking.attention:BST", PREDICT, "like din, with the order of the history"),
-    "fm": _own("ranking.factorization:FM", PREDICT, "small, fast model of pairwise feature interactions"),
+    "fm": _own("ranking.networks:FM", PREDICT, "small, fast model of pairwise feature interactions"),
     "dlrm": _own(
         "ranking.networks:DLRM", PREDICT, "many categorical and numeric features, as in ads; tables larger than a GPU"
     ),
     "wide-deep": _own(
-        "ranking.factorization:WideDeep", PREDICT, "memorization by cross features plus generalization by a deep part"
+        "ranking.networks:WideDeep", PREDICT, "memorization by cross features plus generalization by a deep part"
     ),
     "dcn-v2": _own("ranking.networks:DCNv2", PREDICT, "feature crosses on large data with many features"),
     "mlp": _own("ranking.networks:MLP", PREDICT, "network of the Merlin notebooks, for comparison"),
-    "deepfm": _own("ranking.factorization:DeepFM", PREDICT, "like fm, plus a deep part for larger data"),
-    "logistic": _own("ranking.factorization:Logistic", PREDICT, "linear baseline with interpretable weights"),
+    "deepfm": _own("ranking.networks:DeepFM", PREDICT, "like fm, plus a deep part for larger data"),
+    "logistic": _own("ranking.networks:Logistic", PREDICT, "linear baseline with interpretable weights"),
     "mmoe": _own("ranking.multitask:MMoE", PREDICT, "several labels that share experts"),
     "ple": _own("ranking.multitask:PLE", PREDICT, "several labels that may conflict, each with experts of its own"),
     "neumf": _own("ranking.networks:NeuMF", PREDICT, "user and item ids without further features"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from recsys_cli.events import Emit
     from recsys_cli.serving.query import Query
     from recsys_cli.serving.recommender import Recommender
-    from recsys_cli.stages.recommend_many import Written
+    from recsys_cli.stages.recommend import Written
     from recsys_cli.stages.score import Scored
     from recsys_cli.workspace import Bundle, TrainedRun
 
@@ -112,7 +112,7 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
     )  # fmt: skip
     with session.working("recommend") as emit:
         from recsys_cli.stages import recommend as stage
-        from recsys_cli.stages.recommend_many import recommend_histories, recommend_users
+        from recsys_cli.stages.recommend import recommend_histories, recommend_users
 
         found = find_source(session, source, emit)
         warn(emit, found)

@@ -23,12 +23,11 @@ from recsys_cli.features.columns import CODE, POSITION, ROW_WEIGHT, TRAIN_ROW, V
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.spec import is_list, is_text
 from recsys_cli.ops import Categorify, ForeignOp, JoinExternal
-from recsys_cli.ops.counts import count
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.grouping import canonical_key
 from recsys_cli.ops.op import Op, Tables
 from recsys_cli.ops.program import COLD, Gather, Locate, PlanStep
-from recsys_cli.ops.vocabulary import encode_arrow, encode_column
+from recsys_cli.ops.vocabulary import count, encode_arrow, encode_column
 
 Apply = Callable[[pl.LazyFrame], pl.LazyFrame]
 

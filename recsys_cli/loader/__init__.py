@@ -1,9 +1,8 @@
 """Loaders: batches from prepared Parquet files, resident or streamed, with lookup joins of dimension tables."""
 
-from recsys_cli.loader.loader import Loader
+from recsys_cli.loader.loader import Loader, UserLoader
 from recsys_cli.loader.streaming import MemoryLoader
 from recsys_cli.loader.tables import DimensionTables
 from recsys_cli.loader.targets import check_targets, scales
-from recsys_cli.loader.users import UserLoader
 
 __all__ = ["DimensionTables", "Loader", "MemoryLoader", "UserLoader", "check_targets", "scales"]

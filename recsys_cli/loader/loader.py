@@ -1,24 +1,154 @@
-"""Loader of interaction batches for training and evaluation."""
+"""Loaders of batches: of interactions, and of user ids for models trained on user histories."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recsys_cli.batch import Batch
-from recsys_cli.errors import ConfigError
+from recsys_cli.batch import Batch, Feature, Ragged
+from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import HISTORY_USER, row_column
-from recsys_cli.loader.copying import PendingBatch, SideStream, to_device
-from recsys_cli.loader.order import EpochSteps
+from recsys_cli.features.hashing import mix
+from recsys_cli.features.schema import FIRST, Role, Schema
+from recsys_cli.interactions import Interactions
+from recsys_cli.loader.order import EpochSteps, Permutation
 from recsys_cli.loader.records import Records, join_spans, layout_of_split, read_records
 from recsys_cli.loader.streaming import Resident, ResidentEpoch, Streaming, StreamingEpoch, prefetch
 from recsys_cli.loader.tables import DimensionTables
 from recsys_cli.workspace import PreparedData
+
+
+@dataclass(frozen=True)
+class PendingBatch:
+    """A batch queued on the device, and the event of its completion; None for a complete one."""
+
+    batch: Batch
+    ready: torch.cuda.Event | None = None
+
+
+class SideStream:
+    """CUDA stream for the batches of one iteration; a no-op on a CPU.
+
+    Background threads `build` batches: host rows go to pinned memory, reused after its copies, and copies and lookups
+    to the side stream. The training thread `take`s them: its stream waits for the event of one batch, without blocking
+    the host.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        if self._stream is not None:  # rows and tables were copied on the stream of the loader's constructor
+            self._stream.wait_stream(torch.cuda.current_stream(device))
+
+    def build(self, make: Callable[[], Batch]) -> PendingBatch:
+        """Run `make` on the side stream; thread-safe."""
+        if self._stream is None:
+            return PendingBatch(make())
+        with torch.cuda.stream(self._stream):  # the current stream is thread-local
+            batch = make()
+            ready = torch.cuda.Event()
+            ready.record(self._stream)
+        return PendingBatch(batch, ready)
+
+    def take(self, pending: PendingBatch) -> Batch:
+        """Return the batch; the current stream waits for its completion."""
+        if pending.ready is not None:
+            stream = torch.cuda.current_stream(self._device)
+            stream.wait_event(pending.ready)
+            for tensor in pending.batch.tensors():
+                tensor.record_stream(stream)  # keeps the allocator from reusing memory in use on this stream
+        return pending.batch
+
+    def close(self) -> None:
+        """Let the current stream wait for pending work; rows and tables may be freed afterwards."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._device).wait_stream(self._stream)
+
+
+def to_device(column: Feature, device: torch.device) -> Feature:
+    """Copy a column to a device; to CUDA from pinned memory, asynchronously."""
+    if device.type != "cuda" or _values(column).is_cuda:
+        return column
+    if isinstance(column, Ragged):
+        return column.map(lambda part: part.pin_memory().to(device, non_blocking=True))
+    return column.pin_memory().to(device, non_blocking=True)
+
+
+def _values(column: Feature) -> Tensor:
+    return column.values if isinstance(column, Ragged) else column
+
+
+_SHUFFLE = 0x5553
+"""Seed offset of the order of users."""
+_MIN, _MAX, _STEPS = 32, 256, 600
+"""For an automatic batch size: smallest and largest size, and the lowest number of steps per epoch."""
+
+
+def auto_batch_size(num_users: int) -> int:
+    """Return the batch size of `train.batch_size=auto`, larger for more users.
+
+    Few users need small batches for enough steps per epoch. On Amazon Toys (19,412 users, 607 steps of 32), 12 epochs
+    of sasrec reach a valid NDCG@10 of .062 with batches of 32, .061 of 128 and .060 of 256 in about equal CPU time.
+    """
+    size = _MIN
+    while size < _MAX and num_users >= 2 * size * _STEPS:
+        size *= 2
+    return size
+
+
+class UserLoader(EpochSteps):
+    """Batches of all users with at least two items, in an order given by (seed, epoch).
+
+    A user with a single item has no next item to predict. Step i has the same users for any number of ranks. The only
+    feature of a batch is the user id, int32; the main label is 1, for the number of rows. Options are those of
+    `Loader`; `batch_size` may be `auto`.
+
+    Raises:
+        DataError: No user has two items.
+        ConfigError: `batch_size` or `rank` is invalid.
+    """
+
+    def __init__(  # noqa: PLR0913 - all but two are keywords with a default
+        self,
+        interactions: Interactions,
+        schema: Schema,
+        *,
+        batch_size: int | Literal["auto"],
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        rank: int = 0,
+        world_size: int = 1,
+        parts: int = 1,
+    ) -> None:
+        is_warm = (interactions.user_idx >= FIRST) & (interactions.item_idx >= FIRST)
+        users = np.flatnonzero(np.bincount(interactions.user_idx[is_warm]) >= 2)
+        if not len(users):
+            raise DataError(
+                "no user of train has two items, so there is no next item to predict",
+                hint="check features.user and the split, or train a model of interactions (recsys ls models)",
+            )
+        size = auto_batch_size(len(users)) if batch_size == "auto" else batch_size
+        super().__init__(len(users), batch_size=size, rank=rank, world_size=world_size, parts=parts)
+        self._users = users.astype(np.int32)
+        self._names = schema.only(Role.USER).name, schema.label.name
+        self._seed = seed
+        self._device = torch.device(device)
+
+    def _batches(self, first: int) -> Iterator[Batch]:
+        order = Permutation(self.num_rows, mix(self._seed, _SHUFFLE, self._epoch))
+        user, label = self._names
+        for step in range(first, len(self)):
+            rows = np.concatenate([order(*span) for span in self._partition.spans(step, self._rank)])
+            ids = torch.from_numpy(self._users[rows]).to(self._device)
+            self._step = step + 1
+            yield Batch({user: ids}, {label: torch.ones(len(ids), device=self._device)})
+
 
 _DEPTH = 4
 """Prefetched batches, complete or in progress, besides the current one."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recsys_cli.batch import Feature, Ragged
+from recsys_cli.batch import Feature, Ragged, joined
 from recsys_cli.features.schema import Column, Kind, Role
 from recsys_cli.loader.reading import (
     Arrays,
@@ -64,21 +64,7 @@ def pick_lists(
 
 def join_spans(spans: list[dict[str, Feature]]) -> dict[str, Feature]:
     """Concatenate spans of rows, given as columns by name."""
-    return spans[0] if len(spans) == 1 else {name: join([span[name] for span in spans]) for name in spans[0]}
-
-
-def join(parts: list[Feature]) -> Feature:
-    """Concatenate one column of several spans of rows."""
-    lists = [part for part in parts if isinstance(part, Ragged)]
-    if not lists:
-        return torch.cat([part for part in parts if not isinstance(part, Ragged)])
-    offsets, end = [lists[0].offsets], lists[0].values.numel()
-    for part in lists[1:]:
-        offsets.append(part.offsets[1:] + end)
-        end += part.values.numel()
-    weights = [part.weights for part in lists if part.weights is not None]
-    values = torch.cat([part.values for part in lists])
-    return Ragged(values, torch.cat(offsets), torch.cat(weights) if weights else None)
+    return spans[0] if len(spans) == 1 else {name: joined([span[name] for span in spans]) for name in spans[0]}
 
 
 _WORDS = {4: torch.int32, 8: torch.int64, 16: torch.complex128}

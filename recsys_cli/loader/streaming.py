@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recsys_cli.batch import Batch, Feature, Ragged
+from recsys_cli.batch import Batch, Feature, picked
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.hashing import mix, permutation
 from recsys_cli.loader.order import EpochSteps, Permutation
@@ -68,21 +68,9 @@ class MemoryLoader(EpochSteps):
 
 def _picked(rows: Batch, index: Tensor) -> Batch:
     """Return some rows of a batch."""
-    features = {name: _picked_feature(feature, index) for name, feature in rows.features.items()}
+    features = {name: picked(feature, index) for name, feature in rows.features.items()}
     weight = None if rows.weight is None else rows.weight[index.to(rows.weight.device)]
     return Batch(features, {name: label[index.to(label.device)] for name, label in rows.labels.items()}, weight)
-
-
-def _picked_feature(feature: Feature, index: Tensor) -> Feature:
-    if isinstance(feature, Tensor):
-        return feature[index.to(feature.device)]
-    starts, lengths = feature.offsets[:-1], feature.offsets.diff()
-    index = index.to(starts.device)
-    offsets = torch.cat([lengths.new_zeros(1), lengths[index].cumsum(0)])
-    elements = torch.arange(int(offsets[-1]), device=starts.device)
-    elements += (starts[index] - offsets[:-1]).repeat_interleave(offsets.diff())
-    weights = None if feature.weights is None else feature.weights[elements]
-    return Ragged(feature.values[elements], offsets, weights)
 
 
 _SHUFFLE = 0x5248

@@ -82,10 +82,7 @@ class InteractionMatrix:
 
     def of_users(self, users: Tensor, weights: Tensor | None = None) -> Ragged:
         """Return the items of users, shape (U,), duplicates allowed; with the weights of elements, shape (N,), if given."""
-        offsets = self.offsets_of(users)
-        elements = torch.arange(int(offsets[-1]), device=offsets.device)
-        elements += (self.offsets[users] - offsets[:-1]).repeat_interleave(offsets.diff())
-        return Ragged(self.items[elements], offsets, None if weights is None else weights[elements])
+        return Ragged(self.items, self.offsets, weights).picked(users)
 
     def offsets_of(self, users: Tensor) -> Tensor:
         """Return the offsets of `of_users`, shape (U + 1,), without its items."""

@@ -19,22 +19,18 @@ from recsys_cli.ops.deduplicate import Deduplicate
 from recsys_cli.ops.difference_lag import DifferenceLag
 from recsys_cli.ops.drop_low_cardinality import DropLowCardinality
 from recsys_cli.ops.dropna import Dropna
-from recsys_cli.ops.fill_median import FillMedian
-from recsys_cli.ops.fill_missing import FillMissing
-from recsys_cli.ops.filter import Filter
+from recsys_cli.ops.fill_missing import FillMedian, FillMissing
 from recsys_cli.ops.foreign import ForeignOp, read_op
 from recsys_cli.ops.groupby import Groupby
-from recsys_cli.ops.hash_bucket import HashBucket
-from recsys_cli.ops.hashed_cross import HashedCross
+from recsys_cli.ops.hash_bucket import HashBucket, HashedCross
 from recsys_cli.ops.join_external import JoinExternal
 from recsys_cli.ops.join_groupby import JoinGroupby
 from recsys_cli.ops.k_core import KCore
-from recsys_cli.ops.lambda_op import LambdaOp
+from recsys_cli.ops.lambda_op import Filter, LambdaOp
 from recsys_cli.ops.list_slice import ListSlice
 from recsys_cli.ops.log_op import LogOp
 from recsys_cli.ops.negative_sampling import NegativeSampling
-from recsys_cli.ops.normalize import Normalize
-from recsys_cli.ops.normalize_min_max import NormalizeMinMax
+from recsys_cli.ops.normalize import Normalize, NormalizeMinMax
 from recsys_cli.ops.op import Op
 from recsys_cli.ops.reduce_dtype_size import ReduceDtypeSize
 from recsys_cli.ops.rename import Rename
@@ -44,7 +40,7 @@ from recsys_cli.ops.value_count import ValueCount
 
 OPS: dict[str, type[Op]] = {
     name: kind
-    for name, kind in dict(globals()).items()
+    for name, kind in sorted(globals().items())
     if isinstance(kind, type) and issubclass(kind, Op) and kind not in {Op, ForeignOp}
 }
 """The ops by name."""

@@ -15,10 +15,20 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import COUNTS, REST, ROW_WEIGHT
 from recsys_cli.features.schema import FIRST
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.counts import PACKED, add_up, count, in_order, unpacked, without_null
 from recsys_cli.ops.op import FrozenDict, Names, Op, Tables
 from recsys_cli.ops.values import Apply, Types, canonical, mapped, retype, set_column
-from recsys_cli.ops.vocabulary import Ids, VocabularyIndex, encode_column, encoder_of
+from recsys_cli.ops.vocabulary import (
+    PACKED,
+    Ids,
+    VocabularyIndex,
+    add_up,
+    count,
+    encode_column,
+    encoder_of,
+    in_order,
+    unpacked,
+    without_null,
+)
 from recsys_cli.packages import pc, pl
 
 MAX_BUCKETS = 2**31 - 1 - FIRST

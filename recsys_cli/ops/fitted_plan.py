@@ -14,14 +14,11 @@ import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.parquet import read_parquet
-from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema, file_of
+from recsys_cli.features.schema import Column, Kind, Role, Schema, file_of
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.plan import FeaturePlan
 from recsys_cli.ops.program import COLD, GATHERED, INTERACTIONS, Program
 from recsys_cli.packages import pc
-
-_FEW = FIRST + 5
-"""Rows of an embedding table before fitting."""
 
 
 @dataclass(frozen=True)
@@ -139,17 +136,6 @@ class FittedPlan:
                 f"{folder}: not a fitted plan of this version: {error}", hint="recsys etl --force"
             ) from error
         return cls(plan, inputs, state)
-
-
-def expected_schema(plan: FeaturePlan, program: Program, layout: str) -> Schema:
-    """Return the schema of a plan before fitting, with a few values in each vocabulary."""
-    columns = tuple(
-        (name, replace(spec, cardinality=spec.cardinality or _FEW) if spec.categorical else spec, home)
-        for name, spec, home in program.columns
-    )
-    unfitted = FittedPlan(plan, {}, {})
-    unfitted.__dict__["program"] = replace(program, columns=columns)
-    return unfitted.schema(layout)
 
 
 def _as_time(spec: Spec) -> dict[str, Any]:

@@ -40,11 +40,72 @@ Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
 
 
 class Forms:
-    """Forms of a step: the engines run those on Polars and NVTabular, requests that on NumPy, the reference.
+    """Forms of a step of a plan: the engines run those on Polars and NVTabular, requests that on NumPy, the reference.
 
     A fitted step learns partial aggregates of a part of train (`learn`), merges them in the order of the parts, and
     finalizes its state. `merge` and `finalize` are deterministic: threads and clusters give the same bytes.
+
+    Attributes:
+        phase: `rows` selects or computes interactions before the split; `draw` adds sampled rows to the splits; `columns`
+            computes columns after the split.
+        fitted: Fits statistics on train.
+        acts: Computes something; False for an op that only annotates columns.
+        fits_on_sampled: Is fitted on the rows of NegativeSampling as well.
+        needs_row_numbers: Assigns train rows to folds by number; always runs on the interactions.
+        modules: Implementing modules of an op of another package, by engine name, "aggregator", "encoder" or "filter".
     """
+
+    phase: ClassVar[Phase] = "columns"
+    fitted: ClassVar[bool] = False
+    acts: ClassVar[bool] = True
+    fits_on_sampled: ClassVar[bool] = False
+    needs_row_numbers: ClassVar[bool] = False
+    modules: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def name(self) -> str:
+        """Name in a config, and in messages."""
+        return type(self).__name__
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Input columns."""
+        return tuple(getattr(self, "columns", ()))
+
+    @property
+    def reads_to_apply(self) -> tuple[str, ...]:
+        """Input columns of the fitted op; new rows may lack the others, such as a target."""
+        return self.reads
+
+    @property
+    def encodes(self) -> tuple[str, ...]:
+        """Columns replaced by vocabulary ids; each has a `vocabulary_of` and a `counts_of`."""
+        return ()
+
+    @property
+    def renames(self) -> Mapping[str, str]:
+        """New column names by old name."""
+        return {}
+
+    @property
+    def may_drop(self) -> tuple[str, ...]:
+        """Columns that the fitted op may drop."""
+        return ()
+
+    @property
+    def casts(self) -> Mapping[str, str]:
+        """Expressions for the exact values of the columns cast to integers, by column."""
+        return {}
+
+    @property
+    def learns(self) -> tuple[str, ...]:
+        """Names of the partial aggregates of a part of train: one per column by default."""
+        return self.reads if self.fitted else ()
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Names of the tables of the fitted state."""
+        return self.learns
 
     def numpy(self, state: Tables, types: Types) -> Apply:
         """Return the step as a function of NumPy columns; `types` gets the types of its outputs."""
@@ -88,53 +149,25 @@ class Op(BaseModel, Forms):
     """Description of one preparation step, with its forms.
 
     Attributes:
-        phase: `rows` selects or computes interactions before the split; `draw` adds sampled rows to the splits; `columns`
-            computes columns after the split.
-        fitted: Fits statistics on train.
         columnwise: Computes each of its `columns` independently, so they may live in different tables.
-        acts: Computes something; False for an op that only annotates columns.
         replaces: Keeps only the columns that it writes.
-        fits_on_sampled: Is fitted on the rows of NegativeSampling as well.
-        needs_row_numbers: Assigns train rows to folds by number; always runs on the interactions.
         drops_only: Only drops rows; skipped when features of new rows are computed.
         train_only: Drops rows of train only, if the splits are given as files.
         format: Version of the result, raised by a fix that changes rows or values: older prepared data is rebuilt.
-        modules: Implementing modules of an op of another package, by engine name, "aggregator", "encoder" or "filter".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    phase: ClassVar[Phase] = "columns"
-    fitted: ClassVar[bool] = False
     columnwise: ClassVar[bool] = False
-    acts: ClassVar[bool] = True
     replaces: ClassVar[bool] = False
-    fits_on_sampled: ClassVar[bool] = False
-    needs_row_numbers: ClassVar[bool] = False
     drops_only: ClassVar[bool] = False
     train_only: ClassVar[bool] = False
     format: ClassVar[int] = 1
-    modules: ClassVar[Mapping[str, str]] = {}
-
-    @property
-    def name(self) -> str:
-        """Name in a config."""
-        return type(self).__name__
 
     @property
     def title(self) -> str:
         """Name in messages."""
         return self.name
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Input columns."""
-        return tuple(getattr(self, "columns", ()))
-
-    @property
-    def reads_to_apply(self) -> tuple[str, ...]:
-        """Input columns of the fitted op; new rows may lack the others, such as a target."""
-        return self.reads
 
     def exposed(self, output: str) -> tuple[str, ...]:
         """Return the input columns with a row's own value in an output, in train too."""
@@ -151,11 +184,6 @@ class Op(BaseModel, Forms):
         return ()
 
     @property
-    def encodes(self) -> tuple[str, ...]:
-        """Columns replaced by vocabulary ids; each has a `vocabulary_of` and a `counts_of`."""
-        return ()
-
-    @property
     def vocabularies(self) -> tuple[str, ...]:
         """Names of the fitted vocabularies: the states written to vocab/."""
         return ()
@@ -166,23 +194,8 @@ class Op(BaseModel, Forms):
         return None
 
     @property
-    def renames(self) -> Mapping[str, str]:
-        """New column names by old name."""
-        return {}
-
-    @property
-    def may_drop(self) -> tuple[str, ...]:
-        """Columns that the fitted op may drop."""
-        return ()
-
-    @property
     def expressions(self) -> Mapping[str, str]:
         """LambdaOp expressions of the columns computed row by row, by column."""
-        return {}
-
-    @property
-    def casts(self) -> Mapping[str, str]:
-        """Expressions for the exact values of the columns cast to integers, by column."""
         return {}
 
     @property
@@ -199,16 +212,6 @@ class Op(BaseModel, Forms):
     def reads_all(self) -> bool:
         """Whether all columns of the interactions are inputs."""
         return False
-
-    @property
-    def learns(self) -> tuple[str, ...]:
-        """Names of the partial aggregates of a part of train: one per column by default."""
-        return self.reads if self.fitted else ()
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """Names of the tables of the fitted state."""
-        return self.learns
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return the output columns; None for a dropped column.

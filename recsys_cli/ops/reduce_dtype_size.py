@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.expression import Name, shown
-from recsys_cli.ops.normalize_min_max import merged_range
+from recsys_cli.ops.normalize import merged_range
 from recsys_cli.ops.numeric import (
     VALUE,
     DistinctNames,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import FIRST
-from recsys_cli.ops.op import Forms, Op, Phase, Tables
+from recsys_cli.ops.op import Forms, Op, Tables
 from recsys_cli.ops.values import Apply, Columns, Types, Values, comparable, from_arrow, taken
 from recsys_cli.ops.vocabulary import ABSENT, Ids, VocabularyIndex, encoder_of
 from recsys_cli.packages import pl
@@ -27,39 +26,8 @@ COLD = -3
 `value`, its `row` in the dimension table (after the rows of all ids), its shared `id`, and its `count` of train rows."""
 
 
-class Lookup(Forms):
-    """Step without an op in the plan."""
-
-    modules: ClassVar[Mapping[str, str]] = {}
-    phase: ClassVar[Phase] = "columns"
-    fitted: ClassVar[bool] = False
-    acts: ClassVar[bool] = True
-    needs_row_numbers: ClassVar[bool] = False
-    fits_on_sampled: ClassVar[bool] = False
-    encodes: ClassVar[tuple[str, ...]] = ()
-    learns: ClassVar[tuple[str, ...]] = ()
-    renames: ClassVar[Mapping[str, str]] = {}
-    may_drop: ClassVar[tuple[str, ...]] = ()
-    casts: ClassVar[Mapping[str, str]] = {}
-
-    @property
-    def name(self) -> str:
-        """Name in messages."""
-        return type(self).__name__
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Input columns."""
-        raise NotImplementedError
-
-    @property
-    def reads_to_apply(self) -> tuple[str, ...]:
-        """Input columns."""
-        return self.reads
-
-
 @dataclass(frozen=True)
-class Gather(Lookup):
+class Gather(Forms):
     """Lookup join of dimension columns to the interactions, by a column of ids, for the op at position `number`."""
 
     table: str
@@ -114,7 +82,7 @@ class Gather(Lookup):
 
 
 @dataclass(frozen=True)
-class Locate(Lookup):
+class Locate(Forms):
     """Lookup of the table rows of cold keys, before the keys become ids: -1 for other keys."""
 
     key: str

@@ -61,12 +61,8 @@ class Histories:
             rows: Interactions without sampled negatives.
             num_users: Upper bound of the user ids.
         """
-        kept = rows.chosen((rows.user_idx >= FIRST) & (rows.user_idx < num_users) & (rows.item_idx >= FIRST))
-        order = kept.chronological()
-        offsets = np.zeros(num_users + 1, np.int64)
-        np.cumsum(np.bincount(kept.user_idx, minlength=num_users), out=offsets[1:])
-        times = None if kept.times is None else kept.times[order]
-        return cls(offsets, kept.item_idx[order].astype(np.int32), kept.labels[order], times, rows.mean)
+        ordered, offsets = rows.by_user(num_users)
+        return cls(offsets, ordered.item_idx.astype(np.int32), ordered.labels, ordered.times, rows.mean)
 
     def of_user(self, user_idx: int) -> History:
         """Return the history of a user; empty for ids out of range."""

@@ -1,20 +1,117 @@
-"""Monitored metric of a run by name; training does not import evaluation."""
+"""Monitored metric of a run by name, and its rankings of the valid split; training does not import evaluation."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+
+import numpy as np
+import torch
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
+from recsys_cli.evaluation.held_out import HeldOut, hold_out, value_hashes
+from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.evaluation.measure import ComputeSettings
-from recsys_cli.evaluation.validation_metric import of_rankings
-from recsys_cli.events import Emit, Message
-from recsys_cli.features.schema import Column
+from recsys_cli.evaluation.new_users import ColdItems, SplitByUser
+from recsys_cli.evaluation.ranking import FoldInScorer, ModelScorer, Scorer, TemporaryIds, rank, why_not
+from recsys_cli.evaluation.task import EvaluationTask
+from recsys_cli.events import Emit, Message, Progress
+from recsys_cli.features.schema import FIRST, Column, Role
+from recsys_cli.loader import DimensionTables
+from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.metrics import PointwiseMetric
 from recsys_cli.metrics.named import TASKS, CutOff, find_metric
 from recsys_cli.models.model import Model
 from recsys_cli.training.objective import Monitor
 from recsys_cli.workspace import PreparedData
+
+
+def of_rankings(
+    model: Model, metric: CutOff, data: PreparedData, *, config: EvaluateConfig, compute: ComputeSettings
+) -> Callable[[], float]:
+    """Prepare a ranking of the valid split; return a function that computes the metric for the current weights.
+
+    Cold-start users are left out, unlike in `recsys evaluate`: without interactions before valid they do not help to
+    choose an epoch. After a split by user all users are cold-start users: a model with fold-in ranks the later part
+    of each user's rows after the earlier one, as in `recsys evaluate`. Other models need a pointwise metric.
+    """
+    rows = read_interactions(data, "valid", cold_items=True).observed()
+    if model.folds_in and not np.any(rows.user_idx >= FIRST):
+        by_user = SplitByUser.read(data, "valid", config)
+        if by_user.num_folded:
+            return _of_new_users(model, metric, data, by_user, config=config, compute=compute)
+    train, cold = read_interactions(data, "train", cold_items=True).observed(), ColdItems.of(data)
+    candidates = cold.candidates(train)
+    users = value_hashes(data, data.schema.only(Role.USER))
+    held_out = hold_out(
+        rows, train, candidates=candidates, num_items=cold.first + cold.number, config=config, user_hashes=users
+    )
+    tables = DimensionTables(data, device=compute.device)
+    if (reason := why_not(model, held_out, tables, data.schema, device=compute.device)) is not None:
+        all_new = not np.any(rows.user_idx >= FIRST)
+        raise _not_measured(metric, reason, model, data, all_new=all_new)
+    items = torch.from_numpy(candidates).to(compute.device)
+
+    def measure() -> float:
+        scorer = ModelScorer(model, tables, data.schema, items, batch_size=config.batch_size)
+        return _mean(metric, held_out, scorer, compute)
+
+    return measure
+
+
+def _of_new_users(
+    model: Model,
+    metric: CutOff,
+    data: PreparedData,
+    by_user: SplitByUser,
+    *,
+    config: EvaluateConfig,
+    compute: ComputeSettings,
+) -> Callable[[], float]:
+    """Prepare a ranking for cold-start users; measuring it restores the model's train context."""
+    task, schema = EvaluationTask.of(by_user, "valid", config), data.schema
+    tables = DimensionTables(data, device=compute.device)
+    if (reason := why_not(model, task.held_out, tables, schema, device=compute.device)) is not None:
+        raise _not_measured(metric, reason, model, data, all_new=False)
+    candidates = torch.from_numpy(task.held_out.candidates).to(compute.device)
+    temporary = TemporaryIds(
+        task.new_users, by_user.cold.hidden(by_user.history), schema.only(Role.USER).own_ids, tables.join
+    )
+    train_context = make_context(
+        data, "train", device=compute.device, tables=tables, read=by_user.hidden(by_user.before)
+    )
+
+    def make() -> ModelScorer:
+        return ModelScorer(model, tables, schema, candidates, batch_size=config.batch_size)
+
+    def measure() -> float:
+        try:
+            return _mean(metric, task.held_out, FoldInScorer(model, make, by_user.new, temporary, candidates), compute)
+        finally:
+            model.set_context(train_context)
+
+    return measure
+
+
+def _mean(metric: CutOff, held_out: HeldOut, scorer: Scorer, compute: ComputeSettings) -> float:
+    def progress(done: int) -> None:
+        name = f"{metric.metric.name}@{metric.k}"
+        compute.emit(Progress(f"rank for {name}", done, len(held_out.user_idx), unit="users"))
+
+    hits, _ = rank(held_out, scorer, cut_off=metric.k, progress=progress)
+    return float(metric.metric.compute(hits, metric.k).mean())
+
+
+def _not_measured(metric: CutOff, reason: str, model: Model, data: PreparedData, *, all_new: bool) -> ConfigError:
+    """Return the error for an unavailable ranking metric, with available metrics."""
+    default = TASKS[data.schema.label.task].default.name
+    has_loss = model.rows == "interactions"
+    cold_start = "; only recsys evaluate ranks for cold-start users" if all_new else ""
+    return ConfigError(
+        f"{metric.metric.name}@{metric.k} cannot be measured: {reason}",
+        hint=f"set train.monitor to {default}{' or loss' if has_loss else ''}{cold_start}",
+    )
 
 
 def monitor_of(name: str, data: PreparedData, model: Model, *, repeats: bool, emit: Emit) -> Monitor:

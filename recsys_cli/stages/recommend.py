@@ -1,15 +1,27 @@
-"""`recsys recommend`: recommendations of a run or a bundle for one request."""
+"""`recsys recommend`: recommendations for one request, or for many users into a file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from recsys_cli.errors import ConfigError
+from recsys_cli.events import Emit, Message, Progress, ignore
+from recsys_cli.features.schema import FIRST
 from recsys_cli.serving.bundle import read_bundle
+from recsys_cli.serving.every_user import Block, recommend_to_all
 from recsys_cli.serving.query import Answer, CatalogItem, Query
 from recsys_cli.serving.recommender import Recommender
+from recsys_cli.serving.requests import seen_last
 from recsys_cli.stages.export import served_run
+from recsys_cli.stages.tables import TableWriter, read_column, read_columns
 from recsys_cli.workspace import Bundle, TrainedRun, Workspace
 
 
@@ -60,3 +72,216 @@ def _answer(recommender: Recommender, answer: Answer) -> dict[str, Any]:
 
 def _item(item: CatalogItem) -> Mapping[str, Any]:
     return {"item": item.id, "title": item.title, "features": {n: list(v) for n, v in item.features.items()}}
+
+
+_JOIN = "; "
+_BLOCK = 1_024
+"""Queries answered at once where users are unknown or come with their histories."""
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Written:
+    """Result of recommendations in a file.
+
+    Attributes:
+        output: The file.
+        users: Number of users.
+        rows: Number of recommendations.
+        without: Number of users without any.
+        popular: Number of users with the most popular items.
+        why_popular: Reason for these; None without such users.
+        skipped: Number of interactions in a file of histories with an item that is not in train.
+        seconds: Duration.
+    """
+
+    output: Path
+    users: int
+    rows: int
+    without: int
+    popular: int
+    why_popular: str | None
+    skipped: int
+    seconds: float
+
+
+def recommend_users(
+    recommender: Recommender, query: Query, output: Path, *, users: Path | None = None, emit: Emit = ignore
+) -> Written:
+    """Write the top-k items of users: user, item, title (if any), rank, score, source, reasons; unknown users are last.
+
+    Args:
+        recommender: The recommender.
+        query: Cut-off and filters for every user; `explain` adds the reasons.
+        output: A .parquet, .csv or .jsonl file, written atomically.
+        users: File of raw user ids; None for all users of train.
+        emit: Receives progress.
+
+    Raises:
+        ConfigError: The model cannot rank, all users are unknown, or the format is unknown.
+        DataError: The file of users is unreadable.
+    """
+    served = recommender.served
+    if (reason := recommender.scorer.why_not) is not None:
+        raise ConfigError(f"{served.called} cannot recommend: {reason}")
+    recommender.check(query)
+    encoded, others = _users(recommender, users)
+    places = recommender.places(query)
+    kind = others.type if len(others) else served.users.values.type
+    with TableWriter(output, _schema(recommender, kind, query)) as file:
+        bulk = _Bulk(recommender, file, len(encoded) + len(others), emit)
+        for block in recommend_to_all(
+            recommender, encoded, k=int(query.k), places=places, exclude_seen=query.exclude_seen, diversity=query.diversity
+        ):  # fmt: skip
+            titles = (
+                [] if served.titles is None else [served.titles.take(pa.array(served.items.positions_of(block.items)))]
+            )
+            named = served.users.decode(block.users), served.items.decode(block.items), *titles
+            reasons = [_reasons(recommender, block)] if query.explain else []
+            file.write(*named, block.ranks, block.scores, ["model"] * len(block.items), *reasons)
+            bulk.count(block.num_users, len(block.items), block.num_users - len(np.unique(block.users)))
+        bulk.answer(query, [(user, None) for user in others.to_pylist()])
+    return bulk.written(query, output)
+
+
+def recommend_histories(
+    recommender: Recommender, query: Query, histories: Path, output: Path, *, emit: Emit = ignore
+) -> Written:
+    """Write the top-k items of users with the histories of a file; see `recommend_users`.
+
+    Args:
+        recommender: The recommender.
+        query: Cut-off and filters for every user.
+        histories: File of interactions with the user and the item column, in order of time.
+        output: The file to write.
+        emit: Receives progress.
+    """
+    served = recommender.served
+    table = read_columns(histories, (served.user.name, served.item.name))
+    users, items = (column.to_pylist() for column in table.columns)
+    lists: dict[Any, list[Any]] = {}
+    for user, item in zip(users, items, strict=True):
+        lists.setdefault(user, []).append(item)
+    encoded = served.items.encode(items)
+    skipped = int(((encoded < FIRST) | served.cold.among(encoded)).sum())
+    with TableWriter(output, _schema(recommender, table.column(0).type, query)) as file:
+        bulk = _Bulk(recommender, file, len(lists), emit, skipped)
+        bulk.answer(query, list(lists.items()))
+    return bulk.written(query, output)
+
+
+@dataclass
+class _Bulk:
+    """Rows written to a file, and their numbers."""
+
+    recommender: Recommender
+    file: TableWriter
+    users: int
+    emit: Emit
+    skipped: int = 0
+    done: int = 0
+    rows: int = 0
+    without: int = 0
+    popular: int = 0
+    start: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.count(0, 0, 0)  # the first users may take minutes
+
+    def answer(self, query: Query, pairs: Sequence[tuple[Any, Sequence[Any] | None]]) -> None:
+        """Answer and write pairs of user and history; None for the stored history."""
+        for first in range(0, len(pairs), _BLOCK):
+            part = pairs[first : first + _BLOCK]
+            answers = self.recommender.recommend([_with(query, user, history) for user, history in part])
+            titled = self.recommender.served.titles is not None
+            rows = [(user, one.item.id, *([one.item.title] if titled else []), rank, one.score, answer.source,
+                     *([_JOIN.join(one.because)] if query.explain else []))
+                    for (user, _), answer in zip(part, answers, strict=True)
+                    for rank, one in enumerate(answer.items, start=1)]  # fmt: skip
+            if rows:
+                self.file.write(*zip(*rows, strict=True))
+            self.popular += sum(answer.source == "popularity" for answer in answers)
+            self.count(len(part), len(rows), sum(not answer.items for answer in answers))
+
+    def count(self, users: int, rows: int, without: int) -> None:
+        """Add numbers of users and rows, and report progress."""
+        self.done, self.rows, self.without = self.done + users, self.rows + rows, self.without + without
+        self.emit(Progress("recommend", self.done, self.users, "users"))
+
+    def written(self, query: Query, output: Path) -> Written:
+        """Return the result, and report what holds for all users."""
+        for note in seen_last(self.recommender.served, query):
+            self.emit(Message(note))
+        why = _why_popular(self.recommender) if self.popular else None
+        seconds = time.monotonic() - self.start
+        return Written(output, self.users, self.rows, self.without, self.popular, why, self.skipped, seconds)
+
+
+def _why_popular(recommender: Recommender) -> str:
+    """Return the reason for popularity in place of the model."""
+    name = recommender.served.source.name
+    if (reason := recommender.scorer.why_not) is not None:
+        return f"{name} cannot rank: {reason}"
+    if recommender.served.takes_histories:
+        return "they have no history of known items"
+    return f"they are not in train, and {name} cannot fold in a history"
+
+
+def _reasons(recommender: Recommender, block: Block) -> list[str]:
+    """Return the reasons of each row of a block."""
+    places = recommender.catalog.places(block.items)
+    starts = np.flatnonzero(np.diff(block.users, prepend=-1))
+    histories = (recommender.served.histories.of_user(int(user)) for user in block.users[starts])
+    parts = zip(histories, np.split(places, starts[1:]), strict=False)
+    return [_JOIN.join(one) for history, own in parts for one in recommender.relations.reasons(history, own)]
+
+
+def _schema(recommender: Recommender, user: pa.DataType, query: Query) -> pa.Schema:
+    types: Mapping[str, pa.DataType] = {
+        "user": user, "item": recommender.served.items.values.type,
+        **({} if recommender.served.titles is None else {"title": pa.string()}),
+        "rank": pa.int32(), "score": pa.float32(), "source": pa.string(),
+        **({"because": pa.string()} if query.explain else {}),
+    }  # fmt: skip
+    return pa.schema(list(types.items()))
+
+
+def _with(query: Query, user: Any, history: Sequence[Any] | None) -> Query:
+    return Query(**{**vars(query), "user": user, "history": history})
+
+
+def _users(recommender: Recommender, path: Path | None) -> tuple[Ints, pa.Array]:
+    """Return the users of a file, each once, or all of train: encoded ones with a score of the model, and raw others."""
+    served = recommender.served
+    if path is None:
+        encoded = np.arange(FIRST, FIRST + served.users.num_train)
+        raw: list[Any] | None = None
+    else:
+        raw = read_column(path, served.user.name)
+        encoded = served.users.encode(raw)
+    trained = (encoded >= FIRST) & (encoded < served.users.cardinality)
+    if raw is not None and not trained.any():
+        shown = ", ".join(str(user) for user in raw[:5])
+        raise ConfigError(
+            f"{path}: none of the {len(raw):,} users is in train: {shown}",
+            hint=f"use values of {served.user.name}, or give their histories: --history FILE",
+        )
+    first = np.sort(np.unique(encoded[trained], return_index=True)[1])
+    known = encoded[trained][first]
+    scored = np.ones(len(known), bool)
+    if served.model.folds_in:
+        lengths = np.diff(served.histories.offsets)
+        scored = lengths[np.where(known < len(lengths), known, 0)] > 0
+    others = served.users.decode(known[~scored]).to_pylist()
+    if raw is not None:
+        others += dict.fromkeys(raw[row] for row in np.flatnonzero(~trained))
+    return known[scored], _typed(others, served.users.values.type)
+
+
+def _typed(users: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return raw users in the type of the data, or else as text."""
+    try:
+        return pa.array(users).cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return pa.array([None if user is None else str(user) for user in users], pa.string())

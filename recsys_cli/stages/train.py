@@ -1,25 +1,29 @@
-"""`recsys train`."""
+"""`recsys train`, in this process or in several: python -m recsys_cli.stages.train is the worker of a run with `train.devices`."""
 
 from __future__ import annotations
 
+import os
 import time
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import astuple
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 from recsys_cli.config import RunConfig, TrainConfig
-from recsys_cli.events import Emit, Message, ignore
+from recsys_cli.events import Emit, Event, Message, ignore
 from recsys_cli.models import kind_of
 from recsys_cli.registry import AUTO
 from recsys_cli.stages import StageResult
 from recsys_cli.stages.auto import train_candidates
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.held_out_train import find_epochs
-from recsys_cli.stages.processes import join_ranks, launch_ranks
 from recsys_cli.stages.run_selection import Selection, locked, run_key, select, train_lock
 from recsys_cli.stages.trainer import closed_form_trainer_of, new_model, trainer_of
 from recsys_cli.stages.warm_start import warm_start
-from recsys_cli.training.ranks import Ranks
+from recsys_cli.training import hardware
+from recsys_cli.training.launch import INTERRUPTED, error_line, event_line, launch, worker_session
+from recsys_cli.training.member import Member
+from recsys_cli.training.ranks import Ranks, local_process_group, process_group
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
 
 
@@ -116,3 +120,63 @@ def _with_epochs(
     text = f"the data has no valid split: {useless}{'and ' if useless else ''}the best checkpoint is the last"
     emit(Message(text, "warning"))
     return options, None
+
+
+def join_ranks(config: RunConfig) -> AbstractContextManager[Ranks]:
+    """Join the process group of torchrun or `launch_ranks`; a single process needs one only for sharded tables."""
+    member = Member.from_environment()
+    if member is not None:
+        return process_group(member, hardware.device(config.train.device, member))
+    if config.model.embedding.placement == "sharded" and config.train.devices == 1:
+        return local_process_group(hardware.device(config.train.device))
+    return nullcontext(Ranks())
+
+
+def launch_ranks(
+    run: TrainedRun, data: PreparedData, config: RunConfig, workspace: Workspace, *, resume: bool, emit: Emit
+) -> None:
+    """Train a run in `train.devices` worker processes."""
+    devices = config.train.devices
+    hardware.device(config.train.device, Member(0, devices, 0, devices))  # fails early with fewer GPUs
+    job = {
+        "config": config.model_dump(mode="json"),
+        "data": str(data.folder.absolute()),
+        "run": run.folder.name,
+        "workspace": str(workspace.root.absolute()),
+        "resume": resume,
+    }
+    launch("recsys_cli.stages.train", job, devices=devices, emit=emit)
+
+
+def main() -> int:
+    """Train this rank's part of a run, report to the parent process, and return the exit code."""
+    with worker_session() as (job, out):
+        try:
+            _train_rank(job, out)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except Exception as error:  # the parent process raises it again
+            _send(out, error_line(error))
+            return 1
+    return 0
+
+
+def _train_rank(job: dict[str, Any], out: TextIO) -> None:
+    config, workspace = RunConfig.model_validate(job["config"]), Workspace(Path(job["workspace"]))
+
+    def emit(event: Event) -> None:
+        _send(out, event_line(event))
+
+    with join_ranks(config) as ranks:
+        data, run = PreparedData(Path(job["data"])), workspace.run_named(job["run"])
+        train_run(run, data, config, workspace, ranks=ranks, resume=job["resume"], emit=emit)
+
+
+def _send(out: TextIO, line: str) -> None:
+    with suppress(BrokenPipeError):  # the parent has ended, and the end of stdin interrupts this process
+        out.write(line + "\n")
+
+
+if __name__ == "__main__":
+    code = main()
+    os._exit(code)  # a normal exit would wait for GPU work that waits for a lost rank

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from recsys_cli.batch import Batch, Feature, Ragged
+from recsys_cli.batch import Batch, Feature, Ragged, picked
 from recsys_cli.config import Placement, TrainConfig
 from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader.records import pick_lists
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.training import optimizers
 from recsys_cli.training.ranks import Ranks
@@ -41,7 +40,7 @@ def context_of_batch(batch: Batch, schema: Schema) -> TrainingContext:
             rows = _first_rows(_ids(batch, key), key_ids)
             for column in schema.in_table(key):
                 if column in schema.features:
-                    features[column.name] = _pick(batch.features[column.name], rows)
+                    features[column.name] = picked(batch.features[column.name], rows)
         return features
 
     return TrainingContext(interactions, join)
@@ -58,13 +57,6 @@ def _first_rows(ids: Tensor, queries: Tensor) -> Tensor:
     size = int(torch.cat([ids, queries.long()]).max()) + 1
     first = torch.full((size,), len(ids)).scatter_reduce_(0, ids, torch.arange(len(ids)), "amin")
     return first[queries.long()] % len(ids)
-
-
-def _pick(feature: Feature, rows: Tensor) -> Feature:
-    if isinstance(feature, Tensor):
-        return feature[rows]
-    starts, lengths = feature.offsets[rows], feature.offsets.diff()[rows]
-    return pick_lists(feature.values, starts, lengths, feature.values.dtype, feature.weights)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import RunConfig
 from recsys_cli.loader import Loader
-from recsys_cli.loader.copying import SideStream, to_device
+from recsys_cli.loader.loader import SideStream, to_device
 from recsys_cli.models import build
 from recsys_cli.stages.plan import plan_on, profile_on
 from recsys_cli.stages.train import train_on

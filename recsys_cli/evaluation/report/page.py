@@ -229,16 +229,10 @@ def plot_reliability(curve: Curve, name: str) -> Markup:
     return chart("Reliability curve", marks, x=_unit("mean prediction"), y=_unit("mean label"))
 
 
-def plot_roc(curves: Mapping[str, Curve]) -> Markup:
-    """Plot the ROC curves of all systems."""
+def plot_curves(curves: Mapping[str, Curve], title: str, x: str, y: str) -> Markup:
+    """Plot a curve of all systems between 0 and 1, such as ROC or precision over recall."""
     marks = [LineSeries(*_points(curve), name=name) for name, curve in curves.items()]
-    return chart("ROC curves", marks, x=_unit("false positive rate"), y=_unit("true positive rate"))
-
-
-def plot_precision_recall(curves: Mapping[str, Curve]) -> Markup:
-    """Plot the precision-recall curves of all systems."""
-    marks = [LineSeries(*_points(curve), name=name) for name, curve in curves.items()]
-    return chart("Precision-recall curves", marks, x=_unit("recall"), y=_unit("precision"))
+    return chart(title, marks, x=_unit(x), y=_unit(y))
 
 
 def plot_at_k(by_cut_off: CutOffChart, metric: str, *, label: str = "") -> Markup:
@@ -355,8 +349,8 @@ def _figures(
     """Plot all figures; those without data are empty."""
     figures = {
         "reliability": plot_reliability(evaluation.reliability, own),
-        "roc": plot_roc(evaluation.roc),
-        "precision_recall": plot_precision_recall(evaluation.precision_recall),
+        "roc": plot_curves(evaluation.roc, "ROC curves", "false positive rate", "true positive rate"),
+        "precision_recall": plot_curves(evaluation.precision_recall, "Precision-recall curves", "recall", "precision"),
         "loss": plot_loss(history),
     }
     if rankings is not None:

@@ -9,7 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from recsys_cli.batch import Batch, Feature, Ragged
+from recsys_cli.batch import Batch, as_lists
 from recsys_cli.features.schema import PADDING, Column, Role, Schema
 
 
@@ -52,13 +52,6 @@ class Categories:
 
 def _size(column: Column) -> int:
     return int(column.cardinality or 0)
-
-
-def as_lists(feature: Feature) -> Ragged:
-    """Return a feature as lists; a single value is a list of one."""
-    if isinstance(feature, Ragged):
-        return feature
-    return Ragged(feature, torch.arange(len(feature) + 1, device=feature.device))
 
 
 @dataclass(frozen=True)

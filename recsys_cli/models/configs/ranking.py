@@ -10,6 +10,14 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_
 from recsys_cli.config.section import Section, require_distinct
 
 
+def _train_defaults(**rates: float) -> dict[str, Any]:
+    """Return the training defaults of a ranking model with given learning rates.
+
+    Small batches for few rows; early stopping, because the best epoch was the 4th on ml-latest-small, the 7th to 13th on ml-100k.
+    """
+    return {"epochs": 20, "early_stopping": 3, "batch_size": 1024, **rates, "sparse_embeddings": True}
+
+
 class CollaborativeOptions(Section):
     """Collaborative features: biases, factors, regressions and content profiles of users and items, out of fold for every label."""
 
@@ -76,14 +84,7 @@ class TowerOptions(RankingOptions):
         "model.embedding_dropout": {"low": 0.0, "high": 0.6, "step": 0.1},
     }
 
-    # Small batches for few rows; early stopping, because the best epoch was the 4th on ml-latest-small, the 7th to 13th on ml-100k.
-    train_defaults: ClassVar[Mapping[str, Any]] = {
-        "epochs": 20,
-        "early_stopping": 3,
-        "batch_size": 1024,
-        "learning_rate": 0.001,
-        "sparse_embeddings": True,
-    }
+    train_defaults: ClassVar[Mapping[str, Any]] = _train_defaults(learning_rate=0.001)
 
     hidden_dims: tuple[PositiveInt, ...] = (128, 128, 128)
     """Widths of the dense layers, each followed by ReLU."""
@@ -96,24 +97,25 @@ class TowerOptions(RankingOptions):
     """Dropout rate of the embeddings at the MLP's input."""
 
 
-class MLPConfig(TowerOptions):
+class ConcatOptions(TowerOptions):
+    """Options of every ranking model with an MLP over embeddings of any width."""
+
+    embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
+    """Width of the embeddings: one for all, or by column name. Columns without one, and null, take it from the cardinality n:
+    min(512, max(16, round(1.6 n^0.56)))."""
+
+
+class MLPConfig(ConcatOptions):
     """MLP of the Merlin notebook: concatenated embeddings through dense layers to one logit.
 
     The defaults suit a hundred thousand interactions. For many millions, configs/ml25m-notebook.yaml has the notebook's
     settings: no dropout, `embedding_dim` null, batches of 32,768 rows; these overfit small data.
     """
 
-    embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
-    """Width of the embeddings: one for all, or by column name. Columns without one, and null, take it from the cardinality n:
-    min(512, max(16, round(1.6 n^0.56)))."""
 
-
-class DCNv2Config(TowerOptions):
+class DCNv2Config(ConcatOptions):
     """DCN-V2: cross layers over all features, followed by or parallel to an MLP (Wang et al., 2021)."""
 
-    embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
-    """Width of the embeddings: one for all, or by column name. Columns without one, and null, take it from the cardinality n:
-    min(512, max(16, round(1.6 n^0.56)))."""
     num_cross_layers: PositiveInt = 2
     """Number of cross layers; L layers give feature products up to degree L + 1."""
     rank: PositiveInt | None = None
@@ -126,14 +128,7 @@ class DCNv2Config(TowerOptions):
 class DeepFMConfig(TowerOptions):
     """DeepFM: a factorization machine plus an MLP over the same embeddings (Guo et al., 2017)."""
 
-    train_defaults: ClassVar[Mapping[str, Any]] = {
-        "epochs": 20,
-        "early_stopping": 3,
-        "batch_size": 1024,
-        "learning_rate": 0.0003,
-        "embedding_learning_rate": 0.003,
-        "sparse_embeddings": True,
-    }
+    train_defaults: ClassVar[Mapping[str, Any]] = _train_defaults(learning_rate=0.0003, embedding_learning_rate=0.003)
     embedding_dim: PositiveInt = 16
     """Width of the embeddings, equal for all features, because the factorization machine multiplies them."""
     regularization: float = Field(0.015, ge=0)
@@ -154,14 +149,7 @@ class DLRMConfig(RankingOptions):
     A linear model is added to the logit, unlike in the paper.
     """
 
-    train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 20,
-        "early_stopping": 3,
-        "batch_size": 1024,
-        "learning_rate": 0.001,
-        "embedding_learning_rate": 0.003,
-        "sparse_embeddings": True,
-    }
+    train_defaults: ClassVar[Mapping[str, Any]] = _train_defaults(learning_rate=0.001, embedding_learning_rate=0.003)
     embedding_dim: PositiveInt = 16
     """Width of the embeddings, equal for all features, because they enter dot products."""
     bottom_mlp: tuple[PositiveInt, ...] = (64,)
@@ -183,13 +171,7 @@ class DLRMConfig(RankingOptions):
 class FMConfig(RankingOptions):
     """Factorization machine: a linear model plus the dot products of all feature pairs (Rendle, 2010)."""
 
-    train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 20,
-        "early_stopping": 3,
-        "batch_size": 1024,
-        "learning_rate": 0.003,
-        "sparse_embeddings": True,
-    }
+    train_defaults: ClassVar[Mapping[str, Any]] = _train_defaults(learning_rate=0.003)
     embedding_dim: PositiveInt = 16
     """Width of the embeddings, equal for all features, because they enter dot products."""
     regularization: float = Field(0.01, ge=0)
@@ -203,35 +185,23 @@ class LogisticConfig(RankingOptions):
     It captures item popularity and user bias, without personalization: a baseline for the other ranking models.
     """
 
-    train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 20,
-        "early_stopping": 3,
-        "batch_size": 1024,
-        "learning_rate": 0.01,
-        "sparse_embeddings": True,
-    }
+    train_defaults: ClassVar[Mapping[str, Any]] = _train_defaults(learning_rate=0.01)
 
 
-class DINConfig(TowerOptions):
+class DINConfig(ConcatOptions):
     """Deep Interest Network: an MLP over the features and the history, weighted by attention to the item (Zhou et al., 2018)."""
 
     history: HistoryFeature = HistoryFeature()
     """The user's items before the time of a row."""
-    embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
-    """Width of the embeddings: one for all, or by column name. Columns without one, and null, take it from the cardinality n:
-    min(512, max(16, round(1.6 n^0.56)))."""
     attention_dims: tuple[PositiveInt, ...] = Field((36,), min_length=1)
     """Widths of the dense layers of the activation unit."""
 
 
-class BSTConfig(TowerOptions):
+class BSTConfig(ConcatOptions):
     """Behavior Sequence Transformer: an MLP over the features and a transformer of history and item (Chen et al., 2019)."""
 
     history: HistoryFeature = HistoryFeature(max_seq_len=20)
     """The user's items before the time of a row."""
-    embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
-    """Width of the embeddings: one for all, or by column name. Columns without one, and null, take it from the cardinality n:
-    min(512, max(16, round(1.6 n^0.56)))."""
     hidden_size: PositiveInt = 32
     """Width of the transformer."""
     num_layers: PositiveInt = 1
@@ -248,12 +218,9 @@ class BSTConfig(TowerOptions):
         return self
 
 
-class MMoEConfig(TowerOptions):
+class MMoEConfig(ConcatOptions):
     """Multi-gate mixture of experts for several labels (Ma et al., 2018)."""
 
-    embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
-    """Width of the embeddings: one for all, or by column name. Columns without one, and null, take it from the cardinality n:
-    min(512, max(16, round(1.6 n^0.56)))."""
     num_experts: PositiveInt = 4
     """Number of experts, shared by all labels."""
     hidden_dims: tuple[PositiveInt, ...] = Field((128, 64), min_length=1)
@@ -262,12 +229,9 @@ class MMoEConfig(TowerOptions):
     """Widths of the dense layers of a label's own tower."""
 
 
-class PLEConfig(TowerOptions):
+class PLEConfig(ConcatOptions):
     """Progressive layered extraction for several labels that may conflict (Tang et al., 2020)."""
 
-    embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
-    """Width of the embeddings: one for all, or by column name. Columns without one, and null, take it from the cardinality n:
-    min(512, max(16, round(1.6 n^0.56)))."""
     num_layers: PositiveInt = 2
     """Number of extraction layers; with one, the model is CGC."""
     num_shared_experts: PositiveInt = 2
@@ -297,12 +261,9 @@ class NeuMFConfig(TowerOptions):
     """L2 penalty of the embeddings, as in the other ranking models; their products overfit without it."""
 
 
-class WideDeepConfig(TowerOptions):
+class WideDeepConfig(ConcatOptions):
     """Wide & Deep: a linear model memorizes ids and feature crosses, plus an MLP over embeddings (Cheng et al., 2016)."""
 
-    embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
-    """Width of the MLP's embeddings: one for all, or by column name. Columns without one, and null, take it from the cardinality n:
-    min(512, max(16, round(1.6 n^0.56)))."""
     wide: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Columns of the linear model, such as the output of HashedCross. None for all."""
     deep: Annotated[tuple[str, ...], Field(min_length=1)] | None = None

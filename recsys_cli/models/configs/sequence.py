@@ -21,7 +21,7 @@ class SequenceOptions(HistoryOptions):
     """Options of sequence length, sampled negatives and training."""
 
     # A step is of users, and MovieLens has few of them: small batches make steps enough of an epoch. They grow with the users, see
-    # `loader.users.auto_batch_size`. Items are moved by
+    # `loader.loader.auto_batch_size`. Items are moved by
     # row-wise Adagrad: Adam moves rare items, which are hardly more than drawn, as far as all others, and takes five times the
     # epochs to rank as well.
     format: ClassVar[int] = 2

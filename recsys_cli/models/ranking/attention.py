@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -48,28 +50,40 @@ class ActivationUnit(nn.Module):
         return (weights.unsqueeze(1) @ vectors).squeeze(1)
 
 
-class DIN(RankingModel):
-    """An MLP over embeddings, numeric features and the attended history."""
+class HistoryModel(RankingModel):
+    """An MLP over embeddings, numeric features and a vector of each row's history and item."""
 
     pools_history = False
 
     def __init__(
-        self, config: DINConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+        self, config: DINConfig | BSTConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
     ) -> None:
         super().__init__(config, schema)
         assert self.history is not None
         dims = dims_of(schema.categorical, config.embedding_dim)
         self.embeddings = embed(schema.categorical, dims, sparse=sparse, placement=placement)
         self.events = EventEmbeddings(self.history, self.embeddings)
-        self.attention = ActivationUnit(self.events.dim, config.attention_dims)
-        num_dense = len(self.numeric) + self.events.dim
-        self.tower = Tower.of(config, self.embeddings.dims, num_dense, len(self.labels))
+        self.interest, module, width = self.interest_of(config)
+        self.add_module(self.interest, module)
+        self.tower = Tower.of(config, self.embeddings.dims, len(self.numeric) + width, len(self.labels))
+
+    @abstractmethod
+    def interest_of(self, config: Any) -> tuple[str, nn.Module, int]:
+        """Return name and module of the function from `Events` to the vector, shape (B, D), and D."""
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
         """Return the logits, shape (B, T), and all lookups."""
         events, lookups = self.events(batch, training=self.training)
-        interest = events.map(self.attention)
+        interest = events.map(self.get_submodule(self.interest))
         return self.tower(lookups, torch.cat([numbers(batch, self.numeric), interest], dim=1)), lookups
+
+
+class DIN(HistoryModel):
+    """An MLP over embeddings, numeric features and the attended history."""
+
+    def interest_of(self, config: DINConfig) -> tuple[str, nn.Module, int]:
+        """Return the attention to the history."""
+        return "attention", ActivationUnit(self.events.dim, config.attention_dims), self.events.dim
 
 
 class Layer(nn.Module):
@@ -124,25 +138,9 @@ class SequenceTransformer(nn.Module):
         return tokens[:, 0]
 
 
-class BST(RankingModel):
+class BST(HistoryModel):
     """An MLP over embeddings, numeric features and the transformed target."""
 
-    pools_history = False
-
-    def __init__(
-        self, config: BSTConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
-        super().__init__(config, schema)
-        assert self.history is not None
-        dims = dims_of(schema.categorical, config.embedding_dim)
-        self.embeddings = embed(schema.categorical, dims, sparse=sparse, placement=placement)
-        self.events = EventEmbeddings(self.history, self.embeddings)
-        self.transformer = SequenceTransformer(config, self.events.dim)
-        num_dense = len(self.numeric) + config.hidden_size
-        self.tower = Tower.of(config, self.embeddings.dims, num_dense, len(self.labels))
-
-    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and all lookups."""
-        events, lookups = self.events(batch, training=self.training)
-        target = events.map(self.transformer)
-        return self.tower(lookups, torch.cat([numbers(batch, self.numeric), target], dim=1)), lookups
+    def interest_of(self, config: BSTConfig) -> tuple[str, nn.Module, int]:
+        """Return the transformer of the target and its history."""
+        return "transformer", SequenceTransformer(config, self.events.dim), config.hidden_size

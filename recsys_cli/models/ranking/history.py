@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recsys_cli.batch import Batch, Feature, Ragged
+from recsys_cli.batch import Batch, Feature, Ragged, as_lists, joined
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.columns import HISTORY_USER
 from recsys_cli.features.schema import FIRST, PADDING, Column, Role, Schema
@@ -70,16 +70,11 @@ class UserHistories:
         """
         if interactions.times is None:
             raise ConfigError("model.history needs timestamps, and the prepared data has none", hint=NO_TIMES)
-        users, items = interactions.user_idx, interactions.item_idx
-        is_own = (users >= FIRST) & (users < num_users) & (items >= FIRST)
-        kept = interactions.chosen(is_own)
-        order = kept.chronological()
-        offsets = np.zeros(num_users + 1, np.int64)
-        np.cumsum(np.bincount(kept.user_idx, minlength=num_users), out=offsets[1:])
-        assert kept.times is not None
-        moments, index = np.unique(kept.times[order], return_inverse=True)
-        keys = kept.user_idx[order].astype(np.int64) * (len(moments) + 1) + index
-        arrays = kept.item_idx[order].astype(np.int32), kept.positive[order], offsets, moments, keys
+        rows, offsets = interactions.by_user(num_users)
+        assert rows.times is not None
+        moments, index = np.unique(rows.times, return_inverse=True)
+        keys = rows.user_idx.astype(np.int64) * (len(moments) + 1) + index
+        arrays = rows.item_idx.astype(np.int32), rows.positive, offsets, moments, keys
         return cls(*(torch.from_numpy(array).to(device) for array in arrays))
 
     def window(self, users: Tensor, times: Tensor | None, length: int) -> Window:
@@ -236,24 +231,12 @@ class HistoryReader:
             weights = (1 / lengths).float().repeat_interleave(counts)
             events = inverse[mask]
             for column in self.columns:
-                lists = _of_events(features[column.name], events)
+                lists = as_lists(features[column.name]).picked(events)
                 means = Ragged(lists.values, lists.offsets[offsets], weights.repeat_interleave(lists.offsets.diff()))
                 if lists.weights is not None:
                     means = replace(means, weights=means.weights * lists.weights)  # type: ignore[operator]
                 added[f"{group} of {column.name}"] = means
         return replace(batch, features={**batch.features, **added})
-
-
-def _of_events(feature: Feature, events: Tensor) -> Ragged:
-    """Return the list of each event, shape (N,); single values as lists of one."""
-    if isinstance(feature, Tensor):
-        return Ragged(feature[events], torch.arange(len(events) + 1, device=events.device))
-    lengths = feature.offsets.diff()[events]
-    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-    jumps = (feature.offsets[events] - offsets[:-1]).repeat_interleave(lengths)
-    places = torch.arange(len(jumps), device=events.device) + jumps
-    weights = None if feature.weights is None else feature.weights[places]
-    return Ragged(feature.values[places], offsets, weights)
 
 
 @dataclass(frozen=True)
@@ -317,30 +300,15 @@ class EventEmbeddings(nn.Module):
         window = self._reader.window(batch, training=training)
         distinct, index = torch.unique(window.items, return_inverse=True)
         of_items, num_rows = self._reader.features(distinct), batch.num_rows
-        joined = {name: _join(batch.features[name], of_items[name]) for name in self.names}
-        found = self._embeddings[0].lookups(Batch({**batch.features, **joined}, {}))
-        lookups = {name: _first(found[name], num_rows) if name in joined else found[name] for name in found}
+        features = {name: joined([batch.features[name], of_items[name]]) for name in self.names}
+        found = self._embeddings[0].lookups(Batch({**batch.features, **features}, {}))
+        lookups = {name: _first(found[name], num_rows) if name in features else found[name] for name in found}
         target = torch.cat([lookups[name].spread() for name in self.names], dim=1)
         vectors = torch.cat([_rest(found[name], num_rows).spread() for name in self.names], dim=1)
         padding = target.new_zeros(1, _LABEL_DIM)
         label = torch.cat([self.label.new_zeros(2, self.item_dim), self.label], dim=1)
         target, vectors = (torch.cat([part, padding.expand(len(part), -1)], dim=1) for part in (target, vectors))
         return Events(target, vectors, index, label, window), list(lookups.values())
-
-
-def _join(one: Feature, other: Feature) -> Feature:
-    """Concatenate the rows of two batches."""
-    if isinstance(one, Ragged) and isinstance(other, Ragged):
-        weights = None
-        if one.weights is not None or other.weights is not None:
-            parts = (part.values.new_ones(part.values.shape, dtype=torch.float32) if part.weights is None else part.weights
-                     for part in (one, other))  # fmt: skip
-            weights = torch.cat([*parts])
-        offsets = torch.cat([one.offsets, other.offsets[1:] + one.offsets[-1]])
-        return Ragged(torch.cat([one.values, other.values.to(one.values.dtype)]), offsets, weights)
-    assert isinstance(one, Tensor)
-    assert isinstance(other, Tensor)
-    return torch.cat([one, other.to(one.dtype)])
 
 
 def _first(lookup: Lookup, num_rows: int) -> Lookup:

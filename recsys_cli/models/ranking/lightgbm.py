@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recsys_cli.batch import Batch, Ragged
+from recsys_cli.batch import Batch, Ragged, as_lists
 from recsys_cli.errors import MissingExtraError, TrainingError
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.collaborative.features import CollaborativeFeatures, fit_folds, folds_of_pairs, out_of_fold
-from recsys_cli.models.collaborative.rows import Categories, Elements, Rows, as_lists
+from recsys_cli.models.collaborative.rows import Categories, Elements, Rows
 from recsys_cli.models.configs.ranking import LightGBMConfig
 from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, no_progress
 from recsys_cli.models.ranking.layers import is_vector, numbers, numeric_columns

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -43,29 +44,46 @@ def mix(gate: Tensor, experts: Tensor) -> Tensor:
     return mixed
 
 
-class MMoE(RankingModel):
-    """y_k = h_k(Σᵢ g_k(x)ᵢ f_i(x)) with g_k(x) = softmax(W_k x) for each label k, over shared experts f_i (eq. 5 to 7)."""
+class ExpertModel(RankingModel):
+    """A tower for each label, over its mixture of experts."""
 
     def __init__(
-        self, config: MMoEConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+        self, config: MMoEConfig | PLEConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
     ) -> None:
         super().__init__(config, schema)
         dims = dims_of(schema.categorical, config.embedding_dim)
         self.embeddings = embed(schema.categorical, dims, sparse=sparse, placement=placement)
         self.embedding_dropout = Dropout(config.embedding_dropout)
-        width, number = sum(dims.values()) + len(self.numeric), len(self.labels)
-        self.experts = nn.ModuleList(expert(config, width) for _ in range(config.num_experts))
-        self.gates = nn.ModuleList(nn.Linear(width, config.num_experts, bias=False) for _ in range(number))
-        self.towers = LabelTowers(config, config.tower_dims, number)
+        self.make_experts(config, sum(dims.values()) + len(self.numeric))
+        self.towers = LabelTowers(config, config.tower_dims, len(self.labels))
+
+    @abstractmethod
+    def make_experts(self, config: Any, width: int) -> None:
+        """Create the experts over features of a width."""
+
+    @abstractmethod
+    def mixtures(self, features: Tensor) -> list[Tensor]:
+        """Return the mixture of each label, shape (B, D) each, of features, shape (B, width)."""
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
         """Return the logits, shape (B, T), and all lookups."""
         lookups = list(self.embeddings.lookups(batch).values())
         spread = [self.embedding_dropout(lookup.spread()) for lookup in lookups]
-        features = torch.cat([*spread, numbers(batch, self.numeric)], dim=1)
+        return self.towers(self.mixtures(torch.cat([*spread, numbers(batch, self.numeric)], dim=1))), lookups
+
+
+class MMoE(ExpertModel):
+    """y_k = h_k(Σᵢ g_k(x)ᵢ f_i(x)) with g_k(x) = softmax(W_k x) for each label k, over shared experts f_i (eq. 5 to 7)."""
+
+    def make_experts(self, config: MMoEConfig, width: int) -> None:
+        """Create the experts and a gate for each label."""
+        self.experts = nn.ModuleList(expert(config, width) for _ in range(config.num_experts))
+        self.gates = nn.ModuleList(nn.Linear(width, config.num_experts, bias=False) for _ in self.labels)
+
+    def mixtures(self, features: Tensor) -> list[Tensor]:
+        """Return the mixtures of the gates."""
         experts = torch.stack([layers((), features) for layers in self.experts], dim=1).relu()
-        mixed = [mix(gate(features), experts) for gate in self.gates]
-        return self.towers(mixed), lookups
+        return [mix(gate(features), experts) for gate in self.gates]
 
 
 class Extraction(nn.Module):
@@ -91,29 +109,20 @@ class Extraction(nn.Module):
         return [mix(gate(own), seen) for gate, own, seen in zip(self.gates, inputs, visible, strict=False)]
 
 
-class PLE(RankingModel):
+class PLE(ExpertModel):
     """Layers of experts, and for each label a tower on its own output of the last layer (eq. 8)."""
 
-    def __init__(
-        self, config: PLEConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
-        super().__init__(config, schema)
-        dims = dims_of(schema.categorical, config.embedding_dim)
-        self.embeddings = embed(schema.categorical, dims, sparse=sparse, placement=placement)
-        self.embedding_dropout = Dropout(config.embedding_dropout)
-        number, width, last = len(self.labels), sum(dims.values()) + len(self.numeric), config.num_layers - 1
+    def make_experts(self, config: PLEConfig, width: int) -> None:
+        """Create the layers."""
+        number, last = len(self.labels), config.num_layers - 1
         self.layers = nn.ModuleList(
             Extraction(config, config.hidden_dims[-1] if layer else width, number, last=layer == last)
             for layer in range(config.num_layers)
         )
-        self.towers = LabelTowers(config, config.tower_dims, number)
 
-    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and all lookups."""
-        lookups = list(self.embeddings.lookups(batch).values())
-        spread = [self.embedding_dropout(lookup.spread()) for lookup in lookups]
-        features = torch.cat([*spread, numbers(batch, self.numeric)], dim=1)
+    def mixtures(self, features: Tensor) -> list[Tensor]:
+        """Return the outputs of the last layer."""
         states = [features] * (len(self.labels) + 1)
         for layer in self.layers:
             states = layer(states)
-        return self.towers(states), lookups
+        return states

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.schema import FIRST, PADDING
+from recsys_cli.features.schema import PADDING
 from recsys_cli.interactions import Interactions
 
 _SHORT = 16
@@ -207,19 +207,12 @@ class Histories:
                 "a sequence model needs timestamps, and the prepared data has none",
                 hint="set features.timestamp, then run `recsys etl`; or choose a model without order (recsys ls models)",
             )
-        keep = (interactions.user_idx >= FIRST) & (interactions.item_idx >= FIRST)
-        if positive_only:
-            keep &= interactions.positive
-        kept = interactions.chosen(keep)
-        users, items, order = kept.user_idx, kept.item_idx, kept.chronological()
-        offsets = np.zeros(num_users + 1, np.int64)
-        np.cumsum(np.bincount(users, minlength=num_users), out=offsets[1:])
-        times = weights = None
-        if with_times and kept.times is not None:
-            times = torch.from_numpy(kept.times[order].astype(np.float64)).to(device)
-        if kept.weights is not None:
-            weights = torch.from_numpy(kept.weights[order]).to(device)
-        return cls(torch.from_numpy(items[order]).to(device), torch.from_numpy(offsets).to(device), times, weights)
+        kept = interactions.chosen(interactions.positive) if positive_only else interactions
+        rows, offsets = kept.by_user(num_users)
+        assert rows.times is not None
+        times = rows.times.astype(np.float64) if with_times else None
+        arrays = rows.item_idx, offsets, times, rows.weights
+        return cls(*(None if array is None else torch.from_numpy(array).to(device) for array in arrays))  # type: ignore[arg-type]
 
     def last(self, users: Tensor, length: int) -> Windows:
         """Return the latest items of users, shape (B,), at most `length`, which is 2 or more."""

@@ -16,7 +16,7 @@ from recsys_cli.models.configs.sequence import HSTUConfig
 from recsys_cli.models.layers import Dropout
 from recsys_cli.models.sequence.histories import Group, Jagged
 from recsys_cli.models.sequence.model import SequenceModel
-from recsys_cli.models.sequence.transformer import Encoder, heads, init_small
+from recsys_cli.models.sequence.networks import Encoder, heads, init_small
 
 BUCKETS, _BASE = 128, 1.35
 """Logarithmic buckets of time: 128 of a third more each hold all times from 1 to 10^16 units, whatever the unit is."""

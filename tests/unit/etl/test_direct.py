@@ -13,9 +13,9 @@ from recsys_cli.etl.fit import row_numbers
 from recsys_cli.etl.polars_engine import ArrowSteps
 from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.ops import Categorify, LambdaOp, Rename
-from recsys_cli.ops.counts import unpacked
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.program import PlanStep
+from recsys_cli.ops.vocabulary import unpacked
 
 ROWS = pa.table({"a": ["x", "y", None, "x"], "tags": [["p"], None, [], ["q", None, "p"]], "n": [1, 2, 3, 4]})
 ENCODE = Categorify(columns=("a",))

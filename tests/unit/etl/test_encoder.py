@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from recsys_cli.errors import DataError
 from recsys_cli.features.hashing import below, hash_counters, hash_values
 from recsys_cli.ops import vocabulary as module
-from recsys_cli.ops.counts import add_up, count, in_order, unpacked
-from recsys_cli.ops.vocabulary import Encoder, Index, encoder_of
+from recsys_cli.ops.vocabulary import Encoder, Index, add_up, count, encoder_of, in_order, unpacked
 
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int8(): st.integers(-128, 127),

@@ -49,7 +49,9 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def ease(known: Interactions, folder: Path) -> torch.Tensor:
     train = TrainingContext(lambda: known, dict)
-    model: Model = fit_baseline("ease", {"max_items": None}, SCHEMA, train, train, device="cpu", cache=FittedCache(folder))
+    model: Model = fit_baseline(
+        "ease", {"max_items": None}, SCHEMA, train, train, device="cpu", cache=FittedCache(folder)
+    )
     return model.scores(USERS, ITEMS)  # type: ignore[attr-defined, no-any-return]
 
 

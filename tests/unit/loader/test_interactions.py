@@ -20,7 +20,7 @@ from recsys_cli.features.schema import UNSEEN, Column, Kind, Role, Schema, Task
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import UserLoader, scales
 from recsys_cli.loader.interactions import count_items, read_interactions
-from recsys_cli.loader.users import auto_batch_size
+from recsys_cli.loader.loader import auto_batch_size
 from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData, write_manifest
 

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from recsys_cli.batch import Ragged
+from recsys_cli.batch import Ragged, joined
 from recsys_cli.errors import DataError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.loader import DimensionTables, Loader, check_targets
 from recsys_cli.loader.reading import row_groups
-from recsys_cli.loader.records import Layout, join, read_records
+from recsys_cli.loader.records import Layout, read_records
 from recsys_cli.workspace import PreparedData, write_manifest
 
 Make = Callable[..., PreparedData]
@@ -258,7 +258,7 @@ def test_targets_of_valid_are_looked_at_too(tmp_path: Path) -> None:
 def test_lists_are_joined_with_their_weights() -> None:
     one = Ragged(torch.tensor([1, 2]), torch.tensor([0, 0, 2]), torch.tensor([0.1, 0.2]))
     two = Ragged(torch.tensor([3]), torch.tensor([0, 1, 1]), torch.tensor([0.3]))
-    both = join([one, two])
+    both = joined([one, two])
     assert isinstance(both, Ragged)
     assert both.weights is not None
     found = [both.weights[a:b].tolist() for a, b in pairwise(both.offsets.tolist())]

@@ -8,7 +8,7 @@ import torch
 
 from recsys_cli.models.configs.two_stage import Mmr
 from recsys_cli.models.top_lists import rerank
-from recsys_cli.models.two_stage.rerank import _diverse
+from recsys_cli.models.two_stage.model import _diverse
 
 
 def slow(scores: list[float], similarities: list[list[float]], k: int, diversity: float) -> list[int]:

@@ -15,9 +15,8 @@ from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build
 from recsys_cli.models.embedding import Embeddings
 from recsys_cli.models.layers import BatchNorm
-from recsys_cli.models.ranking.factorization import FirstOrder, sum_of_pairs
 from recsys_cli.models.ranking.model import RankingModel
-from recsys_cli.models.ranking.networks import Cross, pairwise_products
+from recsys_cli.models.ranking.networks import Cross, FirstOrder, pairwise_products, sum_of_pairs
 
 ROWS = 12
 SIZES = {"user": 9, "item": 8, "genres": 7}

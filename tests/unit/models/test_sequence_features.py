@@ -18,9 +18,8 @@ from recsys_cli.features.schema import FIRST, UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.model import TrainingContext
-from recsys_cli.models.sequence.features import ItemFeatures, TimeFeatures
 from recsys_cli.models.sequence.histories import Windows
-from recsys_cli.models.sequence.model import SequenceModel
+from recsys_cli.models.sequence.model import ItemFeatures, SequenceModel, TimeFeatures
 
 USERS, ITEMS, COLD, DIM, STEPS = 12, 20, 3, 8, 6
 NAMES = ["sasrec", "gru4rec", "hstu", "bert4rec"]

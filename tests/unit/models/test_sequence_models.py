@@ -19,7 +19,7 @@ from recsys_cli.models.model import TrainingContext
 from recsys_cli.models.sequence.histories import Jagged, Windows
 from recsys_cli.models.sequence.losses import FalseNegatives
 from recsys_cli.models.sequence.model import SequenceModel
-from recsys_cli.models.sequence.transformer import LigrBlock
+from recsys_cli.models.sequence.networks import LigrBlock
 
 USERS, ITEMS, LENGTH = 60, 30, 8
 SCHEMA = Schema(

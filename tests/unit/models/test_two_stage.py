@@ -18,7 +18,7 @@ from recsys_cli.models.model import TrainingContext
 from recsys_cli.models.ranking.history import Window
 from recsys_cli.models.two_stage import model as two_stage
 from recsys_cli.models.two_stage.candidates import ItemStatistics
-from recsys_cli.models.two_stage.targets import Fold, LabeledCandidates, folds_of
+from recsys_cli.models.two_stage.rankers import Fold, LabeledCandidates, folds_of
 from recsys_cli.training.trainer import train_part
 
 USERS, ITEMS, GENRES = 40, 30, 5

@@ -22,7 +22,7 @@ from recsys_cli.models.retrieval.factorization import Graph
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.encoder import RowEncoder, VocabularyIndex
 from recsys_cli.serving.query import Query
-from recsys_cli.stages import verify as verification
+from recsys_cli.stages.export import TOLERANCE
 from recsys_cli.workspace import Bundle, write_manifest
 from tests.served_runs import COLLABORATIVE, MakeRun, ratings
 
@@ -192,7 +192,7 @@ def test_verification_finds_other_weights(make_run: MakeRun, tmp_path: Path, mon
     monkeypatch.setattr(bundle_writer, "save_file", shifted)
     with pytest.raises(DataError, match="weights differ"):
         recsys.export(make_run("mf"), tmp_path / "mf", progress=False)
-    assert verification.TOLERANCE == 1e-5
+    assert TOLERANCE == 1e-5
 
 
 def test_the_card_and_the_signature_describe_the_model(bundle: Path) -> None:

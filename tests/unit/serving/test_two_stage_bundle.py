@@ -24,7 +24,7 @@ from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.stages.export import served_run
-from recsys_cli.stages.recommend_many import recommend_users
+from recsys_cli.stages.recommend import recommend_users
 from tests.served_runs import COLUMNS, config_of, ratings
 
 SEEN_LAST = "seen items are no candidates of two-stage: they rank behind all candidates"

@@ -17,8 +17,7 @@ from recsys_cli.serving.bundle import read_bundle
 from recsys_cli.serving.export.programs import encoded_sample
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.served import ServedModel
-from recsys_cli.stages.export import export
-from recsys_cli.stages.verify import verify_scores
+from recsys_cli.stages.export import export, verify_scores
 from recsys_cli.workspace import Artifact, Bundle
 
 TYPES = ("fp16", "int8")
