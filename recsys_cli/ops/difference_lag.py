@@ -15,7 +15,7 @@ from recsys_cli.events import Message
 from recsys_cli.features.columns import GROUP, POSITION
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.buckets import Runs, group, partition, write_run
-from recsys_cli.ops.flow import Flow, OpContext
+from recsys_cli.ops.flow import Derived, Flow, OpContext
 from recsys_cli.ops.op import Names, Op, Phase, as_tuple, numbers, scalars
 from recsys_cli.packages import pl
 
@@ -137,17 +137,12 @@ def _less_whole(values: pl.Expr, shift: int, *, about: pl.Expr | None = None) ->
 
 
 @dataclass(frozen=True)
-class Lagged:
+class Lagged(Derived):
     """Rows with additional columns of differences."""
 
     rows: Flow
     runs: Runs
     materialized: bool = True
-
-    @property
-    def most(self) -> int | None:
-        """See `Flow.most`."""
-        return self.rows.most
 
     def schema(self) -> pa.Schema:
         """See `Flow.schema`."""

@@ -33,7 +33,7 @@ from recsys_cli.registry import load as load_component
 from recsys_cli.registry import suggest
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.stages.apply import apply
-from recsys_cli.stages.names import titles_of
+from recsys_cli.stages.names import evaluated_title, titles_of
 from recsys_cli.stages.score import score_rows_by_run
 from recsys_cli.workspace import Artifact, Bundle, TrainedRun, Workspace, key_of, refuse_new_folders, replacing_folder
 
@@ -182,14 +182,6 @@ def served_run(run: TrainedRun, workspace: Workspace) -> ServedModel:
     raw, ids = workspace.raw(config.dataset.name).folder, IdNames(data).values(Role.ITEM)
     values = read_item_values(config, raw, ids, FittedPlan.read(data.folder))
     return ServedModel.of_run(run, workspace, titles=titles, item_values=values)
-
-
-def evaluated_title(run: TrainedRun) -> str | None:
-    """Return the column of titles of the latest evaluation; None without one."""
-    try:
-        return Evaluation.read(run.evaluated().evaluation).config.title
-    except (MissingArtifactError, DataError):
-        return None
 
 
 def _source(run: TrainedRun) -> dict[str, Any]:

@@ -10,18 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import RunConfig
-from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, held_out_split, model_in_context
 from recsys_cli.evaluation.names import IdNames, find_ground_truth, newest_first, rows_of
 from recsys_cli.evaluation.pointwise import knows, nearest
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.result import MODEL, Evaluation
+from recsys_cli.evaluation.result import MODEL
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import count_items
 from recsys_cli.serving.every_user import recommend_to_all
 from recsys_cli.serving.recommender import Recommender
-from recsys_cli.stages.names import names_of
+from recsys_cli.stages.names import evaluated_title, names_of
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 
@@ -124,7 +123,7 @@ class _InspectContext:
     @classmethod
     def open(cls, run: TrainedRun, workspace: Workspace) -> _InspectContext:
         config, data = config_of(run), workspace.data_of(run)
-        names = names_of(config, data, workspace, title=_title(run, config))
+        names = names_of(config, data, workspace, title=evaluated_title(run) or config.evaluate.title)
         return cls(run, workspace, config, data, names)
 
     @property
@@ -153,14 +152,6 @@ class _InspectContext:
     def item(self, item_idx: int) -> dict[str, Any]:
         item = self.names.item(item_idx)
         return {"item": item.id, "title": item.title, "features": _lists(item.features)}
-
-
-def _title(run: TrainedRun, config: RunConfig) -> str | None:
-    """Return the column of titles, from the latest evaluation or else from the run's config."""
-    try:
-        return Evaluation.read(run.evaluated().evaluation).config.title
-    except (MissingArtifactError, DataError):
-        return config.evaluate.title
 
 
 def _lists(features: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:

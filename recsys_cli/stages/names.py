@@ -5,10 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 
 from recsys_cli.config import RunConfig
+from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.etl.titles import read_titles
 from recsys_cli.evaluation.names import IdNames
+from recsys_cli.evaluation.result import Evaluation
 from recsys_cli.features.schema import Role
-from recsys_cli.workspace import PreparedData, Workspace
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 
 def names_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, title: str | None) -> IdNames:
@@ -30,3 +32,11 @@ def titles_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, ti
     """Return item titles in the order of `IdNames.values`; see `names_of`."""
     ids = IdNames(data).values(Role.ITEM)
     return read_titles(config, workspace.raw(config.dataset.name).folder, ids, title=title)
+
+
+def evaluated_title(run: TrainedRun) -> str | None:
+    """Return the column of titles of the latest evaluation; None without one."""
+    try:
+        return Evaluation.read(run.evaluated().evaluation).config.title
+    except (MissingArtifactError, DataError):
+        return None

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from recsys_cli.batch import Batch
 from recsys_cli.features.hashing import mix
 from recsys_cli.features.schema import Column, Kind, Role, Schema
-from recsys_cli.models.collaborative.factors import factorize, grouped, positions, ridge
-from recsys_cli.models.collaborative.rows import Categories, Elements, Rows
+from recsys_cli.models.collaborative.rows import Categories, Elements, Rows, factorize, grouped, positions, ridge
 from recsys_cli.models.configs.ranking import CollaborativeOptions
 from recsys_cli.models.model import TrainingContext
 

@@ -9,9 +9,8 @@ import torch
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.features.schema import Column, Kind, Role, Schema
-from recsys_cli.models.collaborative.factors import factorize, positions
 from recsys_cli.models.collaborative.features import CollaborativeFeatures
-from recsys_cli.models.collaborative.rows import Categories, Elements, Rows
+from recsys_cli.models.collaborative.rows import Categories, Elements, Rows, factorize, positions
 from recsys_cli.models.configs.ranking import LightGBMConfig as Config
 from recsys_cli.models.ranking.lightgbm import Plain
 
@@ -70,7 +69,7 @@ def test_factors_do_not_depend_on_the_group_size(monkeypatch: pytest.MonkeyPatch
     users, items = torch.randint(0, 40, (2, 500), generator=draw)
     values = torch.randn(500, generator=draw, dtype=torch.float64)
     found = [factorize((users, items), values, (40, 40), dim=4, l2=1.0, rounds=4, seed=0)]
-    monkeypatch.setattr("recsys_cli.models.collaborative.factors._MAX_ROWS", 20)
+    monkeypatch.setattr("recsys_cli.models.collaborative.rows._MAX_ROWS", 20)
     found.append(factorize((users, items), values, (40, 40), dim=4, l2=1.0, rounds=4, seed=0))
     torch.testing.assert_close(found[0], found[1])
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.training import fbgemm, row_optimizers
+from recsys_cli.training import row_optimizers
 from recsys_cli.training.row_optimizers import RowAdagrad, RowAdam, RowOptimizer, RowSGD
 
 ROWS, DIM, RATE = 40, 4, 0.05
@@ -26,8 +26,8 @@ every_rule = pytest.mark.parametrize("rule", RULES)
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run every test with and without FBGEMM's kernels."""
     if request.param == "torch":
-        monkeypatch.setattr(fbgemm, "_kernel", lambda _: None)
-    elif fbgemm._kernel("sgd") is None:
+        monkeypatch.setattr(row_optimizers, "_kernel", lambda _: None)
+    elif row_optimizers._kernel("sgd") is None:
         pytest.skip("FBGEMM is not installed")
     return request.param
 
@@ -138,8 +138,8 @@ def test_fbgemm_takes_tables_of_any_shape(rule: str, dim: int, rows: int, monkey
     ids = torch.randperm(rows, generator=draw)[: rows // 2 + 1].sort().values
     gradient = torch.randn(len(ids), dim, generator=draw)
     tables = []
-    for kernel in (fbgemm._kernel, lambda _: None):
-        monkeypatch.setattr(fbgemm, "_kernel", kernel)
+    for kernel in (row_optimizers._kernel, lambda _: None):
+        monkeypatch.setattr(row_optimizers, "_kernel", kernel)
         table = start.clone().requires_grad_()
         optimizer = RULES[rule](table)
         for _ in range(2):
