@@ -1,9 +1,8 @@
 """`model: {name: auto}`: the best of quick candidates on valid, as an ordinary run."""
 
-from __future__ import annotations
-
 import io
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -60,9 +59,46 @@ def config_of(
     return load(path)
 
 
-def test_the_best_on_valid_is_the_run_of_the_config(tmp_path: Path, workspace: Workspace) -> None:
-    config = config_of(tmp_path, halves)
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """The config of the halves, a workspace with their data, and one where it is trained."""
+    folder = tmp_path_factory.mktemp("halves")
+    config, workspace = config_of(folder, halves), Workspace(folder / "prepared")
     etl(config, workspace)
+    shutil.copytree(workspace.root, folder / "trained")
+    return config, workspace.root, train(config, Workspace(folder / "trained")), folder / "trained"
+
+
+@pytest.fixture
+def config(world):
+    return world[0]
+
+
+@pytest.fixture
+def workspace(world, tmp_path):
+    """A workspace with the data of the halves."""
+    shutil.copytree(world[1], tmp_path / "workspace")
+    return Workspace(tmp_path / "workspace")
+
+
+@pytest.fixture
+def trained(world, tmp_path):
+    """A workspace where the halves were trained, and its run."""
+    shutil.copytree(world[3], tmp_path / "trained")
+    workspace = Workspace(tmp_path / "trained")
+    return workspace, workspace.run_named(world[2].artifact.folder.name)
+
+
+def timed_of(folder: Path, config: RunConfig) -> RunConfig:
+    """Return the config of the same rows with a time."""
+    rows = pl.read_csv(config.dataset.options["interactions"]).with_columns(time=pl.int_range(pl.len()) * 100)
+    rows.write_csv(folder / "timed.csv")
+    features = config.features.model_copy(update={"timestamp": "time"})
+    dataset = config.dataset.model_copy(update={"interactions": str(folder / "timed.csv")})
+    return config.model_copy(update={"features": features, "dataset": dataset})
+
+
+def test_the_best_on_valid_is_the_run_of_the_config(config, workspace):
     made = train(config, workspace)
     assert {one.label for one in made.candidates} == {"popularity", "item-knn", "ease"}
     values = {one.label: one.value for one in made.candidates}
@@ -84,7 +120,7 @@ def test_the_best_on_valid_is_the_run_of_the_config(tmp_path: Path, workspace: W
     assert len(workspace.runs()) == 3
 
 
-def test_popularity_is_kept_where_nothing_is_better(tmp_path: Path, workspace: Workspace) -> None:
+def test_popularity_is_kept_where_nothing_is_better(tmp_path, workspace):
     config = config_of(tmp_path, chance)
     etl(config, workspace)
     made = train(config, workspace)
@@ -93,7 +129,7 @@ def test_popularity_is_kept_where_nothing_is_better(tmp_path: Path, workspace: W
     assert made.artifact.folder.name == best.run
 
 
-def test_without_valid_rows_the_choice_is_by_rows_held_out_of_train(tmp_path: Path, workspace: Workspace) -> None:
+def test_without_valid_rows_the_choice_is_by_rows_held_out_of_train(tmp_path, workspace):
     config = config_of(tmp_path, halves, "{method: random, valid: 0.0, test: 0.2, seed: 1}")
     data = etl(config, workspace).artifact
     events: list[Event] = []
@@ -109,11 +145,7 @@ def test_without_valid_rows_the_choice_is_by_rows_held_out_of_train(tmp_path: Pa
     assert find_run(config, workspace).folder == made.artifact.folder
 
 
-def test_a_failed_candidate_stops_no_other(
-    tmp_path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = config_of(tmp_path, halves)
-    etl(config, workspace)
+def test_a_failed_candidate_stops_no_other(config, workspace, monkeypatch):
     monkeypatch.setattr(ease.EASE, "learn", lambda *_: (_ for _ in ()).throw(MemoryError("too large")))
     events: list[Event] = []
     made = train(config, workspace, emit=events.append)
@@ -123,22 +155,16 @@ def test_a_failed_candidate_stops_no_other(
     assert find_run(config, workspace).folder == made.artifact.folder
 
 
-def test_tune_begins_with_the_chosen_model(tmp_path: Path, workspace: Workspace) -> None:
-    config = config_of(tmp_path, halves)
+def test_tune_begins_with_the_chosen_model(config, workspace, trained):
     config = config.model_copy(update={"tune": TuneConfig(trials=1)})
-    etl(config, workspace)
     with pytest.raises(MissingArtifactError, match="not trained"):
         tune(config, workspace)
-    chosen = train(config, workspace).artifact
+    workspace, chosen = trained
     study = tune(config, workspace).artifact
     assert study.manifest["best"]["run"] == chosen.folder.name
 
 
-def test_an_interrupted_choice_is_no_choice(
-    tmp_path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = config_of(tmp_path, halves)
-    etl(config, workspace)
+def test_an_interrupted_choice_is_no_choice(config, workspace, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(ease.EASE, "learn", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -149,10 +175,8 @@ def test_an_interrupted_choice_is_no_choice(
     assert find_run(config, workspace).folder == made.folder
 
 
-def test_a_damaged_choice_is_not_replaced_by_another_model(tmp_path: Path, workspace: Workspace) -> None:
-    config = config_of(tmp_path, halves)
-    etl(config, workspace)
-    chosen = train(config, workspace).artifact
+def test_a_damaged_choice_is_not_replaced_by_another_model(config, trained):
+    workspace, chosen = trained
     weights = next(chosen.folder.glob("checkpoints/best*"))
     os.truncate(weights, 1_000)
     assert find_run(config, workspace).folder == chosen.folder
@@ -160,11 +184,8 @@ def test_a_damaged_choice_is_not_replaced_by_another_model(tmp_path: Path, works
         find_run(config, workspace).verify()
 
 
-def test_times_add_half_lives_and_sasrec(tmp_path: Path, workspace: Workspace) -> None:
-    config = config_of(tmp_path, halves)
-    rows = pl.read_csv(tmp_path / "rows.csv").with_columns(time=pl.int_range(pl.len()) * 100)
-    rows.write_csv(tmp_path / "rows.csv")
-    timed = config.model_copy(update={"features": config.features.model_copy(update={"timestamp": "time"})})
+def test_times_add_half_lives_and_sasrec(tmp_path, config, workspace):
+    timed = timed_of(tmp_path, config)
     found = candidates_of(timed, etl(timed, workspace).artifact)
     assert [*found.configs] == [
         "popularity, half-life 1/8 of train", "popularity, half-life 1/64 of train", "popularity", "item-knn", "ease", "sasrec",
@@ -173,11 +194,8 @@ def test_times_add_half_lives_and_sasrec(tmp_path: Path, workspace: Workspace) -
     assert found.configs["sasrec"].train.monitor == "ndcg@10"
 
 
-def test_work_of_candidates_has_a_bound(tmp_path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = config_of(tmp_path, halves)
-    rows = pl.read_csv(tmp_path / "rows.csv").with_columns(time=pl.int_range(pl.len()) * 100)
-    rows.write_csv(tmp_path / "rows.csv")
-    timed = config.model_copy(update={"features": config.features.model_copy(update={"timestamp": "time"})})
+def test_work_of_candidates_has_a_bound(tmp_path, config, workspace, monkeypatch):
+    timed = timed_of(tmp_path, config)
     data = etl(timed, workspace).artifact
     found = candidates_of(timed, data)
     assert found.configs["ease"].model.options["max_items"] is None
@@ -196,11 +214,10 @@ def test_work_of_candidates_has_a_bound(tmp_path: Path, workspace: Workspace, mo
     assert any("sasrec is no candidate for more than" in text for text in found.left_out)
 
 
-def test_auto_is_refused_where_one_model_is_needed(tmp_path: Path, workspace: Workspace) -> None:
-    config = config_of(tmp_path, halves)
+def test_auto_is_refused_where_one_model_is_needed(tmp_path, config, workspace):
     with pytest.raises(MissingArtifactError):
-        train(config, workspace)
-    data = etl(config, workspace).artifact
+        train(config, Workspace(tmp_path / "empty"))
+    data = workspace.all_data()[0]
     with pytest.raises(ConfigError, match=r"model.name=auto stands for the best of several"):
         find_model(AUTO)
     warm = config.model_copy(update={"train": config.train.model_copy(update={"continue_from": "x"})})
@@ -208,11 +225,8 @@ def test_auto_is_refused_where_one_model_is_needed(tmp_path: Path, workspace: Wo
         candidates_of(warm, data)
 
 
-def test_a_plan_has_those_of_the_candidates(tmp_path: Path, workspace: Workspace) -> None:
-    config = config_of(tmp_path, halves)
-    rows = pl.read_csv(tmp_path / "rows.csv").with_columns(time=pl.int_range(pl.len()) * 100)
-    rows.write_csv(tmp_path / "rows.csv")
-    timed = config.model_copy(update={"features": config.features.model_copy(update={"timestamp": "time"})})
+def test_a_plan_has_those_of_the_candidates(tmp_path, config, workspace):
+    timed = timed_of(tmp_path, config)
     etl(timed, workspace)
     found = plan(timed, workspace)
     assert found["candidates"]["ease"] is None

@@ -1,9 +1,7 @@
 """Cold-start users and items, scored by features of a joined table, on planted data."""
 
-from __future__ import annotations
-
+import shutil
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,23 +48,32 @@ def likes(user: np.ndarray, item: np.ndarray) -> np.ndarray:
     return (group_of_user(user) == group_of_item(item)).astype(np.int64)
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
     """Labels follow from town and genre; train has a part of the users and items."""
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path_factory.mktemp("cold")
     rng = np.random.default_rng(5)
     for name, users, items in (("train", OLD_USERS, OLD_ITEMS), ("test", USERS, ITEMS)):
         user = np.repeat(np.arange(users), EACH)
         item = np.argsort(rng.random((users, items)), axis=1)[:, :EACH].ravel()
         order = rng.permutation(len(user))
         columns = {"user": user[order], "item": item[order], "label": likes(user, item)[order]}
-        pq.write_table(pa.table(columns), f"{name}.parquet")
+        pq.write_table(pa.table(columns), folder / f"{name}.parquet")
     users, items = np.arange(USERS), np.arange(ITEMS + 20)
     people = pa.table({"user": users, "town": [f"t{group}" for group in group_of_user(users)]})
     things = pa.table({"item": items, "genres": [[f"g{group}", "all"] for group in group_of_item(items)]})
-    pq.write_table(people, "people.parquet")
-    pq.write_table(things.append_column("title", pa.array([f"Thing {item}" for item in items])), "things.parquet")
-    return tmp_path
+    pq.write_table(people, folder / "people.parquet")
+    pq.write_table(
+        things.append_column("title", pa.array([f"Thing {item}" for item in items])), folder / "things.parquet"
+    )
+    return folder
+
+
+@pytest.fixture
+def workspace(world, monkeypatch):
+    """One workspace for all tests, beside the files: what is prepared and trained already is found."""
+    monkeypatch.chdir(world)
+    return Workspace(world / "workspace")
 
 
 def config(*, engine: str = "polars", layout: str = "star", model: str = "fm", **options: Any) -> RunConfig:
@@ -127,9 +134,7 @@ def content(loader: Loader) -> list[tuple[Any, ...]]:
 
 @every_engine
 @pytest.mark.parametrize("layout", ["star", "flat"])
-def test_rows_of_what_train_does_not_know_are_told_by_features(
-    name: str, layout: str, folder: Path, workspace: Workspace
-) -> None:
+def test_rows_of_what_train_does_not_know_are_told_by_features(name, layout, workspace, tmp_path):
     wanted = config(engine=name, layout=layout)
     run, found = measured(wanted, workspace)
     data = workspace.data_of(run)
@@ -137,7 +142,7 @@ def test_rows_of_what_train_does_not_know_are_told_by_features(
     assert cold_auc(found, "cold items") > 0.9
 
     # New rows, prepared with the plan: the same features, so the same scores.
-    new = pq.read_table(apply(str(data.folder), ["test.parquet"], workspace).output)
+    new = pq.read_table(apply(str(data.folder), ["test.parquet"], workspace, output=tmp_path / "new.parquet").output)
     assert not [column for column in new.column_names if column.startswith("\x01")]
     star = config(engine="polars", layout="flat")
     flat = pa.concat_tables([pq.read_table(path) for path in prepared(star, workspace).shards("test")])
@@ -145,7 +150,7 @@ def test_rows_of_what_train_does_not_know_are_told_by_features(
     assert 1 not in new["town"].to_pylist(), "no town is missing"
 
 
-def test_layouts_and_ways_to_load_give_the_same_rows(folder: Path, workspace: Workspace) -> None:
+def test_layouts_and_ways_to_load_give_the_same_rows(workspace):
     star, flat = (prepared(config(layout=layout), workspace) for layout in ("star", "flat"))
     for split in ("train", "test"):
         assert content(Loader(star, split, batch_size=1_000)) == content(Loader(flat, split, batch_size=1_000))
@@ -160,9 +165,7 @@ def test_layouts_and_ways_to_load_give_the_same_rows(folder: Path, workspace: Wo
 
 
 @pytest.mark.parametrize("options", [{"freq_threshold": 47}, {"freq_threshold": 47, "num_buckets": 5}])
-def test_infrequent_ids_keep_their_features_and_are_counted_as_if_joined(
-    options: dict[str, int], folder: Path, workspace: Workspace
-) -> None:
+def test_infrequent_ids_keep_their_features_and_are_counted_as_if_joined(options, workspace):
     data, everything = prepared(config(**options), workspace), prepared(config(), workspace)
     for name in ("town", "genres"):
         assert pq.read_table(data.vocabulary(name)) == pq.read_table(everything.vocabulary(name))
@@ -174,7 +177,10 @@ def test_infrequent_ids_keep_their_features_and_are_counted_as_if_joined(
         assert shared == ({UNSEEN} if "num_buckets" not in options else set(range(own.stop, own.stop + 5)))
 
 
-def test_the_report_counts_features_of_keys_that_train_does_not_know(folder: Path, workspace: Workspace) -> None:
+def test_the_report_counts_features_of_keys_that_train_does_not_know(world, tmp_path, monkeypatch):
+    shutil.copytree(world, tmp_path / "world", ignore=shutil.ignore_patterns("workspace"))
+    monkeypatch.chdir(tmp_path / "world")
+    workspace = Workspace(tmp_path / "workspace")
     pq.write_table(pq.read_table("people.parquet").slice(0, USERS - 20), "people.parquet")
     for layout in ("star", "flat"):
         facts = Facts.model_validate_json(prepared(config(layout=layout), workspace).facts.read_text())
@@ -183,7 +189,7 @@ def test_the_report_counts_features_of_keys_that_train_does_not_know(folder: Pat
         assert town["test"].values == USERS * EACH
 
 
-def test_new_items_are_ranked_recommended_and_named(folder: Path, workspace: Workspace) -> None:
+def test_new_items_are_ranked_recommended_and_named(workspace):
     run, found = measured(config(), workspace)
     kept = Rankings.read(run.rankings)
     first = int(workspace.data_of(run).schema.only(Role.ITEM).cardinality or 0)
@@ -212,7 +218,7 @@ def test_new_items_are_ranked_recommended_and_named(folder: Path, workspace: Wor
     assert thing["features"]["genres"]
 
 
-def test_a_model_of_ids_alone_puts_new_items_last(folder: Path, workspace: Workspace) -> None:
+def test_a_model_of_ids_alone_puts_new_items_last(workspace):
     run, found = measured(config(model="ease"), workspace)
     first = int(workspace.data_of(run).schema.only(Role.ITEM).cardinality or 0)
     assert not (Rankings.read(run.rankings).items["model"] >= first).any()
@@ -235,7 +241,7 @@ def test_a_model_of_ids_alone_puts_new_items_last(folder: Path, workspace: Works
         (True, 5, "the model ranks them by their features, other systems rank them last."),
     ],
 )
-def test_mostly_cold_items_are_said_with_a_remedy(by_content: bool, candidates_cold: int, words: str) -> None:
+def test_mostly_cold_items_are_said_with_a_remedy(by_content, candidates_cold, words):
     names = ("rows", "positive", "train_rows", "unknown_user_rows", "unknown_item_rows", "users", "users_eligible",
              "users_without_relevant", "users_without_recommendations", "relevant", "relevant_unreachable")  # fmt: skip
     counts = Counts(
@@ -261,15 +267,13 @@ def test_mostly_cold_items_are_said_with_a_remedy(by_content: bool, candidates_c
         ((10,), 51, None),
     ],
 )
-def test_a_cut_off_of_a_large_part_of_the_catalog_is_noted(
-    k: tuple[int, ...], candidates: int, words: str | None
-) -> None:
+def test_a_cut_off_of_a_large_part_of_the_catalog_is_noted(k, candidates, words):
     note = cut_off_note(EvaluateConfig(k=k), candidates)
     assert (note is None) if words is None else str(note).startswith(words)
 
 
 @pytest.mark.parametrize("model", ["two-tower", "lightgbm", "mlp"])
-def test_models_that_look_at_features_know_new_items(model: str, folder: Path, workspace: Workspace) -> None:
+def test_models_that_look_at_features_know_new_items(model, workspace):
     pytest.importorskip("lightgbm" if model == "lightgbm" else "torch")
     wanted = config(model=model)
     _, found = measured(wanted, workspace)

@@ -1,10 +1,5 @@
 """Comparison of trained and evaluated runs, and runs without a valid comparison."""
 
-from __future__ import annotations
-
-import shutil
-from pathlib import Path
-
 import pytest
 
 from recsys_cli.config import EvaluateConfig, RunConfig
@@ -15,14 +10,9 @@ from recsys_cli.stages.compare import compare
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from tests.checkerboard import put_prepared
 
 EVALUATE = EvaluateConfig(k=(5,), bootstrap=200)
-
-
-def prepared(workspace: Workspace, made: PreparedData) -> PreparedData:
-    place = workspace.data(made.key)
-    shutil.copytree(made.folder, place.folder)
-    return place
 
 
 def trained(data: PreparedData, workspace: Workspace, model: dict, **train) -> TrainedRun:
@@ -40,17 +30,17 @@ EASE = {"name": "ease", "positive_only": True}
 
 
 @pytest.fixture
-def data(workspace: Workspace, make_prepared) -> PreparedData:
-    return prepared(workspace, make_prepared(users=150, items=40, rows=3_000))
+def data(workspace):
+    return put_prepared(workspace, users=150, items=40, rows=3_000)
 
 
 @pytest.fixture
-def runs(data: PreparedData, workspace: Workspace) -> list[TrainedRun]:
+def runs(data, workspace):
     """A run that learns the checkerboard, and a popularity run without skill."""
     return [trained(data, workspace, EASE), trained(data, workspace, {"name": "popularity"})]
 
 
-def test_the_one_that_has_learnt_is_better(runs: list[TrainedRun], workspace: Workspace, tmp_path: Path) -> None:
+def test_the_one_that_has_learnt_is_better(runs, workspace, tmp_path):
     for run in runs:
         evaluate(run, workspace)
     ease, popularity = (run.folder.name for run in runs)
@@ -80,7 +70,7 @@ def test_the_one_that_has_learnt_is_better(runs: list[TrainedRun], workspace: Wo
     )
 
 
-def test_what_was_not_evaluated_is_told_with_what_to_run(runs: list[TrainedRun], workspace: Workspace) -> None:
+def test_what_was_not_evaluated_is_told_with_what_to_run(runs, workspace):
     ease, popularity = (run.folder.name for run in runs)
     evaluate(runs[0], workspace)
     with pytest.raises(MissingArtifactError, match=f"run {popularity} is not evaluated") as caught:
@@ -93,7 +83,7 @@ def test_what_was_not_evaluated_is_told_with_what_to_run(runs: list[TrainedRun],
     assert broken.value.hint == f"recsys evaluate {popularity} --force"
 
 
-def test_runs_that_were_asked_other_things_are_not_compared(runs: list[TrainedRun], workspace: Workspace) -> None:
+def test_runs_that_were_asked_other_things_are_not_compared(runs, workspace):
     ease, popularity = (run.folder.name for run in runs)
     evaluate(runs[0], workspace)
     evaluate(runs[1], workspace, config=EVALUATE.model_copy(update={"k": (7,), "bootstrap": 50}))
@@ -102,8 +92,8 @@ def test_runs_that_were_asked_other_things_are_not_compared(runs: list[TrainedRu
     assert caught.value.hint == f"recsys evaluate {popularity} 'evaluate.k=[5]'"
 
 
-def test_runs_on_other_data_are_not_compared(runs: list[TrainedRun], workspace: Workspace, make_prepared) -> None:
-    other = trained(prepared(workspace, make_prepared(users=150, items=40, rows=2_900)), workspace, EASE)
+def test_runs_on_other_data_are_not_compared(runs, workspace):
+    other = trained(put_prepared(workspace, users=150, items=40, rows=2_900), workspace, EASE)
     for run in (runs[0], other):
         evaluate(run, workspace)
     with pytest.raises(ConfigError, match="differ in held-out rows") as caught:
@@ -111,14 +101,14 @@ def test_runs_on_other_data_are_not_compared(runs: list[TrainedRun], workspace: 
     assert "the same prepared data" in str(caught.value.hint)
 
 
-def test_a_run_is_not_compared_with_itself(runs: list[TrainedRun], workspace: Workspace) -> None:
+def test_a_run_is_not_compared_with_itself(runs, workspace):
     name = runs[0].folder.name
     for names in ([name], [name, name]):
         with pytest.raises(ConfigError, match="at least two different runs"):
             compare(names, workspace)
 
 
-def test_runs_of_one_model_are_called_by_their_ends(data: PreparedData, workspace: Workspace) -> None:
+def test_runs_of_one_model_are_called_by_their_ends(data, workspace):
     two = [trained(data, workspace, EASE, seed=seed) for seed in (1, 2)]
     for run in two:
         evaluate(run, workspace)

@@ -1,9 +1,6 @@
 """The evaluate stage on a trained run: its files, repeated calls, and errors."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -18,21 +15,13 @@ from recsys_cli.metrics.labels import AUC
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.stages.evaluate import evaluate, selected_on
 from recsys_cli.stages.train import train_on
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
+from recsys_cli.workspace import PreparedData, Workspace, write_manifest
+from tests.checkerboard import put_prepared
 
 EVALUATE = {"k": [5], "bootstrap": 20, "batch_size": 500}
 
 
-@pytest.fixture
-def data(workspace: Workspace, make_prepared) -> PreparedData:
-    made = make_prepared(rows=4_000)
-    place = workspace.data(made.key)
-    shutil.copytree(made.folder, place.folder)
-    return place
-
-
-@pytest.fixture
-def config(data: PreparedData) -> RunConfig:
+def config_of(data: PreparedData) -> RunConfig:
     return RunConfig.model_validate({
         "dataset": {"name": "movielens-latest-small"},
         "features": FittedPlan.read(data.folder).plan,
@@ -42,12 +31,37 @@ def config(data: PreparedData) -> RunConfig:
     })  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    workspace = Workspace(tmp_path_factory.mktemp("evaluate") / "workspace")
+    data = put_prepared(workspace, rows=4_000)
+    train_on(data, config_of(data), workspace)
+    return workspace
+
+
 @pytest.fixture
-def run(data: PreparedData, config: RunConfig, workspace: Workspace) -> TrainedRun:
-    return train_on(data, config, workspace).artifact
+def workspace(trained, tmp_path):
+    """A copy of the workspace of `trained`."""
+    shutil.copytree(trained.root, tmp_path / "workspace")
+    return Workspace(tmp_path / "workspace")
 
 
-def test_items_that_a_model_leaves_out_are_named(data: PreparedData, config: RunConfig, workspace: Workspace) -> None:
+@pytest.fixture
+def data(workspace):
+    return workspace.all_data()[0]
+
+
+@pytest.fixture
+def config(data):
+    return config_of(data)
+
+
+@pytest.fixture
+def run(workspace):
+    return workspace.runs()[0]
+
+
+def test_items_that_a_model_leaves_out_are_named(data, config, workspace):
     events: list[Event] = []
     options = {"name": "ease", "max_items": 5}
     changed = config.model_copy(update={"model": ModelConfig.model_validate(options)})
@@ -69,7 +83,7 @@ def test_items_that_a_model_leaves_out_are_named(data: PreparedData, config: Run
     assert train_on(data, whole, workspace).artifact.manifest["left_out"] is None
 
 
-def test_evaluate_measures_the_checkerboard_as_learnt(run: TrainedRun, workspace: Workspace) -> None:
+def test_evaluate_measures_the_checkerboard_as_learnt(run, workspace):
     made = evaluate(run, workspace)
 
     assert (made.artifact, made.up_to_date) == (run, False)
@@ -81,12 +95,17 @@ def test_evaluate_measures_the_checkerboard_as_learnt(run: TrainedRun, workspace
     assert (found.split, found.device, found.ceiling) == ("valid", "cpu", None)
     assert found.config.model_dump(mode="json")["k"] == [5]
     assert any("live system" in note for note in found.notes)
+    page = run.report.read_text()
+    for shown in (run.folder.name, run.manifest["key"], "embedding_dim: 8", "AUC over steps"):
+        assert shown in page
 
 
-def test_evaluate_keeps_what_the_figures_are_of(run: TrainedRun, workspace: Workspace) -> None:
+def test_evaluate_keeps_what_the_figures_are_of_and_equals_what_training_measured(run, workspace):
     evaluate(run, workspace)
 
-    found, kept = Evaluation.read(run.evaluation), Rankings.read(run.rankings)
+    found, kept, best = Evaluation.read(run.evaluation), Rankings.read(run.rankings), run.manifest["valid"]
+    assert found.pointwise["model"]["auc"].value == pytest.approx(best["auc"], abs=1e-6)
+    assert found.pointwise["model"]["log_loss"].value == pytest.approx(best["loss"], abs=1e-5)
     assert kept.systems == tuple(found.ranking)
     assert (kept.split, kept.k, kept.protocol) == ("valid", (5,), found.protocol.model_dump())
     assert len(kept.users) == found.counts.users_ranked
@@ -98,7 +117,7 @@ def test_evaluate_keeps_what_the_figures_are_of(run: TrainedRun, workspace: Work
         assert set(items[hits]) <= set(liked)
 
 
-def test_evaluate_equals_what_training_measured(run: TrainedRun, workspace: Workspace) -> None:
+def test_evaluate_equals_what_training_measured(run, workspace):
     evaluate(run, workspace)
 
     found, best = Evaluation.read(run.evaluation).pointwise["model"], run.manifest["valid"]
@@ -106,7 +125,7 @@ def test_evaluate_equals_what_training_measured(run: TrainedRun, workspace: Work
     assert found["log_loss"].value == pytest.approx(best["loss"], abs=1e-5)
 
 
-def test_evaluate_writes_the_report(run: TrainedRun, workspace: Workspace) -> None:
+def test_evaluate_writes_the_report(run, workspace):
     evaluate(run, workspace)
 
     page = run.report.read_text()
@@ -116,7 +135,7 @@ def test_evaluate_writes_the_report(run: TrainedRun, workspace: Workspace) -> No
     assert "AUC over steps" in page
 
 
-def test_a_sampled_evaluation_leaves_the_full_one_as_it_is(run: TrainedRun, workspace: Workspace) -> None:
+def test_a_sampled_evaluation_leaves_the_full_one_as_it_is(run, workspace):
     config = EvaluateConfig(**EVALUATE)
     full = evaluate(run, workspace, config=config).artifact
     before = [file.read_bytes() for file in (full.evaluation, full.rankings, full.report)]
@@ -133,9 +152,7 @@ def test_a_sampled_evaluation_leaves_the_full_one_as_it_is(run: TrainedRun, work
     assert run.evaluated() == sampled
 
 
-def test_rows_that_chose_the_epoch_are_marked(
-    data: PreparedData, config: RunConfig, run: TrainedRun, workspace: Workspace
-) -> None:
+def test_rows_that_chose_the_epoch_are_marked(data, config, run, workspace):
     """Valid selects one of several epochs; a single epoch is no selection."""
     evaluate(run, workspace)
     found = Evaluation.read(run.evaluation)
@@ -151,7 +168,7 @@ def test_rows_that_chose_the_epoch_are_marked(
     assert "†" not in once.report.read_text()
 
 
-def test_rows_that_chose_the_trial_are_marked(run: TrainedRun, workspace: Workspace) -> None:
+def test_rows_that_chose_the_trial_are_marked(run, workspace):
     study = workspace.study("0" * 64)
     known = {"key": "0" * 64, "metric": {}, "trials": {}, "space": {}}
     write_manifest(study.folder, "TunedStudy", {**known, "ranking": [{"run": run.folder.name}, {"run": None}]})
@@ -161,10 +178,10 @@ def test_rows_that_chose_the_trial_are_marked(run: TrainedRun, workspace: Worksp
     assert selected_on("valid", run, workspace) == ("epoch",)
 
 
-def test_evaluate_again_is_up_to_date_until_something_changes(run: TrainedRun, workspace: Workspace) -> None:
+def test_evaluate_again_is_up_to_date_until_something_changes(run, workspace):
     config = EvaluateConfig(**EVALUATE)
 
-    def again(**changes) -> bool:
+    def again(**changes):
         force = changes.pop("force", False)
         return evaluate(run, workspace, config=config.model_copy(update=changes), force=force).up_to_date
 
@@ -181,7 +198,7 @@ def test_evaluate_again_is_up_to_date_until_something_changes(run: TrainedRun, w
     assert not again(seed=1)
 
 
-def test_evaluate_adds_the_ceiling_that_the_data_knows(run: TrainedRun, workspace: Workspace) -> None:
+def test_evaluate_adds_the_ceiling_that_the_data_knows(run, workspace):
     raw = workspace.raw("movielens-latest-small")
     raw.folder.mkdir(parents=True)
     ceiling = {"label": "rating>3", "auc": 0.87, "rows": 10}
@@ -195,7 +212,7 @@ def test_evaluate_adds_the_ceiling_that_the_data_knows(run: TrainedRun, workspac
     assert Evaluation.read(run.evaluation).ceiling is None
 
 
-def test_evaluate_refuses_an_unfinished_run(run: TrainedRun, workspace: Workspace) -> None:
+def test_evaluate_refuses_an_unfinished_run(run, workspace):
     (run.folder / "manifest.json").unlink()
 
     with pytest.raises(
@@ -207,14 +224,14 @@ def test_evaluate_refuses_an_unfinished_run(run: TrainedRun, workspace: Workspac
     assert second == f"recsys train {run.config} --force starts over"
 
 
-def test_evaluate_refuses_a_run_without_its_data(run: TrainedRun, workspace: Workspace, data: PreparedData) -> None:
+def test_evaluate_refuses_a_run_without_its_data(run, workspace, data):
     shutil.rmtree(data.folder)
 
     with pytest.raises(MissingArtifactError, match="does not exist"):
         evaluate(run, workspace)
 
 
-def test_evaluate_refuses_a_checkpoint_that_is_none(run: TrainedRun, workspace: Workspace) -> None:
+def test_evaluate_refuses_a_checkpoint_that_is_none(run, workspace):
     run.checkpoint("best").write_bytes(b"not tensors")
 
     with pytest.raises(DataError, match=r"best\.safetensors is damaged: it has 11 bytes"):
@@ -222,7 +239,7 @@ def test_evaluate_refuses_a_checkpoint_that_is_none(run: TrainedRun, workspace: 
     assert not run.evaluation.exists()
 
 
-def test_evaluate_works_on_a_run_that_was_moved(run: TrainedRun, workspace: Workspace, tmp_path: Path) -> None:
+def test_evaluate_works_on_a_run_that_was_moved(run, workspace, tmp_path):
     evaluate(run, workspace)
     moved = Workspace(tmp_path / "elsewhere")
     shutil.copytree(workspace.root, moved.root)

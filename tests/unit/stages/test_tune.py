@@ -1,7 +1,5 @@
 """Search with a known optimum: on the checkerboard, a learning rate of 0.000001 learns nothing, 0.05 everything."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -32,8 +30,6 @@ pytest.importorskip("optuna")
 RATES = {"train.learning_rate": {"choices": [1e-6, 0.05]}}
 RANGE = {"train.learning_rate": {"low": 1e-5, "high": 0.1, "log": True}, "model.hidden_dims": {"choices": [[8], [16]]}}
 
-MakePrepared = Callable[..., PreparedData]
-
 
 def a_config(space: dict[str, Any] | None = None, *, train: dict[str, Any] | None = None, **tune: Any) -> RunConfig:
     return RunConfig.model_validate({
@@ -59,7 +55,7 @@ def said(events: list[Event]) -> list[str]:
     return [event.text for event in events if isinstance(event, Message)]
 
 
-def test_the_best_is_found_and_is_trained_already(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_the_best_is_found_and_is_trained_already(make_prepared, workspace):
     data, events = make_prepared(), list[Event]()
     made = tune_on(data, a_config(), workspace, emit=events.append)
     study, manifest = made.artifact, made.artifact.manifest
@@ -83,7 +79,7 @@ def test_the_best_is_found_and_is_trained_already(make_prepared: MakePrepared, w
     assert (bars[-1].done, bars[-1].total) == (2, 2)
 
 
-def test_each_combination_of_values_is_tried_once(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_each_combination_of_values_is_tried_once(make_prepared, workspace):
     data, events = make_prepared(rows=600), list[Event]()
     space = {
         "train.learning_rate": {"choices": [0.01, 0.05]},
@@ -98,21 +94,19 @@ def test_each_combination_of_values_is_tried_once(make_prepared: MakePrepared, w
     assert tune_on(data, a_config(space, trials=40, train=own), workspace).up_to_date
 
 
-def test_same_seed_same_trials(make_prepared: MakePrepared, tmp_path: Path) -> None:
+def test_same_seed_same_trials(make_prepared, tmp_path):
     data = make_prepared(rows=600)
     config = a_config(RANGE, trials=11, train={"epochs": 1})  # more than TPE draws at random
     one, two, other = (
         tune_on(data, wanted, Workspace(tmp_path / name)).artifact
-        for name, wanted in (("one", config), ("two", config), ("three", a_config(RANGE, trials=11, seed=1, train={"epochs": 1})))
+        for name, wanted in (("one", config), ("two", config), ("three", a_config(RANGE, trials=2, seed=1, train={"epochs": 1})))
     )  # fmt: skip
     assert tried(one) == tried(two)
-    assert [values for values, *_ in tried(one)] != [values for values, *_ in tried(other)]
+    assert [values for values, *_ in tried(one)][:2] != [values for values, *_ in tried(other)]
     assert len({json.dumps(values) for values, *_ in tried(one)}) == 11
 
 
-def test_more_trials_are_added_to_those_there_are(
-    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
-) -> None:
+def test_more_trials_are_added_to_those_there_are(make_prepared, workspace, tmp_path):
     data = make_prepared()
     first = tune_on(data, a_config(RANGE, trials=3, train={"epochs": 1}), workspace)
     assert tune_on(data, a_config(RANGE, trials=3, train={"epochs": 1}), workspace).up_to_date
@@ -124,7 +118,7 @@ def test_more_trials_are_added_to_those_there_are(
     assert tried(more.artifact) == tried(whole)
 
 
-def test_force_begins_anew(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_force_begins_anew(make_prepared, workspace):
     data, config = make_prepared(), a_config(RANGE, trials=1, train={"epochs": 1})
     tune_on(data, a_config(RANGE, trials=2, train={"epochs": 1}), workspace)
     made = tune_on(data, config, workspace, force=True)
@@ -132,7 +126,7 @@ def test_force_begins_anew(make_prepared: MakePrepared, workspace: Workspace) ->
     assert len(ranking(made.artifact)) == 1
 
 
-def test_what_is_behind_is_ended_early(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_what_is_behind_is_ended_early(make_prepared, workspace):
     # More good rates than bad ones: whatever the order of the trials, the median of those that have ended is good at last.
     space = {"train.learning_rate": {"choices": [0.03, 0.04, 0.05, 0.06, 0.07, 1e-6, 1.1e-6, 1.2e-6]}}
     config = a_config(space, trials=10, pruning="median", pruning_trials=2, pruning_epochs=2)
@@ -143,16 +137,14 @@ def test_what_is_behind_is_ended_early(make_prepared: MakePrepared, workspace: W
     assert len(workspace.runs()) == 1  # that of the best: what was begun for the others is gone
 
 
-def test_a_lower_loss_is_better(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_a_lower_loss_is_better(make_prepared, workspace):
     study = tune_on(make_prepared(), a_config(trials=3, train={"monitor": "loss"}), workspace).artifact
     assert study.manifest["metric"] == {"name": "loss", "better": "lower"}
     assert study.manifest["best"]["changes"] == {"train.learning_rate": 0.05}
     assert study.manifest["best"]["value"] == min(entry["value"] for entry in ranking(study))
 
 
-def test_a_trial_that_cannot_be_trained_is_failed_and_the_study_goes_on(
-    make_prepared: MakePrepared, workspace: Workspace
-) -> None:
+def test_a_trial_that_cannot_be_trained_is_failed_and_the_study_goes_on(make_prepared, workspace):
     space = {"train.learning_rate": {"choices": [0.05, 1e30]}, "model.hidden_dims": {"choices": [[]]}}
     study = tune_on(make_prepared(), a_config(space, trials=5), workspace).artifact
     failed = [entry for entry in ranking(study) if entry["state"] == "failed"]
@@ -162,7 +154,7 @@ def test_a_trial_that_cannot_be_trained_is_failed_and_the_study_goes_on(
     assert len(workspace.runs()) == 1
 
 
-def test_values_that_exclude_each_other_are_a_failed_trial(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_values_that_exclude_each_other_are_a_failed_trial(make_prepared, workspace):
     space = {"train.sparse_embeddings": {"choices": [True, False]}}
     config = a_config(space, trials=4, train={"embedding_weight_decay": 0.1, "epochs": 1})
     study = tune_on(make_prepared(), config, workspace).artifact
@@ -174,10 +166,8 @@ def test_values_that_exclude_each_other_are_a_failed_trial(make_prepared: MakePr
     "error",
     [MemoryError("no more"), RuntimeError("CUDA out of memory. Tried to"), RuntimeError("can't allocate memory: you")],
 )
-def test_a_trial_that_runs_out_of_memory_is_failed(
-    make_prepared: MakePrepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def train_some(data: PreparedData, config: RunConfig, *args: Any, **options: Any) -> Any:
+def test_a_trial_that_runs_out_of_memory_is_failed(make_prepared, workspace, monkeypatch, error):
+    def train_some(data, config, *args, **options):
         if config.train.learning_rate == 0.05:
             raise error
         return train_on(data, config, *args, **options)
@@ -189,10 +179,8 @@ def test_a_trial_that_runs_out_of_memory_is_failed(
     assert study.manifest["best"]["changes"] == {"train.learning_rate": 1e-6}
 
 
-def test_another_error_ends_the_search_and_can_be_seen(
-    make_prepared: MakePrepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*args: Any, **options: Any) -> Any:
+def test_another_error_ends_the_search_and_can_be_seen(make_prepared, workspace, monkeypatch):
+    def fail(*args, **options):
         raise RuntimeError("shapes do not match")
 
     monkeypatch.setattr("recsys_cli.stages.tune.train_on", fail)
@@ -200,7 +188,7 @@ def test_another_error_ends_the_search_and_can_be_seen(
         tune_on(make_prepared(), a_config(), workspace)
 
 
-def test_where_all_fail_the_last_reason_is_told(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_where_all_fail_the_last_reason_is_told(make_prepared, workspace):
     space = {"train.learning_rate": {"choices": [1e30, 1e31]}, "model.hidden_dims": {"choices": [[]]}}
     config = a_config(space, train={"learning_rate": 1e30})
     data = make_prepared()
@@ -209,7 +197,7 @@ def test_where_all_fail_the_last_reason_is_told(make_prepared: MakePrepared, wor
             tune_on(data, config, workspace)
 
 
-def test_runs_of_others_and_evaluated_ones_are_left_alone(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_runs_of_others_and_evaluated_ones_are_left_alone(make_prepared, workspace):
     data = make_prepared()
     alone = a_config(train={"learning_rate": 1e-6, "epochs": 1}).model_copy(update={"tune": None})
     before = train_on(data, alone, workspace).artifact
@@ -219,7 +207,7 @@ def test_runs_of_others_and_evaluated_ones_are_left_alone(make_prepared: MakePre
     assert {run.folder.name for run in workspace.runs()} == {before.folder.name, study.manifest["best"]["run"]}
 
 
-def test_a_study_depends_on_what_is_searched_and_not_on_how_long(make_prepared: MakePrepared) -> None:
+def test_a_study_depends_on_what_is_searched_and_not_on_how_long(make_prepared):
     data = make_prepared(rows=300)
     keys = [
         study_key(config, data)
@@ -236,7 +224,7 @@ def test_a_study_depends_on_what_is_searched_and_not_on_how_long(make_prepared: 
     assert len(set(keys)) == 5
 
 
-def test_first_trial_is_the_config_itself(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_first_trial_is_the_config_itself(make_prepared, workspace):
     data, events = make_prepared(), list[Event]()
     config = a_config({"train.learning_rate": {"choices": [1e-6, 1e-5]}}, train={"learning_rate": 0.05})
     before = train_on(data, config.model_copy(update={"tune": None}), workspace).artifact
@@ -249,9 +237,7 @@ def test_first_trial_is_the_config_itself(make_prepared: MakePrepared, workspace
     assert load(study.best).train.learning_rate == 0.05
 
 
-def test_slow_starter_outlives_the_first_quarter_of_its_epochs(
-    make_prepared: MakePrepared, workspace: Workspace
-) -> None:
+def test_slow_starter_outlives_the_first_quarter_of_its_epochs(make_prepared, workspace):
     space = {"train.learning_rate": {"choices": [0.03, 0.05, 0.07, 1e-6, 1.1e-6, 1.2e-6]}}
     train = {"learning_rate": 0.05, "epochs": 8}
     config = a_config(space, trials=10, pruning="median", pruning_trials=2, train=train)
@@ -262,7 +248,7 @@ def test_slow_starter_outlives_the_first_quarter_of_its_epochs(
     assert all(entry["epochs"] == 2 for entry in pruned)
 
 
-def test_time_limit_ends_the_call_and_the_next_one_continues(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_time_limit_ends_the_call_and_the_next_one_continues(make_prepared, workspace):
     data, events = make_prepared(rows=300), list[Event]()
     study = tune_on(data, a_config(minutes=1e-9), workspace, emit=events.append).artifact
     assert study.manifest["trials"]["finished"] == 1
@@ -272,7 +258,7 @@ def test_time_limit_ends_the_call_and_the_next_one_continues(make_prepared: Make
     assert more.artifact.manifest["trials"]["finished"] == 2
 
 
-def test_model_has_a_default_search_space(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_model_has_a_default_search_space(make_prepared, workspace):
     config = a_config(train={"epochs": 1}).model_copy(update={"tune": TuneConfig(trials=2)})
     study = tune_on(make_prepared(rows=300), config, workspace).artifact
     assert list(study.manifest["space"]) == ["train.learning_rate", "model.dropout", "model.embedding_dropout"]
@@ -282,7 +268,7 @@ def test_model_has_a_default_search_space(make_prepared: MakePrepared, workspace
 
 
 @pytest.mark.parametrize("name", sorted(MODELS.keys() - {"two-stage"}))
-def test_default_search_space_is_valid(name: str) -> None:
+def test_default_search_space_is_valid(name):
     space = {
         key: values.model_dump(exclude_defaults=True) for key, values in search_space(model_config_type(name)).items()
     }
@@ -292,16 +278,14 @@ def test_default_search_space_is_valid(name: str) -> None:
     assert found.tune is not None
 
 
-def test_without_a_space_it_says_what_to_write(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_without_a_space_it_says_what_to_write(make_prepared, workspace):
     config = a_config().model_copy(update={"tune": None, "model": ModelConfig.model_validate({"name": "two-stage"})})
     with pytest.raises(ConfigError, match="two-stage has no default search space") as caught:
         tune_on(make_prepared(rows=300), config, workspace)
     assert "space" in str(caught.value.hint)
 
 
-def test_without_valid_rows_there_is_nothing_to_compare_by(
-    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
-) -> None:
+def test_without_valid_rows_there_is_nothing_to_compare_by(make_prepared, workspace, tmp_path):
     data = make_prepared(rows=300)
     reseal(data, rows={"train": data.rows("train")})
     for split, hint in (({"method": "random"}, "split.valid=0.1"), ({"method": "files"}, "set split.valid to it")):
@@ -311,9 +295,7 @@ def test_without_valid_rows_there_is_nothing_to_compare_by(
         assert hint in str(caught.value.hint)
 
 
-def test_without_optuna_it_says_what_to_install(
-    make_prepared: MakePrepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_optuna_it_says_what_to_install(make_prepared, workspace, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     monkeypatch.delitem(sys.modules, "recsys_cli.tuning.study", raising=False)
     with pytest.raises(MissingExtraError, match="'tune' extra") as caught:
@@ -368,9 +350,7 @@ def breaks_off(error: BaseException, *, step: int) -> Callable[[Event], None]:
     return emit
 
 
-def test_a_killed_study_goes_on_to_the_same_trials(
-    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
-) -> None:
+def test_a_killed_study_goes_on_to_the_same_trials(make_prepared, workspace, tmp_path):
     """8 steps per epoch, 24 per trial: killed in the second epoch of the third trial, it resumes after the first."""
     data, config = make_prepared(), a_config(RANGE)
     whole = tune_on(data, config, workspace).artifact
@@ -390,8 +370,8 @@ class Killed(BaseException):
 
 
 def test_a_trial_that_is_interrupted_often_goes_on_and_one_that_is_killed_often_is_failed(
-    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
-) -> None:
+    make_prepared, workspace, tmp_path
+):
     """Like a kill for lack of memory."""
     data, config = make_prepared(), a_config(RANGE, trials=2, train={"epochs": 1})
     for _ in range(4):
@@ -408,9 +388,7 @@ def test_a_trial_that_is_interrupted_often_goes_on_and_one_that_is_killed_often_
     assert "its process was killed 3 times" in message
 
 
-def test_the_unfinished_run_of_a_trial_is_removed_unless_another_process_trains_it(
-    make_prepared: MakePrepared, workspace: Workspace
-) -> None:
+def test_the_unfinished_run_of_a_trial_is_removed_unless_another_process_trains_it(make_prepared, workspace):
     """A second process with the same values waits for the lock, and begins its run as soon as the first trial is pruned."""
     data, config = make_prepared(), a_config(trials=1)
     key, nothing = run_key(config, data), cast("Any", None)
@@ -426,11 +404,11 @@ def test_the_unfinished_run_of_a_trial_is_removed_unless_another_process_trains_
     assert not left.folder.exists()
 
 
-def test_the_run_of_a_trial_that_is_being_evaluated_is_kept(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_the_run_of_a_trial_that_is_being_evaluated_is_kept(make_prepared, workspace):
     """The first trial has the rate of the config, which learns nothing, so the others are better."""
     data, locks, first = make_prepared(), ExitStack(), []
 
-    def evaluate(event: Event) -> None:
+    def evaluate(event):
         if isinstance(event, Message) and event.text.startswith("trial 1 finished"):
             first.extend(workspace.runs())
             locks.enter_context(workspace.lock(run_lock(first[0])))
@@ -442,7 +420,7 @@ def test_the_run_of_a_trial_that_is_being_evaluated_is_kept(make_prepared: MakeP
     assert len(workspace.runs()) == 2
 
 
-def test_a_line_that_was_cut_off_is_forgotten(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_a_line_that_was_cut_off_is_forgotten(make_prepared, workspace):
     data = make_prepared()
     study = tune_on(data, a_config(RANGE, trials=1, train={"epochs": 1}), workspace).artifact
     with study.journal.open("a") as file:
@@ -451,7 +429,7 @@ def test_a_line_that_was_cut_off_is_forgotten(make_prepared: MakePrepared, works
     assert [state for _, state, *_ in tried(study)] == ["finished", "finished"]
 
 
-def test_two_processes_share_a_study(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_two_processes_share_a_study(make_prepared, workspace):
     data, config = make_prepared(), a_config(RANGE, trials=6, train={"epochs": 1})
     other = child(data, config, workspace.root)
     tune_on(data, config, workspace)
@@ -462,10 +440,10 @@ def test_two_processes_share_a_study(make_prepared: MakePrepared, workspace: Wor
     assert len(workspace.runs()) == 1
 
 
-def test_a_study_that_is_at_work_is_not_begun_anew(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_a_study_that_is_at_work_is_not_begun_anew(make_prepared, workspace):
     data, config = make_prepared(), a_config(trials=1)
 
-    def emit(event: Event) -> None:
+    def emit(event):
         if isinstance(event, Progress) and event.unit == "rows":
             with pytest.raises(LockedError, match="works on tune-"):
                 tune_on(data, config, workspace, force=True)

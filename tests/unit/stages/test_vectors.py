@@ -1,7 +1,5 @@
 """Vectors of a joined table as features: cold items are ranked by content."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +44,15 @@ def config(model: str, ops: list[dict[str, Any]], **etl: Any) -> RunConfig:
     })  # fmt: skip
 
 
-@pytest.fixture
-def vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+def reading(chosen: RunConfig, items: object) -> RunConfig:
+    """Take the items from other files."""
+    return chosen.model_copy(update={"dataset": chosen.dataset.model_copy(update={"tables": {"items": items}})})
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
     """Odd users like items whose first element is positive, even users the others; all items of test are cold."""
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path_factory.mktemp("vectors")
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(ITEMS, WIDTH)).astype(np.float32)
     vectors[:, 0] = np.abs(vectors[:, 0]) * np.tile([1, -1], ITEMS // 2)  # half of the cold items are liked
@@ -57,10 +60,22 @@ def vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
         user, item = (grid.ravel() for grid in np.meshgrid(np.arange(USERS), np.arange(low, high)))
         label = ((vectors[item, 0] > 0) == (user % 2 == 1)).astype(np.int8)
         order = rng.permutation(len(user))[:3_000]
-        pq.write_table(pa.table({"user": user, "item": item, "label": label}).take(order), f"{name}.parquet")
+        pq.write_table(pa.table({"user": user, "item": item, "label": label}).take(order), folder / f"{name}.parquet")
     fixed = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), WIDTH)
-    pq.write_table(pa.table({"item": np.arange(ITEMS), "vector": fixed}), "items.parquet")
-    return vectors
+    pq.write_table(pa.table({"item": np.arange(ITEMS), "vector": fixed}), folder / "items.parquet")
+    return folder, vectors
+
+
+@pytest.fixture
+def vectors(world, monkeypatch):
+    monkeypatch.chdir(world[0])
+    return world[1]
+
+
+@pytest.fixture
+def workspace(vectors):
+    """One workspace for all tests, beside the files: what is prepared already is found."""
+    return Workspace(Path("workspace"))
 
 
 def auc(workspace: Workspace, chosen: RunConfig) -> float:
@@ -75,21 +90,19 @@ def auc(workspace: Workspace, chosen: RunConfig) -> float:
 
 
 @pytest.mark.parametrize("model", ["fm", "dlrm", "two-tower"])
-def test_cold_items_are_ranked_by_their_vectors(vectors: np.ndarray, workspace: Workspace, model: str) -> None:
+def test_cold_items_are_ranked_by_their_vectors(vectors, workspace, model):
     assert auc(workspace, config(model, [*OPS, COUNT])) > 0.9
     if model == "fm":
         assert 0.45 < auc(workspace, config(model, OPS[1:])) < 0.55
 
 
-def test_arrays_are_read_as_the_same_vectors(vectors: np.ndarray, workspace: Workspace) -> None:
+def test_arrays_are_read_as_the_same_vectors(vectors, workspace):
     lists = etl(config("fm", [*OPS, COUNT]), workspace).artifact
     np.save("ids.npy", np.arange(ITEMS))
     np.save("vectors.npy", np.asfortranarray(vectors))
     items = {"files": ["ids.npy", "vectors.npy"], "names": ["item", "vector"]}
-    chosen = config("fm", [*OPS, COUNT])
-    tables = chosen.dataset.model_copy(update={"tables": {"items": items}})
 
-    arrays = etl(chosen.model_copy(update={"dataset": tables}), workspace).artifact
+    arrays = etl(reading(config("fm", [*OPS, COUNT]), items), workspace).artifact
 
     assert arrays.folder != lists.folder
     assert pq.read_table(arrays.table("item")).equals(pq.read_table(lists.table("item")))
@@ -97,11 +110,11 @@ def test_arrays_are_read_as_the_same_vectors(vectors: np.ndarray, workspace: Wor
 
 
 @every_engine
-def test_table_holds_the_vectors_on_each_engine(vectors: np.ndarray, workspace: Workspace, name: str) -> None:
+def test_table_holds_the_vectors_on_each_engine(vectors, workspace, name):
     lists = pa.array([None, *vectors[1:].tolist()], pa.list_(pa.float64()))
-    pq.write_table(pa.table({"item": np.arange(ITEMS), "vector": lists}), "items.parquet")
+    pq.write_table(pa.table({"item": np.arange(ITEMS), "vector": lists}), "nulls.parquet")
 
-    data = etl(config("fm", [*OPS, COUNT], engine=name), workspace).artifact
+    data = etl(reading(config("fm", [*OPS, COUNT], engine=name), "nulls.parquet"), workspace, force=True).artifact
 
     column = data.schema["vector"]
     assert (column.kind, column.ragged, column.table, column.lengths) == (Kind.NUMERIC, True, "item", (0, WIDTH))
@@ -113,7 +126,7 @@ def test_table_holds_the_vectors_on_each_engine(vectors: np.ndarray, workspace: 
         assert (row or []) == (vectors[item].tolist() if item else [])
 
 
-def test_vectors_without_a_recorded_length_are_an_error(vectors: np.ndarray, workspace: Workspace) -> None:
+def test_vectors_without_a_recorded_length_are_an_error(vectors, workspace):
     data = etl(config("fm", OPS), workspace).artifact
 
     with pytest.raises(ConfigError, match="does not support lists of numbers: vector") as error:
@@ -121,7 +134,7 @@ def test_vectors_without_a_recorded_length_are_an_error(vectors: np.ndarray, wor
     assert "{op: ValueCount, columns: [vector]}" in str(error.value.hint)
 
 
-def test_missing_vector_is_zero() -> None:
+def test_missing_vector_is_zero():
     pytest.importorskip("lightgbm")
     from recsys_cli.models.ranking.lightgbm import Plain
 
