@@ -1,7 +1,5 @@
 """The whole pipeline through the installed command, as a user runs it: on planted data, and on real MovieLens."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -68,11 +66,11 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
+def shell(tmp_path):
     return Shell(tmp_path)
 
 
-def test_four_commands_lead_to_a_report(shell: Shell) -> None:
+def test_four_commands_lead_to_a_report(shell):
     shell.run("download", "x.yaml")
     shell.run("etl", "x.yaml")
     shell.run("train", "--epochs", "2")
@@ -92,7 +90,7 @@ def test_four_commands_lead_to_a_report(shell: Shell) -> None:
     assert shell.runs() == [run]
 
 
-def test_killed_training_resumes_to_the_same_weights(shell: Shell) -> None:
+def test_killed_training_resumes_to_the_same_weights(shell):
     shell.run("download", "x.yaml")
     shell.run("etl", "x.yaml")
     shell.run("train")
@@ -116,7 +114,7 @@ def test_killed_training_resumes_to_the_same_weights(shell: Shell) -> None:
     assert all(first[name].tobytes() == second[name].tobytes() for name in first)
 
 
-def test_killed_etl_leaves_nothing_after_the_next(shell: Shell) -> None:
+def test_killed_etl_leaves_nothing_after_the_next(shell):
     shell.run("download", "x.yaml")
     scratch = shell.folder / "workspace" / ".scratch"
 
@@ -141,7 +139,7 @@ def measured(run: Path) -> dict:
 
 
 @pytest.mark.slow
-def test_demo_comes_near_to_what_its_generator_allows(shell: Shell) -> None:
+def test_demo_comes_near_to_what_its_generator_allows(shell):
     shell.run("run", str(CONFIGS / "demo-labels.yaml"), "evaluate.bootstrap=50")
 
     evaluation = measured(*shell.runs())
@@ -151,7 +149,17 @@ def test_demo_comes_near_to_what_its_generator_allows(shell: Shell) -> None:
 
 
 @pytest.mark.slow
-def test_real_movielens_is_learnt(shell: Shell, shared_data: Path) -> None:
+def test_catalog_models_beat_popularity(shell):
+    shell.run("run", str(CONFIGS / "demo.yaml"), "model={name: item-knn}", "evaluate.bootstrap=50")
+
+    ranking = measured(*shell.runs())["ranking"]
+    ndcg = {system: metrics["ndcg@10"]["value"] for system, metrics in ranking.items()}
+    assert ndcg["model"] > 1.5 * ndcg["popularity"]
+    assert ndcg["ease"] > 1.8 * ndcg["popularity"]
+
+
+@pytest.mark.slow
+def test_real_movielens_is_learnt(shell, shared_data):
     shell.run("download", "movielens-latest-small", "--from-file", str(shared_data / "ml-latest-small.zip"))
     model = "{name: mlp, embedding_dim: 32, hidden_dims: [128, 128, 128], dropout: 0.2, embedding_dropout: 0.3}"
     train = "{epochs: 4, batch_size: 1024, learning_rate: 0.001, sparse_embeddings: true}"
