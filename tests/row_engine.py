@@ -10,8 +10,7 @@ from recsys_cli.ops import LambdaOp
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.program import PlanStep
 from recsys_cli.ops.values import Columns, Types, from_arrow, to_arrow
-from recsys_cli.serving.encoder.row_encoder import compile_nodes
-from recsys_cli.serving.encoder.slicing import Node
+from recsys_cli.serving.encoder import Node, compile_nodes
 
 
 class RowEngine(PolarsEngine):

@@ -144,8 +144,7 @@ def feedback(
     ] = None,
 ) -> None:
     """Write the feedback as a table for recsys etl, and drop deleted events from the log."""
-    from recsys_cli.serving.feedback.compact import compact
-    from recsys_cli.serving.feedback.table import TableForm
+    from recsys_cli.serving.feedback.table import TableForm, compact
 
     session: Session = ctx.obj
     if columns is not None:

@@ -19,11 +19,9 @@ from recsys_cli.models.embedding.tables import without_values
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import load_weights
 from recsys_cli.ops.fitted_plan import FittedPlan
-from recsys_cli.serving.arrays import read_array
-from recsys_cli.serving.bundle_checks import check_kinds, check_tables, naming, no_larger_than_weights
-from recsys_cli.serving.encoder.slicing import open_indexes
+from recsys_cli.serving.bundle_checks import check_kinds, check_tables, naming, no_larger_than_weights, read_array
 from recsys_cli.serving.histories import Histories
-from recsys_cli.serving.ids import IdIndex
+from recsys_cli.serving.ids import IdIndex, open_indexes
 from recsys_cli.serving.large_tables import read_by_page
 from recsys_cli.serving.served import ModelSource, ServedModel
 from recsys_cli.workspace import Bundle, read_json

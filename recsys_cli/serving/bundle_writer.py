@@ -1,4 +1,4 @@
-"""Writing of bundles: one relocatable folder with a model and all that its answers need."""
+"""Writing of bundles: one relocatable folder with a model and all that its answers need, its signature and model card."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from safetensors.torch import save_file
 
 from recsys_cli import __version__
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.schema import Role
+from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.weights import PREFIX
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.bundle import read_bundle
-from recsys_cli.serving.encoder.slicing import build_indexes, write_indexes
-from recsys_cli.serving.model_card import model_card
-from recsys_cli.serving.recommender import Recommender
-from recsys_cli.serving.rows import RowScorer
+from recsys_cli.serving.encoder import RowEncoder
+from recsys_cli.serving.ids import build_indexes, write_indexes
+from recsys_cli.serving.recommender import Recommender, RowScorer
 from recsys_cli.serving.served import ServedModel
-from recsys_cli.serving.signature import signature
 from recsys_cli.workspace import Bundle, PreparedData, write_json, write_manifest, write_text
 
 
@@ -148,3 +146,81 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "pyarrow": pa.__version__,
     }
+
+
+def signature(fitted: FittedPlan, schema: Schema) -> dict[str, Any]:
+    """Return inputs and outputs as JSON values.
+
+    Returns:
+        `inputs`: name, Arrow type and, for user and item, role of each raw column that the features need. `encoded`: name, type,
+        cardinality and shape of each model input. `outputs`: the score.
+    """
+    encoder, roles = RowEncoder(fitted, schema), fitted.plan.roles
+    label = schema.labels[0] if schema.labels else None
+    meaning = "value of the label" if label is not None and label.is_regression else "logit of the label"
+    return {
+        "inputs": [
+            {"name": name, "type": str(kind), **_role(roles.get(name))} for name, kind in encoder.inputs.items()
+        ],
+        "encoded": [
+            {"name": c.name, "type": c.dtype, "cardinality": c.cardinality, "list": c.ragged, "table": c.table}
+            for c in schema.features
+        ],
+        "outputs": [
+            {"name": "score", "type": "float32", "meaning": f"{meaning}, or an order of items only: see model_card.md"}
+        ],
+    }
+
+
+def _role(role: Role | None) -> dict[str, str]:
+    return {"role": role.value} if role in {Role.USER, Role.ITEM} else {}
+
+
+def model_card(manifest: Mapping[str, Any], served: ServedModel) -> str:
+    """Return the card.
+
+    Args:
+        manifest: Manifest of the bundle.
+        served: The model.
+    """
+    run, metrics = manifest["run"], manifest.get("metrics") or {}
+    figures = [f"| {name} | {value:.4g} |" for name, value in metrics.items() if isinstance(value, int | float)]
+    options = [f"| {name} | {value} |" for name, value in _options(manifest, served).items()] or ["| (defaults) | |"]
+    kind = "parameters" if served.model.num_parameters else "non-zero weights"
+    size = f"; {manifest['num_parameters']:,} {kind}" if manifest["num_parameters"] else ""
+    split = f" on {manifest['split']}" if manifest.get("split") else ""
+    parts = [
+        f"# {served.source.name}: {manifest.get('dataset', 'own data')}",
+        f"Exported from the run `{run['name']}`; {manifest['num_users']:,} users and {manifest['num_items']:,} items of train"
+        f"{size}.",
+        "## Metrics" + split,
+        "\n".join(["| metric | value |", "|---|---|", *figures]) if figures else "Not evaluated: `recsys evaluate`.",
+        "## Options",
+        "\n".join(["| option | value |", "|---|---|", *options]),
+        "## Use",
+        "\n".join(f"- {sentence}" for sentence in _uses(served, has_histories=manifest["histories"])),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _options(manifest: Mapping[str, Any], served: ServedModel) -> dict[str, Any]:
+    """Return the options, with the values chosen on train."""
+    chosen = {name: f"{value:g} (chosen on train)" for name, value in manifest.get("chosen", {}).items()}
+    return dict(served.source.options) | chosen
+
+
+def _uses(served: ServedModel, *, has_histories: bool) -> list[str]:
+    model = served.model
+    return [
+        "Scores predict the label." if model.probabilistic else "Scores order items; they are no probabilities.",
+        "A history of a new user is folded in on request."
+        if served.takes_histories
+        else "A user absent from train gets the most popular items"
+        + (", or scores by features if a request has them." if model.by_content else "."),
+        "Items absent from train are ranked by their features."
+        if model.by_content
+        else "Only items of train are ranked.",
+        "The bundle has the user histories: treat it as personal data."
+        if has_histories
+        else "The bundle has no user histories: seen items are those of the request.",
+    ]

@@ -1,4 +1,4 @@
-"""Raw ids to encoded ids and back by sorted hashes: no dictionary, and nothing is read before a lookup."""
+"""Raw ids to encoded ids and back by sorted hashes, without a dictionary; the files of these indexes are memory-mapped."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recsys_cli.errors import DataError
 from recsys_cli.features.columns import row_column
-from recsys_cli.features.schema import FIRST, Column
+from recsys_cli.features.schema import FIRST, Column, file_of
 from recsys_cli.features.spec import cast_ids
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.values import comparable, from_arrow, stored
 from recsys_cli.ops.vocabulary import VocabularyIndex
+from recsys_cli.serving.bundle_checks import read_array, read_offsets
 
 _DIGITS = 19
 """Digits of the largest int64."""
@@ -122,3 +126,61 @@ class IdIndex:
         if any(len(one) and one.is_text != is_text for one in (index, cold)):
             raise ValueError(f"ids of {values.type} have an index of another type")
         return cls(values, index, cold, int(column.cardinality or 0))
+
+
+def build_indexes(fitted: FittedPlan, built: Mapping[str, VocabularyIndex]) -> dict[str, VocabularyIndex]:
+    """Return the indexes of all vocabularies, and of cold keys by their column of table rows.
+
+    Args:
+        fitted: The fitted plan.
+        built: Indexes that exist already.
+    """
+    cold = {row_column(key): fitted.cold_keys(key) for key in fitted.program.keys}
+    tables = fitted.vocabularies | {name: table for name, table in cold.items() if table is not None}
+    rest = {name: table for name, table in tables.items() if name not in built}
+    return {**built, **{name: VocabularyIndex.build(table.column("value")) for name, table in rest.items()}}
+
+
+def write_indexes(indexes: Mapping[str, VocabularyIndex], folder: Path) -> None:
+    """Write a subfolder for each index."""
+    for name, index in indexes.items():
+        write_index(index, folder / file_of(name).removesuffix(".parquet"))
+
+
+def write_index(index: VocabularyIndex, folder: Path) -> None:
+    """Write the arrays of an index as `.npy` files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, array in index.arrays.items():
+        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+
+
+def open_indexes(folder: Path) -> dict[str, VocabularyIndex]:
+    """Memory-map the indexes of `write_indexes`.
+
+    Raises:
+        DataError: A file is missing or damaged.
+    """
+    return {unquote(path.name): open_index(path) for path in sorted(folder.iterdir()) if path.is_dir()}
+
+
+def open_index(folder: Path) -> VocabularyIndex:
+    """Memory-map an index.
+
+    Raises:
+        DataError: A file is missing or damaged.
+    """
+    try:
+        hashes = read_array(folder / "hashes.npy", "uint64", mapped=True)
+        size = len(hashes)
+        if (hashes[1:] < hashes[:-1]).any():
+            raise ValueError(f"{folder / 'hashes.npy'}: the hashes do not ascend")
+        positions = read_array(folder / "positions.npy", "int32", length=size, below=size, mapped=True)
+        arrays = {"hashes": hashes, "positions": positions}
+        if (folder / "bytes.npy").exists():
+            arrays["offsets"] = read_offsets(folder / "offsets.npy", length=size + 1)
+            num_bytes = int(arrays["offsets"][-1])
+            arrays["bytes"] = read_array(folder / "bytes.npy", "uint8", length=num_bytes, mapped=True)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder}: not a vocabulary index: {error}", hint="export the run again") from error
+    # Indexing of a `memmap` object is slow.
+    return VocabularyIndex({name: np.asarray(array) for name, array in arrays.items()})

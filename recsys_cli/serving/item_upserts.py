@@ -21,7 +21,7 @@ from recsys_cli.loader import DimensionTables
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.steps import COLD, Gather
 from recsys_cli.ops.values import element, from_arrow
-from recsys_cli.serving.encoder.row_encoder import TableEncoder
+from recsys_cli.serving.encoder import TableEncoder
 from recsys_cli.serving.ids import IdIndex
 from recsys_cli.serving.item_features import ChangedFeatures
 from recsys_cli.serving.recommender import Recommender

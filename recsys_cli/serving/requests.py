@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import FIRST, UNSEEN
-from recsys_cli.serving.catalog import Catalog
-from recsys_cli.serving.filters import ItemFilter
+from recsys_cli.serving.catalog import Catalog, ItemFilter
 from recsys_cli.serving.histories import History
 from recsys_cli.serving.query import Query, Source
 from recsys_cli.serving.served import ServedModel

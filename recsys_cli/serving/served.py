@@ -25,13 +25,12 @@ from recsys_cli.loader.interactions import count_items, read_observed
 from recsys_cli.models.embedding import TableType, quantize_tables
 from recsys_cli.models.model import Model
 from recsys_cli.ops.fitted_plan import FittedPlan
-from recsys_cli.serving.encoder import VocabularyIndex
-from recsys_cli.serving.histories import Histories, History
+from recsys_cli.ops.vocabulary import VocabularyIndex
+from recsys_cli.serving.histories import Histories, History, extended
 from recsys_cli.serving.ids import IdIndex
 from recsys_cli.serving.item_features import ItemFeatures
 from recsys_cli.serving.large_tables import CacheCounters
 from recsys_cli.serving.query import RecentInteraction
-from recsys_cli.serving.recent import extended
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from recsys_cli.serving.feedback.event import COMMIT, Event
+from recsys_cli.serving.feedback.state import COMMIT, Event
 from tests.cli.conftest import Answer, Recsys
 
 START = datetime.datetime(2024, 3, 1)

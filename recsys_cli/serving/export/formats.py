@@ -17,14 +17,17 @@ from recsys_cli.errors import MissingExtraError
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.bundle_writer import copy_data, versions
 from recsys_cli.serving.encoder import RowEncoder
-from recsys_cli.serving.export.program import Array, Input, feed, signature
-from recsys_cli.serving.export.programs import (
+from recsys_cli.serving.export.program import (
     BATCH_SIZES,
+    Array,
     Export,
+    Input,
     eager_outputs,
     encoded_sample,
+    feed,
     largest_difference,
     programs_of,
+    signature,
 )
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.workspace import Bundle, read_json, write_json, write_manifest

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from recsys_cli.serving.feedback.event import LATEST
+from recsys_cli.serving.feedback.state import LATEST
 from recsys_cli.serving.http.settings import Limits
 
 _Number = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]

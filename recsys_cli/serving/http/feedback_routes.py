@@ -1,10 +1,11 @@
-"""Routes of feedback."""
+"""Routes that write: feedback, and items hidden, shown or upserted."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -13,9 +14,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from recsys_cli.features.schema import Role
-from recsys_cli.serving.feedback.event import Event, Id
-from recsys_cli.serving.http.answers import json_response
-from recsys_cli.serving.http.bodies import FeedbackAnswer, FeedbackBody, FeedbackEvent
+from recsys_cli.registry import suggest
+from recsys_cli.serving.feedback.state import Event, Id
+from recsys_cli.serving.http.bodies import FeedbackAnswer, FeedbackBody, FeedbackEvent, ItemAnswer, ItemBody, ItemsBody
+from recsys_cli.serving.http.fleet import Deployment
+from recsys_cli.serving.http.problems import RequestError, json_response
 from recsys_cli.serving.http.reading import Route, body_of, described
 from recsys_cli.serving.http.service import Service
 
@@ -96,3 +99,126 @@ async def _alone(inserts: _Inserts, keys: Collection[_Key]) -> AsyncIterator[Non
         for key in keys:
             del inserts[key]
         done.set_result(None)
+
+
+class _ItemChanges:
+    """Changes of items: one request after another, so that the bound of upserts holds."""
+
+    def __init__(self, service: Service) -> None:
+        self._service, self._lock = service, asyncio.Lock()
+
+    async def apply(self, bodies: Mapping[Id, ItemBody]) -> Response:
+        """Write the changes, and answer after their effect."""
+        desk = self._service.desk
+        async with self._lock:
+            present = desk.state.upserts
+            upserts = [
+                desk.event("upsert", item=item, title=_title(body, present.get(str(item))), features=body.features)
+                for item, body in bodies.items()
+                if body.features is not None
+            ]
+            takers = await _checked(self._service, upserts) if upserts else []
+            fresh = [event for event in upserts if not _is_same(event, present.get(str(event.item)))]
+            seen = [
+                desk.event("hide" if body.hidden else "show", item=item)
+                for item, body in bodies.items()
+                if body.hidden is not None
+            ]
+            return await self.write([*fresh, *seen], len(upserts) + len(seen), list(bodies), takers)
+
+    async def write(
+        self, events: Sequence[Event], given: int, items: Sequence[Id], takers: Sequence[Deployment] = ()
+    ) -> Response:
+        """Append events to the log, and answer after their effect."""
+        service = self._service
+        if events:
+            await service.desk.append(events)
+        await service.fleet.follow(service.desk.state)
+        return json_response({
+            "written": len(events),
+            "unchanged": given - len(events),
+            "unknown_items": service.fleet.num_unknown(items),
+            "fsync": service.settings.fsync,
+            "bundles": [one.name for one in takers],
+        })  # fmt: skip
+
+
+def item_routes(service: Service) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter(route_class=Route)
+    changes, desk, limits = _ItemChanges(service), service.desk, service.settings.limits
+    answers: dict[int | str, dict[str, Any]] = {200: {"model": ItemAnswer}}
+
+    @router.put("/items/{item:path}", responses=answers, openapi_extra=described(ItemBody))
+    async def change(item: str, request: Request) -> Response:
+        """Upsert an item with raw features; or hide it from all answers, or show it again."""
+        body = await body_of(request, ItemBody, limits.body_bytes)
+        service.check("id", len(item), 1_000)
+        return await changes.apply({service.fleet.id_of(Role.ITEM, item): body})
+
+    @router.post("/items", responses=answers, openapi_extra=described(ItemsBody))
+    async def change_many(request: Request) -> Response:
+        """Upsert, hide or show several items; one invalid item fails all."""
+        body = await body_of(request, ItemsBody, limits.body_bytes)
+        return await changes.apply({service.fleet.id_of(Role.ITEM, one.item): one for one in body.items})
+
+    @router.delete("/items/{item:path}", responses=answers)
+    async def restore(item: str) -> Response:
+        """Take the upserts of an item back: a new one leaves the catalog, others have the features of the training."""
+        service.check("id", len(item), 1_000)
+        known = item if item in desk.state.upserts else service.fleet.id_of(Role.ITEM, item)
+        events = [desk.event("upsert", item=known)] if str(known) in desk.state.upserts else []
+        return await changes.write(events, 1, [known])
+
+    return router
+
+
+async def _checked(service: Service, events: Sequence[Event]) -> list[Deployment]:
+    """Return the bundles that take upserts, after a check of all values.
+
+    Raises:
+        RequestError: No bundle uses features of items, or a column is unknown or missing.
+        DataError: A value does not fit its column.
+    """
+    takers = [one for one in service.fleet.all if one.items.why_not is None]
+    if not takers:
+        reasons = "; ".join(f"{one.name}: {one.items.why_not}" for one in service.fleet.all)
+        hint = 'serve a bundle of a model with item features, such as two-tower or fm; {"hidden": true} works for all'
+        raise RequestError(422, f"features: no bundle can use them: {reasons}", hint)
+    limits = service.settings.limits
+    names = service.desk.state.upserts.keys() | {str(event.item) for event in events}
+    hint = "train with the new items, export, and take their upserts back: DELETE /items/ITEM"
+    service.check("upserted items", len(names), limits.upserts, hint=hint)
+    for event in events:
+        _check_columns(event, takers)
+        size = len(json.dumps([event.title, event.features]))
+        service.check(f"item {event.item}: bytes", size, limits.upsert_bytes, hint="give shorter texts and lists")
+    for one in takers:
+        await one.items.check(events)
+    return takers
+
+
+def _title(body: ItemBody, present: Event | None) -> str | None:
+    return present.title if body.title is None and present is not None else body.title
+
+
+def _is_same(event: Event, present: Event | None) -> bool:
+    return present is not None and (present.features, present.title) == (event.features, event.title)
+
+
+def _check_columns(event: Event, takers: Sequence[Deployment]) -> None:
+    """Check the names of columns.
+
+    Raises:
+        RequestError: A column is unknown to all bundles, or missing for one.
+    """
+    given = (event.features or {}).keys()
+    known = dict.fromkeys(column for one in takers for column in one.items.columns)
+    columns = f"the columns are {', '.join(known)}"
+    if unknown := [name for name in given if name not in known]:
+        text = f"item {event.item}: no column {unknown[0]!r}{suggest(unknown[0], list(known))}"
+        raise RequestError(422, text, f'{columns}; the title has its own key, "title"')
+    for one in takers:
+        if missing := [name for name in one.items.columns if name not in given]:
+            text = f"item {event.item}: bundle {one.name} needs {', '.join(missing)}"
+            raise RequestError(422, text, f"{columns}; give null for an unknown value")

@@ -1,21 +1,16 @@
-"""The page at `/`: static files under a strict policy, and examples of users."""
+"""The pages at `/` and `/docs`: static files under a strict policy, and all routes and bodies as plain HTML."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping
+from html import escape
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import numpy as np
-from fastapi import APIRouter, Query
-from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
-
-from recsys_cli.serving.http.answers import json_response
-from recsys_cli.serving.http.reading import Route
-from recsys_cli.serving.http.service import Service
-from recsys_cli.serving.recommender import Recommender
 
 STATIC = Path(__file__).parent / "static"
 HEADERS = {
@@ -24,7 +19,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_MOST = 100
 
 
 class PageFiles(StaticFiles):
@@ -40,29 +34,96 @@ class PageFiles(StaticFiles):
         return response
 
 
-class Users(BaseModel):
-    """Users of a bundle."""
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<link rel="icon" href="/icon.svg">
+<link rel="stylesheet" href="/reference.css">
+</head>
+<body>
+<h1>{title}</h1>
+<p>For programs: <a href="/openapi.json">openapi.json</a>.</p>
+<h2>Routes</h2>
+{routes}
+<h2>Bodies</h2>
+{bodies}
+</body>
+</html>
+"""
+_LIMITS = (
+    ("minimum", "≥"),
+    ("maximum", "≤"),
+    ("minLength", "length ≥"),
+    ("maxLength", "length ≤"),
+    ("minItems", "items ≥"),
+)
 
-    bundle: str
-    users: list[Any]
+
+def reference(document: Mapping[str, Any]) -> str:
+    """Return the page of an OpenAPI document."""
+    routes = [
+        _route(path, method, one) for path, methods in document["paths"].items() for method, one in methods.items()
+    ]
+    bodies = [_body(name, schema) for name, schema in sorted(document["components"]["schemas"].items())]
+    return _PAGE.format(title=escape(document["info"]["title"]), routes="\n".join(routes), bodies="\n".join(bodies))
 
 
-def page_routes(service: Service) -> APIRouter:
-    """Return the routes that only the page needs."""
-    router = APIRouter(route_class=Route)
+def _route(path: str, method: str, one: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            f"{given['name']} ({given['in']})",
+            _type(given["schema"]),
+            _remarks(given["schema"], required=given["required"]),
+        )
+        for given in one.get("parameters", ())
+    ]
+    content = {"body": one.get("requestBody", {})} | {
+        f"answer {status}": answer for status, answer in one["responses"].items()
+    }
+    for name, given in content.items():
+        for kind, media in given.get("content", {}).items():
+            shown = kind if kind != "application/json" else escape(given.get("description", ""))
+            rows.append((name, _type(media.get("schema", {})), shown))
+    title = f"<h3><code>{method.upper()} {escape(path)}</code></h3>"
+    return f"{title}\n<p>{escape(one.get('description', ''))}</p>\n{_table(rows)}"
 
-    @router.get("/users", responses={200: {"model": Users}})
-    async def examples(k: Annotated[int, Query(ge=1, le=_MOST)] = 5, bundle: str | None = None) -> Response:
-        """Return some users of the training data, evenly from the whole vocabulary."""
-        deployment = service.fleet.named(bundle)
-        users = await deployment.thread.call(lambda model: example_users(model, k))
-        return json_response({"bundle": deployment.name, "users": users})
 
-    return router
+def _body(name: str, schema: Mapping[str, Any]) -> str:
+    required = schema.get("required", ())
+    rows = [
+        (key, _type(one), _remarks(one, required=key in required)) for key, one in schema.get("properties", {}).items()
+    ]
+    example = f"<p>Example: <code>{escape(json.dumps(schema['example']))}</code></p>" if "example" in schema else ""
+    about = escape(schema.get("description", ""))
+    return f'<h3 id="{escape(name)}">{escape(name)}</h3>\n<p>{about}</p>\n{example}{_table(rows)}'
 
 
-def example_users(model: Recommender, k: int) -> list[Any]:
-    """Return k raw ids of trained users, or all of them if there are fewer."""
-    users = model.served.users
-    positions = np.unique(np.linspace(0, users.num_train - 1, min(k, users.num_train)).astype(np.int64))
-    return list(users.values.take(positions).to_pylist()) if users.num_train else []
+def _table(rows: Iterable[tuple[str, str, str]]) -> str:
+    cells = (f"<tr><th>{escape(name)}</th><td>{kind}</td><td>{remarks}</td></tr>" for name, kind, remarks in rows)
+    return f"<table>\n{chr(10).join(cells)}\n</table>"
+
+
+def _remarks(schema: Mapping[str, Any], *, required: bool) -> str:
+    default = f"default {schema['default']}" if schema.get("default") is not None else ""
+    parts = (schema.get("description", ""), "required" if required else default)
+    return escape("; ".join(part for part in parts if part))
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """Return the type of a schema in words, with links to bodies."""
+    if "$ref" in schema:
+        name = escape(schema["$ref"].rpartition("/")[2])
+        return f'<a href="#{name}">{name}</a>'
+    if members := schema.get("anyOf"):
+        return " or ".join(dict.fromkeys(map(_type, members)))
+    if values := schema.get("enum"):
+        return escape(" or ".join(map(str, values)))
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if isinstance(values := schema.get("additionalProperties"), Mapping):
+        return f"object of {_type(values)}"
+    limits = (f"{sign} {schema[key]}" for key, sign in _LIMITS if key in schema and abs(schema[key]) < 2**53)
+    return escape(" ".join([str(schema.get("type", "any")), *limits]))

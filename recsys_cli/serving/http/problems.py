@@ -1,9 +1,10 @@
-"""Errors of requests: a status, a message and the next step, as JSON."""
+"""Answers and errors as JSON; an error has a status, a message and the next step."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import orjson
 from starlette.responses import Response
@@ -49,3 +50,11 @@ def problem_of(error: Exception) -> RequestError:
         case TimeoutError():
             return RequestError(504, "the time of the request is over", "ask for less, or try again later")
     return RequestError(500, f"unexpected {type(error).__name__}", "the log of the server has the traceback")
+
+
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """Return a JSON response; ids of other types, such as dates, become text."""
+    return Response(orjson.dumps(value, default=str, option=_OPTIONS), status, media_type="application/json")

@@ -24,12 +24,10 @@ import torch
 import uvicorn
 
 from recsys_cli.errors import ConfigError, DiskFullError, LockedError
-from recsys_cli.serving.feedback.compact import rewrite
-from recsys_cli.serving.feedback.files import current_files, exclusive, is_committed, worker_file
-from recsys_cli.serving.feedback.log import FeedbackLog
+from recsys_cli.serving.feedback.log import FeedbackLog, current_files, exclusive, is_committed, worker_file
 from recsys_cli.serving.feedback.state import FeedbackState
-from recsys_cli.serving.http.app import create_app
-from recsys_cli.serving.http.guard import MAX_HEAD
+from recsys_cli.serving.feedback.table import rewrite
+from recsys_cli.serving.http.app import MAX_HEAD, create_app
 from recsys_cli.serving.http.metrics import FOLDER
 from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.http.settings import Settings

@@ -19,8 +19,9 @@ from safetensors.torch import save_file
 import recsys_cli as recsys
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.models.retrieval.factorization import Graph
+from recsys_cli.ops.vocabulary import VocabularyIndex
 from recsys_cli.serving.bundle import load_bundle
-from recsys_cli.serving.encoder import RowEncoder, VocabularyIndex
+from recsys_cli.serving.encoder import RowEncoder
 from recsys_cli.serving.query import Query
 from recsys_cli.stages.export import TOLERANCE
 from recsys_cli.workspace import Bundle, write_manifest
@@ -166,7 +167,7 @@ def test_an_existing_folder_is_replaced_only_on_request(make_run: MakeRun, tmp_p
 def test_verification_names_the_first_row_and_column(
     make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from recsys_cli.serving.rows import RowScorer
+    from recsys_cli.serving.recommender import RowScorer
 
     true = RowScorer.features
 

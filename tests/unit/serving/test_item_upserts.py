@@ -19,7 +19,7 @@ from recsys_cli.errors import DataError
 from recsys_cli.features.schema import Role
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.bundle import load_bundle
-from recsys_cli.serving.encoder.row_encoder import TableEncoder
+from recsys_cli.serving.encoder import TableEncoder
 from recsys_cli.serving.item_upserts import ItemUpserts, ItemValues
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender

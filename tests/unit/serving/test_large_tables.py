@@ -12,10 +12,9 @@ import torch
 import recsys_cli as recsys
 from recsys_cli.serving import large_tables
 from recsys_cli.serving.bundle import load_bundle
-from recsys_cli.serving.http.batching import ModelThread
+from recsys_cli.serving.http.batching import ModelThread, Work
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.settings import Batching
-from recsys_cli.serving.http.work import Work
 from recsys_cli.serving.large_tables import CacheCounters, page_ranges, read_by_page
 from recsys_cli.serving.query import Query
 from tests.served_runs import ITEMS, USERS, MakeRun

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from recsys_cli.serving.histories import Histories, History
+from recsys_cli.serving.histories import Histories, History, extended
 from recsys_cli.serving.query import Query, RecentInteraction
-from recsys_cli.serving.recent import extended
 from recsys_cli.serving.recommender import Recommender
 
 

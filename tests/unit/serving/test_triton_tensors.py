@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import runpy
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
@@ -15,10 +16,9 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError
-from recsys_cli.serving.encoder.raw import reader
-from recsys_cli.serving.export.triton.backend import RecommendModel, ScoreModel, query_inputs
-from recsys_cli.serving.export.triton.repository import Settings, config_pbtxt, quoted
-from recsys_cli.serving.export.triton.tensors import Tensor, columns_of
+from recsys_cli.serving.export.triton.backend import RecommendModel, ScoreModel, Tensor, columns_of, query_inputs
+from recsys_cli.serving.export.triton.repository import Settings, config_pbtxt, quoted, write_model
+from recsys_cli.serving.raw_values import reader
 from recsys_cli.serving.recommender import Recommender
 from tests.triton_server import installed_server
 
@@ -136,7 +136,7 @@ def test_a_missing_wheel_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> Non
         installed_server()
 
 
-def test_programs_of_a_repository_are_short_and_fixed() -> None:
-    folder = Path(importlib.import_module("recsys_cli.serving.export.triton").__file__ or "").parent
-    for name in ("score_model.py", "recommend_model.py"):
-        assert len((folder / name).read_text().splitlines()) < 10
+@pytest.mark.parametrize("model", [ScoreModel, RecommendModel])
+def test_a_program_of_a_repository_is_the_import_of_its_model(model: type, tmp_path: Path) -> None:
+    write_model(tmp_path, "", model.__name__, "raw rows to scores")
+    assert runpy.run_path(str(tmp_path / "1" / "model.py"))["TritonPythonModel"] is model

@@ -1,9 +1,8 @@
-"""Generated config.pbtxt of a model: tensors, dynamic batching and instances."""
+"""Triton model repositories: both models of a bundle, and their generated config.pbtxt."""
 
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,7 @@ from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.bundle_writer import write_bundle
 from recsys_cli.serving.encoder import RowEncoder
-from recsys_cli.serving.export.triton.backend import answer_outputs, query_inputs
-from recsys_cli.serving.export.triton.tensors import Array, Tensor, columns_of, distinct
+from recsys_cli.serving.export.triton.backend import Array, Tensor, answer_outputs, columns_of, distinct, query_inputs
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.workspace import PreparedData, write_manifest, write_text
 from recsys_cli.workspace.artifacts import TritonRepository
@@ -30,6 +28,13 @@ _HEAD = """\
 # N rows per request. An optional input that is left out is null in all rows.
 # NAME.null (BOOL, in the shape of NAME) marks null values; NaN is null, too.
 # NAME.length (INT64) has the number of elements of each list before the padding; -1 is null, without it no list is padded."""
+_MODEL = '''\
+"""Triton model: {purpose}. Written by recsys_cli; settings are in config.pbtxt, data is in the bundle."""
+
+from recsys_cli.serving.export.triton.backend import {model} as TritonPythonModel
+
+__all__ = ["TritonPythonModel"]
+'''
 _SAFE = frozenset(range(0x20, 0x7F)) - set(b"\"'\\")
 
 
@@ -154,8 +159,8 @@ def write_repository(
         bundle=f"../{score.name}/bundle",
         settings=settings,
     )
-    _write_model(score, score_config, "score_model.py")
-    _write_model(recommend, recommend_config, "recommend_model.py")
+    write_model(score, score_config, "ScoreModel", "raw rows to scores")
+    write_model(recommend, recommend_config, "RecommendModel", "users or histories to the best items")
     manifest = {"key": key, **source, "bundle": f"{score.name}/bundle", "models": [score.name, recommend.name]}
     write_manifest(folder, "TritonRepository", manifest)
     return TritonRepository(folder)
@@ -209,7 +214,8 @@ class RepositoryRows:
         return self._rows.features(columns_of(self.request(rows), self.tensors)[0])
 
 
-def _write_model(folder: Path, config: str, program: str) -> None:
+def write_model(folder: Path, config: str, model: str, purpose: str) -> None:
+    """Write the configuration of a model, and its program: an import of a class of `backend`."""
     (folder / "1").mkdir(parents=True)
     write_text(folder / "config.pbtxt", config)
-    shutil.copyfile(Path(__file__).with_name(program), folder / "1" / "model.py")
+    write_text(folder / "1" / "model.py", _MODEL.format(model=model, purpose=purpose))

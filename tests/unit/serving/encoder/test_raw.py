@@ -13,7 +13,7 @@ import pytest
 
 from recsys_cli.errors import DataError
 from recsys_cli.ops.values import from_arrow
-from recsys_cli.serving.encoder.raw import reader
+from recsys_cli.serving.raw_values import reader
 
 NAN = float("nan")
 MOMENT = datetime.datetime(2020, 1, 2, 3, 4, 5, 6)

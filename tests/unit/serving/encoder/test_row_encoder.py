@@ -28,9 +28,9 @@ from recsys_cli.ops import AddTags, DifferenceLag, Filter, Groupby, JoinExternal
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.foreign import ForeignOp
 from recsys_cli.ops.values import Values, mapped
-from recsys_cli.serving.encoder import Lists, RowEncoder, VocabularyIndex
-from recsys_cli.serving.encoder.row_encoder import compile_nodes
-from recsys_cli.serving.encoder.slicing import Node, open_index, write_index
+from recsys_cli.ops.vocabulary import VocabularyIndex
+from recsys_cli.serving.encoder import Lists, Node, RowEncoder, compile_nodes
+from recsys_cli.serving.ids import open_index, write_index
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace

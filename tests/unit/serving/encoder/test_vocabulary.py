@@ -17,9 +17,8 @@ from recsys_cli.errors import DataError
 from recsys_cli.features.hashing import combine, hash_counters, hash_numbers, hash_value, hash_values
 from recsys_cli.ops import vocabulary
 from recsys_cli.ops.values import from_arrow
-from recsys_cli.ops.vocabulary import ABSENT
-from recsys_cli.serving.encoder import VocabularyIndex
-from recsys_cli.serving.encoder.slicing import open_index, write_index
+from recsys_cli.ops.vocabulary import ABSENT, VocabularyIndex
+from recsys_cli.serving.ids import open_index, write_index
 
 TEXTS = st.lists(
     st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(["a" * 8, "a" * 9, "\0"]), max_size=30

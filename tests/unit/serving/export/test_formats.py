@@ -21,8 +21,7 @@ from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.serving.export import formats
 from recsys_cli.serving.export.formats import load_onnx, load_torch, write_onnx, write_torch
-from recsys_cli.serving.export.program import feed
-from recsys_cli.serving.export.programs import EXPORTABLE, Export, encoded_sample, programs_of
+from recsys_cli.serving.export.program import EXPORTABLE, Export, encoded_sample, feed, programs_of
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.stages.export import export

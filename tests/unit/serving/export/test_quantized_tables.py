@@ -14,7 +14,7 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.events import ignore
 from recsys_cli.models.embedding.tables import QuantizedTable
 from recsys_cli.serving.bundle import read_bundle
-from recsys_cli.serving.export.programs import encoded_sample
+from recsys_cli.serving.export.program import encoded_sample
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.stages.export import export, verify_scores

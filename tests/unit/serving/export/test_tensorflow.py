@@ -15,7 +15,7 @@ import torch
 import recsys_cli as recsys
 from recsys_cli.batch import Batch, Feature, Ragged
 from recsys_cli.errors import ConfigError, MissingExtraError
-from recsys_cli.serving.export.programs import encoded_sample
+from recsys_cli.serving.export.program import encoded_sample
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.served import ServedModel
 from tests.unit.serving.export.conftest import rows as interactions

@@ -14,13 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recsys_cli.errors import ConfigError, DataError, LockedError, RecsysError
-from recsys_cli.serving.feedback.compact import compact, rewrite
-from recsys_cli.serving.feedback.event import COMMIT, Event, lines_of, parse
-from recsys_cli.serving.feedback.files import compacted_file, current_files, exclusive, replay, worker_file
-from recsys_cli.serving.feedback.log import FeedbackLog
-from recsys_cli.serving.feedback.state import FeedbackState
-from recsys_cli.serving.feedback.table import TableForm
-from recsys_cli.serving.feedback.tail import Tail
+from recsys_cli.serving.feedback.log import (
+    FeedbackLog,
+    Tail,
+    compacted_file,
+    current_files,
+    exclusive,
+    replay,
+    worker_file,
+)
+from recsys_cli.serving.feedback.state import COMMIT, Event, FeedbackState, lines_of, parse
+from recsys_cli.serving.feedback.table import TableForm, compact, rewrite
 
 VALUES = st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9)
 IDS = st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20)

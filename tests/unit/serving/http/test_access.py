@@ -13,8 +13,7 @@ from fastapi.routing import iter_route_contexts
 from typer.testing import CliRunner
 
 from recsys_cli.cli import app as cli
-from recsys_cli.serving.http.app import create_app
-from recsys_cli.serving.http.guard import PUBLIC, Guard
+from recsys_cli.serving.http.app import PUBLIC, Guard, create_app
 from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.http.settings import Settings
 from tests.servers import Running, running

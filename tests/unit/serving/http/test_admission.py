@@ -16,10 +16,9 @@ import httpx
 import pytest
 from starlette.responses import Response
 
-from recsys_cli.serving.http.batching import ModelThread
+from recsys_cli.serving.http.batching import ARRIVED, CALL, QUERY, ROW, ModelThread, Work, units_of
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.settings import Batching
-from recsys_cli.serving.http.work import ARRIVED, CALL, QUERY, ROW, Work, units_of
 from recsys_cli.serving.large_tables import CacheCounters
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 import recsys_cli as recsys
 from recsys_cli.cli import app
 from recsys_cli.errors import ConfigError
-from recsys_cli.serving.feedback.event import Event
-from recsys_cli.serving.feedback.files import worker_file
-from recsys_cli.serving.http.desk import FeedbackDesk
+from recsys_cli.serving.feedback.log import worker_file
+from recsys_cli.serving.feedback.state import Event
 from recsys_cli.serving.http.fleet import name_of, share_point
 from recsys_cli.serving.http.metrics import Metrics
+from recsys_cli.serving.http.service import FeedbackDesk
 from recsys_cli.serving.http.settings import Settings
 from recsys_cli.stages.serve import named_bundles, shares_of
 from tests.servers import running

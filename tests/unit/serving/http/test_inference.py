@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recsys_cli.serving.bundle import load_bundle
-from recsys_cli.serving.http.inference import tensors
+from recsys_cli.serving.http import inference as tensors
 from recsys_cli.serving.http.problems import RequestError
 from recsys_cli.serving.query import Query
 from tests.servers import Running

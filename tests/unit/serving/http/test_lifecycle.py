@@ -20,10 +20,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from recsys_cli.serving.feedback.compact import compact
-from recsys_cli.serving.feedback.event import Event
-from recsys_cli.serving.feedback.files import worker_file
-from recsys_cli.serving.feedback.table import TableForm
+from recsys_cli.serving.feedback.log import worker_file
+from recsys_cli.serving.feedback.state import Event
+from recsys_cli.serving.feedback.table import TableForm, compact
 from recsys_cli.serving.http.fleet import Deployment
 from recsys_cli.serving.http.service import Service
 from recsys_cli.serving.http.settings import Settings

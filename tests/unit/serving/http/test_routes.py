@@ -12,11 +12,10 @@ import httpx
 import pytest
 
 from recsys_cli.serving.bundle import load_bundle
-from recsys_cli.serving.feedback.event import Event
-from recsys_cli.serving.feedback.files import replay, worker_file
-from recsys_cli.serving.feedback.state import FeedbackState
-from recsys_cli.serving.http.desk import FeedbackDesk
+from recsys_cli.serving.feedback.log import replay, worker_file
+from recsys_cli.serving.feedback.state import Event, FeedbackState
 from recsys_cli.serving.http.metrics import Metrics
+from recsys_cli.serving.http.service import FeedbackDesk
 from recsys_cli.serving.http.settings import Settings
 from recsys_cli.serving.query import Query
 from tests.servers import Running, running

@@ -14,8 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from recsys_cli.serving.feedback.compact import compact
-from recsys_cli.serving.feedback.table import TableForm
+from recsys_cli.serving.feedback.table import TableForm, compact
 from tests.servers import Running, running, until
 
 BundleOf = Callable[[str], Path]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +14,128 @@ from recsys_cli.batch import Feature, Ragged
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import Column, Kind, Role, Schema
+from recsys_cli.features.spec import Spec
 from recsys_cli.ops import Categorify
 from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.foreign import ForeignOp
+from recsys_cli.ops.grouping import GroupOp
+from recsys_cli.ops.numeric import FILLED
 from recsys_cli.ops.op import Op
-from recsys_cli.ops.program import FLAT
-from recsys_cli.ops.steps import Locate
+from recsys_cli.ops.program import FLAT, INTERACTIONS, Gather, Locate
 from recsys_cli.ops.values import Apply, Array, Columns, Types, Values
 from recsys_cli.ops.vocabulary import VocabularyIndex
-from recsys_cli.serving.encoder.raw import reader
-from recsys_cli.serving.encoder.slicing import Node, slice_plan
+from recsys_cli.serving.raw_values import reader
+
+
+@dataclass(frozen=True)
+class Node:
+    """A step over rows.
+
+    Attributes:
+        op: The op, restricted to the needed columns.
+        index: Its position in the state.
+        writes: Its outputs by name, with their types if the caller has to bring them.
+        brought: Whether it reads other rows, so that the caller brings the outputs.
+    """
+
+    op: Op | Gather | Locate
+    index: int
+    writes: Mapping[str, pa.DataType | None]
+    brought: bool = False
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The needed part of a plan.
+
+    Attributes:
+        nodes: Steps in order.
+        inputs: Types of the required columns: raw ones, and outputs of ops that read other rows.
+        brought: The op of each of the latter.
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: Mapping[str, pa.DataType]
+    brought: Mapping[str, str]
+
+
+def slice_plan(fitted: FittedPlan, wanted: Collection[str]) -> Slice:
+    """Return the part of a plan that computes some columns of the interactions."""
+    needed: set[str] = set(wanted)
+    nodes: list[Node] = []
+    inputs: dict[str, pa.DataType] = {}
+    brought: dict[str, str] = {}
+    for node in reversed(list(_nodes(fitted))):
+        hit = needed & set(node.writes)
+        if not hit:
+            continue
+        if node.brought:
+            inputs |= {name: cast("pa.DataType", node.writes[name]) for name in sorted(hit)}
+            brought |= dict.fromkeys(hit, node.op.name)
+            needed -= set(node.writes)
+            continue
+        part = _restricted(node, hit)
+        nodes.append(part)
+        needed = (needed - set(part.writes)) | _reads(part)
+        if isinstance(part.op, Gather) and not fitted.has_cold(part.op.table, train=False):
+            needed.discard(row_column(part.op.table))
+    raw = fitted.inputs[INTERACTIONS]
+    inputs = {name: raw.field(name).type for name in raw.names if name in needed} | inputs
+    return Slice(tuple(reversed(nodes)), inputs, brought)
+
+
+def _nodes(fitted: FittedPlan) -> Iterator[Node]:
+    """Yield the steps of the interactions in order: those before the split, after it, and the joins of the flat layout."""
+    program = fitted.program
+    specs = {field.name: Spec(field.type) for field in fitted.inputs[INTERACTIONS]}
+    for index, op in program.rows:
+        if op.drops_only or not op.acts:
+            continue
+        outputs = op.outputs({name: specs[name] for name in op.reads})
+        specs = {name: spec for name, spec in ({} if op.replaces else specs).items() if name not in outputs}
+        specs |= {name: spec for name, spec in outputs.items() if spec is not None}
+        writes = {name: None if spec is None else spec.type for name, spec in outputs.items()}
+        yield Node(op, index, writes, brought=op.phase == "rows" and "encoder" not in op.modules)
+    for step in program.transforms(None):
+        if not isinstance(step.op, Locate) or fitted.has_cold(step.op.key, train=False):
+            yield Node(step.op, step.index, dict.fromkeys(step.writes))
+    for key in program.keys:
+        names = [name for name, _, home in program.columns if home == key and name not in fitted.plan.drop]
+        if names and all((FLAT, state) in fitted.state for state in Gather(key, tuple(names)).states):
+            yield Node(Gather(key, tuple(names)), FLAT, dict.fromkeys(names))
+
+
+def _restricted(node: Node, hit: set[str]) -> Node:
+    """Restrict an op to the columns whose outputs are needed."""
+    op: Any = node.op
+    if isinstance(op, Gather):
+        op = replace(op, columns=tuple(name for name in op.columns if name in hit))
+        return replace(node, op=op, writes=dict.fromkeys(op.columns))
+    if isinstance(op, Locate | ForeignOp):
+        return node
+    if isinstance(op, GroupOp):
+        groups = tuple(group for group in op.columns if hit & set(op.written(group).values()))
+        return replace(node, op=op.model_copy(update={"columns": groups}), writes=dict.fromkeys(hit))
+    if op.encodes and not op.separable:
+        return replace(node, writes=dict.fromkeys(hit))  # one vocabulary, but each column is encoded on its own
+    if not op.separable:
+        return node
+    columns = tuple(name for name in op.reads if hit & _written(op, name))
+    if not columns:
+        return node
+    part = op.only(columns)
+    return replace(
+        node, op=part, writes=dict.fromkeys(set(node.writes) & set().union(*(_written(op, n) for n in columns)))
+    )
+
+
+def _reads(node: Node) -> set[str]:
+    return set(node.writes) if node.op.encodes else set(node.op.reads_to_apply)
+
+
+def _written(op: Op, column: str) -> set[str]:
+    """Return the outputs of a column of an op that computes each column independently."""
+    return {column, op.renames[column]} if op.renames else {column, column + FILLED}
 
 
 class Lists(NamedTuple):
