@@ -22,7 +22,7 @@ from recsys_cli.errors import RecsysError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
-from recsys_cli.models.configs.matrix import affordable_items
+from recsys_cli.models.configs.matrix import OWN_FIRST, affordable_items
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.weights import checksum_of_tensors
 from recsys_cli.workspace import key_of
@@ -181,10 +181,6 @@ WORTH_KEEPING = 0.2
 
 def _within_limits(schema: Schema) -> dict[str, Any]:
     return {"max_items": affordable_items(len(schema.only(Role.USER).own_ids))}
-
-
-OWN_FIRST = "popularity, own items first"
-"""Label of the baseline of repeats."""
 
 
 def ranking_baselines(schema: Schema, config: EvaluateConfig) -> dict[str, tuple[str, dict[str, Any]]]:

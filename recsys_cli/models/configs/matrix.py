@@ -23,6 +23,10 @@ class HistoryOptions(Section):
     """Use positive interactions only, not all: those with label 1, or with a numeric label above its mean in train."""
 
 
+OWN_FIRST = "popularity, own items first"
+"""Label of the baseline and the candidate of repeats."""
+
+
 class PopularityConfig(HistoryOptions):
     """Popularity: ranks items by their number of interactions in train; the baseline for every other model."""
 
