@@ -176,10 +176,7 @@ def _row_ops(
     if rating is not None and is_not_rated(rating):
         expression = shown(Binary("!=", Name(rating.name), LiteralValue(_NOT_RATED)))
         ops.append(({"op": "Filter", "expression": expression}, "-1 stands for no rating"))
-    for name in _with_returns(task, table):
-        expression = shown(Binary(">", Name(name), LiteralValue(0)))
-        why = "negative counts are returns; the purchases before them stay positive"
-        ops.append(({"op": "Filter", "expression": expression}, why))
+    ops += _no_purchases(table) if task.ranks else []
     if task.kind == "labels" and task.ranks and table.columns[table.roles["label"].column].unique > 1:
         ops.append(({"op": "Filter", "expression": _is_positive(table)}, "the other rows are no sign of interest"))
     event = table.of("event")
@@ -219,13 +216,30 @@ def _deduplicated(task: Task, table: Table, user: str, item: str, *, repeats: bo
     return [({"op": "Deduplicate", "columns": pair, "keep": "first", **({"order_by": [time]} if time else {})}, why)]
 
 
-def _with_returns(task: Task, table: Table) -> list[str]:
+def _no_purchases(table: Table) -> Ops:
+    """Return the filters of returns and of cancelled invoices."""
+    returns = "negative counts are returns; the purchases before them stay positive"
+    cancelled = "invoices with a C before the number are cancelled"
+    found = [(Binary(">", Name(name), LiteralValue(0)), returns) for name in _with_returns(table)]
+    found += [(Binary("<", Name(name), LiteralValue("C")), cancelled) for name in _with_cancellations(table)]
+    return [({"op": "Filter", "expression": shown(expression)}, why) for expression, why in found]
+
+
+def _with_returns(table: Table) -> list[str]:
     """Return the columns of counts with negative ones, in the role of the count or without a role."""
     others = {one.column for role, one in table.roles.items() if role != "count"}
     counts = [
         one for one in table.columns.values() if one.name not in others and simplified(one.name) in ALIASES["count"]
     ]
-    return [one.name for one in counts if task.ranks and one.is_whole and (one.low or 0) < 0 < (one.high or 0)]
+    return [one.name for one in counts if one.is_whole and (one.low or 0) < 0 < (one.high or 0)]
+
+
+def _with_cancellations(table: Table) -> list[str]:
+    """Return the columns of invoice numbers, some of them after the C of a cancelled invoice."""
+    names = [one.name for one in table.columns.values() if one.kind == "text" and "invoice" in one.name.lower()]
+    texts = {name: pl.Series(pl.from_arrow(table.sample.rows.column(name))).drop_nulls() for name in names}
+    cancelled = {name: mean(values.str.contains(r"^C\d+$")) for name, values in texts.items()}
+    return [name for name, values in texts.items() if 0 < cancelled[name] < mean(values.str.contains(r"^C?\d+$")) == 1]
 
 
 def _share_of_frequent(table: Table, item: str) -> float:
@@ -236,6 +250,8 @@ def _share_of_frequent(table: Table, item: str) -> float:
 
 def _repeated(table: Table, user: str, item: str) -> float:
     """Return the share of the sampled rows with user and item that repeat a pair of both."""
+    if table.columns[item].is_list:
+        return 0.0
     rows = table.sample.rows.select([user, item]).drop_null()
     return 1 - rows.group_by([user, item]).aggregate([]).num_rows / max(1, rows.num_rows)
 
@@ -329,7 +345,7 @@ def _dataset(task: Task, table: Table, joined: Sequence[Dimension], found: dict[
     lists = dict(found[""].lists)
     if item is not None and item.is_list and "explode" not in options:
         lists |= {item.name: item.separator} if item.separator else {}
-        options |= {"explode": item.name, "order": NEW_ORDER[0]}
+        options |= {"explode": item.name, **({"order": NEW_ORDER[0]} if task.kind == "histories" else {})}
     elif task.kind != "histories" and (time := time_of(task, table)) is not None and time not in table.columns:
         options |= {"order": time}
     tables = {

@@ -20,6 +20,8 @@ Kind = Literal["ratings", "labels", "implicit", "counts", "events", "sessions", 
 Asked = Literal["rank", "label"]
 """Rank the catalog, or predict the rating or label."""
 _FEW_FEATURES = 3
+_BASKETS = 1.5
+"""Lists of a user from which on they are baskets, not a history each."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ def task_of(table: Table, asked: Asked | None = None) -> Task | None:
 
 
 def _pairs(table: Table, item: Profile, *, owner: str) -> tuple[Kind, str]:
+    if _has_baskets(table, item):
+        return "implicit", f"rank the items for a {owner}, from lists of items with times, such as baskets"
     if item.is_list or "explode" in table.sample.options:
         return "histories", "rank the next items of a history; one list of items per row"
     if (label := table.of("label")) is not None:
@@ -94,12 +98,22 @@ def _pairs(table: Table, item: Profile, *, owner: str) -> tuple[Kind, str]:
     if (rating := table.of("rating")) is not None:
         return "ratings", f"rank the items for a {owner}; rows with a high {rating.name} are positive"
     if "event" in table.roles:
-        return "events", "rank the items of a user's next events; rows of stronger events have larger weights"
+        return (
+            "events",
+            "rank the items of a user's next events; models trained in steps, such as sasrec, weight stronger events",
+        )
     if owner == "session":
         return "sessions", "rank the next items of a session; the session takes the place of the user"
     if "count" in table.roles:
-        return "counts", "rank the items for a user; rows of larger counts have larger weights"
+        return "counts", "rank the items for a user; models trained in steps, such as sasrec, weight larger counts"
     return "implicit", "rank the items for a user, from interactions without ratings"
+
+
+def _has_baskets(table: Table, item: Profile) -> bool:
+    """Whether owners have several lists, each with its time: the time orders them, not the position in the table."""
+    owner = table.of("user") or table.of("session")
+    several = owner is not None and owner.rows >= _BASKETS * owner.unique
+    return several and item.is_list and "timestamp" in table.roles and "explode" not in table.sample.options
 
 
 def _refuse_empty(table: Table) -> None:
@@ -229,7 +243,8 @@ def model_of(task: Task, table: Table, *, categories: int = 0) -> tuple[dict[str
         name = "dlrm" if categories >= _MANY_CATEGORIES else "dcn-v2"
         return {"name": name}, "predicts the label from all features; also mlp, deepfm, lightgbm", train
     advice = "predicts labels of rows; to rank the catalog: auto. Options: recsys ls models NAME"
-    return {"name": "mlp"}, advice, train
+    monitor = {"monitor": "log_loss"} if task.kind == "labels" else {}  # a rating may become a number to predict
+    return {"name": "mlp"}, advice, {**train, **monitor}
 
 
 def batch_size(rows: int) -> int:

@@ -105,7 +105,10 @@ def _of_rows(
     if LOG_LOSS.name in own and own[LOG_LOSS.name].value is not None:
         title, by = _compared(measured, rows, LOG_LOSS, config)
         if by["worse"]:
-            yield f"By {title}, the model is significantly worse than {joined(by['worse'])}: its probabilities are inaccurate."
+            yield (
+                f"By {title}, the model is significantly worse than {joined(by['worse'])}: its probabilities are inaccurate; "
+                "train.monitor=log_loss keeps the epoch with the most accurate ones."
+            )
 
 
 def _compared(

@@ -31,7 +31,7 @@ class _Split(BaseModel):
     """Input columns of `assign`."""
     leakage: ClassVar[str | None] = None
     """Warning about temporal leakage for readers of the metrics, or None."""
-    more_valid: ClassVar[str] = "set split.valid=0.1 and run recsys etl"
+    more_valid: ClassVar[str] = "set split.valid=0.1 and run recsys etl CONFIG"
     """What gives data without valid rows some."""
 
 
@@ -163,7 +163,7 @@ class SessionSplit(_Fractions):
 class FilesSplit(_Split):
     """Given files, for comparisons on published splits; columns as in the interactions of the dataset."""
 
-    more_valid = "move rows of split.train to a file of their own, set split.valid to it and run recsys etl"
+    more_valid = "move rows of split.train to a file of their own, set split.valid to it and run recsys etl CONFIG"
 
     method: Literal["files"] = "files"
     train: str | None = None

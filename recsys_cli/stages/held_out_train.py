@@ -33,6 +33,11 @@ _FEWEST = 3
 """Relevant rows of a user with held-out ones, of which there is at least one."""
 
 
+def search_of(run: TrainedRun) -> TrainedRun:
+    """Return the search of a run, with its rows; the caller of `find_epochs` removes it."""
+    return TrainedRun(run.folder / "held-out")
+
+
 def find_epochs(
     run: TrainedRun, data: PreparedData, config: RunConfig, *, key: str, ranks: Ranks, resume: bool, emit: Emit
 ) -> dict[str, Any] | None:
@@ -44,7 +49,7 @@ def find_epochs(
     found = run.folder / "held_out.json"
     if ranks.from_first(found.is_file()):
         return dict(ranks.from_first(read_json(found, hint="recsys train --force") if ranks.is_first else None))
-    search = TrainedRun(run.folder / "held-out")
+    search = search_of(run)
     sizes = ranks.from_first(_divide(data, search.folder, config.train) if ranks.is_first else None)
     if not sizes[1]:
         return None
@@ -75,7 +80,6 @@ def find_epochs(
         ))  # fmt: skip
     if ranks.is_first:
         write_json(found, best)
-        shutil.rmtree(search.folder)
     return dict(best)
 
 

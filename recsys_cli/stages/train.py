@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import astuple
@@ -16,9 +17,9 @@ from recsys_cli.registry import AUTO
 from recsys_cli.stages import StageResult
 from recsys_cli.stages.auto import train_candidates
 from recsys_cli.stages.etl import prepared_data
-from recsys_cli.stages.held_out_train import find_epochs
+from recsys_cli.stages.held_out_train import find_epochs, search_of
 from recsys_cli.stages.run_selection import Selection, locked, run_key, select, train_lock
-from recsys_cli.stages.trainer import closed_form_trainer_of, new_model, trainer_of
+from recsys_cli.stages.trainer import announce_unused, closed_form_trainer_of, new_model, trainer_of
 from recsys_cli.stages.warm_start import warm_start
 from recsys_cli.training import hardware
 from recsys_cli.training.launch import INTERRUPTED, error_line, event_line, launch, worker_session
@@ -72,6 +73,8 @@ def train_on(
                 launch_ranks(run, data, config, workspace, resume=selected.resume, emit=emit)
             else:
                 train_run(run, data, config, workspace, ranks=ranks, resume=selected.resume, emit=emit)
+        elif ranks.is_first:
+            announce_unused(run.manifest.get("unused_options", ()), config.model.name, emit)
     return StageResult(run, up_to_date=selected.up_to_date)
 
 
@@ -98,6 +101,7 @@ def train_run(
         seconds = time.perf_counter() - started
     if ranks.is_first:
         inputs = {"data": {"key": data.key, "folder": data.folder.name}, "continues": options.continue_from}
+        inputs |= {"unused_options": model.unused_options(options, data.schema)}
         summary = result.summary(monitor=options.monitor, seconds=seconds) | ({"held_out": found} if found else {})
         write_manifest(run.folder, "TrainedRun", {"key": key, "model": name, **inputs, **summary})
 
@@ -111,6 +115,8 @@ def _with_epochs(
         return options, None
     if options.searches_epochs(has_valid=has_valid) and not (rows == "users" and options.monitor == "loss"):
         found = find_epochs(run, data, config, key=key, ranks=ranks, resume=resume, emit=emit)
+        if ranks.is_first:
+            shutil.rmtree(search_of(run).folder, ignore_errors=True)  # a kill may have left it beside its result
         if found is not None:
             return options.model_copy(update={"epochs": found["epochs"], "early_stopping": None}), found
     if rows == "all":

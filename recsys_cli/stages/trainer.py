@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, replace
 from functools import partial
 
@@ -115,10 +115,15 @@ def _objective(
     data: PreparedData, model: Model, name: str, monitor: Monitor, config: TrainConfig, *, emit: Emit
 ) -> Objective:
     """Return the objective of a model, and announce options of the loss without an effect on it."""
-    for option in model.unused_options(config, data.schema):
-        emit(Message(f"{option} has no effect on {name}", "warning"))
+    announce_unused(model.unused_options(config, data.schema), name, emit)
     balance = partial(negatives_per_positive, data, data.schema.label)
     return Objective.of(model, data.schema, config, balance=balance, monitor=monitor)
+
+
+def announce_unused(options: Iterable[str], name: str, emit: Emit) -> None:
+    """Warn of options without an effect on a model."""
+    for option in options:
+        emit(Message(f"{option} has no effect on {name}", "warning"))
 
 
 def _batches(

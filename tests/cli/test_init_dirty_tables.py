@@ -196,6 +196,14 @@ def test_returns_are_no_purchases_whatever_the_task(recsys: Recsys, head: str, m
     assert sum(recsys("--json", "etl", "t.yaml", "split={method: random}").json["rows"].values()) <= ROWS * 3 // 4
 
 
+def test_cancelled_invoices_are_no_purchases(recsys: Recsys) -> None:
+    write("InvoiceNo,CustomerID,StockCode", lambda k, u, i: f"{'' if k % 5 else 'C'}{536_000 + k // 3},{u},S{i}")
+    _, notes = proposed(recsys)
+    assert "features.ops keep the rows with InvoiceNo < 'C': invoices with a C before the number are cancelled" in notes
+    prepared = recsys("--json", "etl", "t.yaml", "split={method: random}").json
+    assert sum(prepared["rows"].values()) <= ROWS * 4 // 5
+
+
 @pytest.mark.parametrize("model", ["ease", "mlp"])
 def test_a_train_split_without_positive_rows_is_an_error_before_training(recsys: Recsys, model: str) -> None:
     write("user,item,rating", lambda k, u, i: f"{u},{i},{1 + k % 5}")

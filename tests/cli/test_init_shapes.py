@@ -185,6 +185,18 @@ def test_histories_become_a_row_per_item(recsys: Recsys, shape: str) -> None:
     assert "raw rows have equal scores by the run and by the export" in exported.out, exported.err
 
 
+def test_baskets_with_times_are_ordered_by_the_time(recsys: Recsys) -> None:
+    rng = np.random.default_rng(4)
+    baskets = [(user, week, rng.integers(100, 140, 3).tolist()) for user in range(30) for week in range(5)]
+    baskets = [baskets[row] for row in rng.permutation(len(baskets))]  # the rows of the file have no order
+    rows = [f"u{user},{'|'.join(map(str, items))},{1_600_000_000 + week * 604_800}\n" for user, week, items in baskets]
+    Path("t.csv").write_text("user_id,items,timestamp\n" + "".join(rows))
+    config = proposed(recsys, "t.csv")
+    assert (config.split.method, config.features.timestamp) == ("temporal", "timestamp")
+    assert "position" not in Path("mine.yaml").read_text()
+    assert prepares(recsys) == 3 * len(baskets)
+
+
 def test_clicks_without_user_and_item_train_a_click_model(recsys: Recsys) -> None:
     rng = np.random.default_rng(5)
     lines = [

@@ -85,8 +85,10 @@ def test_a_killed_run_resumes_to_the_same_bits(bare, workspace, tmp_path, step):
     assert stopped_by(signal.SIGKILL, bare, config, broken.root, step=step) == -signal.SIGKILL
     (left,) = broken.runs()
     assert (left.folder / "held_out.json").is_file() == (step > searched)
+    (left.folder / "held-out" / "train").mkdir(parents=True, exist_ok=True)  # as of a kill before the removal
     events: list[Event] = []
     assert train_on(bare, config, broken, resume=True, emit=events.append).artifact == left
+    assert not (left.folder / "held-out").exists()
     assert any(text.startswith("resuming held-out at step") for text in said(events)) == (step < searched)
     assert same_weights(left, whole)
     kept = ("epochs", "valid", "rows", "tried")

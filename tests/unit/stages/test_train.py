@@ -72,6 +72,15 @@ def test_mean_loss_of_the_lines_is_that_of_the_epoch(make_prepared, workspace):
     assert sum(steps) / len(steps) == pytest.approx(lines_of(run)[-1]["train_loss"])
 
 
+def test_options_without_an_effect_are_announced_by_each_call(make_prepared, workspace):
+    data, config = make_prepared(), a_config(model={"name": "ease"}, positive_weight=2.0)
+    for up_to_date in (False, True):
+        events: list[Event] = []
+        assert train_on(data, config, workspace, emit=events.append).up_to_date == up_to_date
+        said = [event.text for event in events if isinstance(event, Message) and event.level == "warning"]
+        assert said == ["train.positive_weight has no effect on ease"]
+
+
 def test_train_is_skipped_where_it_is_done(make_prepared, workspace):
     data, config = make_prepared(), a_config(epochs=1)
     first = train_on(data, config, workspace)

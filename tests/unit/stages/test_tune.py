@@ -288,7 +288,10 @@ def test_without_a_space_it_says_what_to_write(make_prepared, workspace):
 def test_without_valid_rows_there_is_nothing_to_compare_by(make_prepared, workspace, tmp_path):
     data = make_prepared(rows=300)
     reseal(data, rows={"train": data.rows("train")})
-    for split, hint in (({"method": "random"}, "split.valid=0.1"), ({"method": "files"}, "set split.valid to it")):
+    for split, hint in (
+        ({"method": "random"}, "split.valid=0.1 and run recsys etl CONFIG"),
+        ({"method": "files"}, "set split.valid to it and run recsys etl CONFIG"),
+    ):
         config = RunConfig.model_validate({**a_config().model_dump(), "split": split})
         with pytest.raises(DataError, match="no valid split to compare trials") as caught:
             tune_on(data, config, workspace)
