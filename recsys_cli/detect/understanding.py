@@ -52,6 +52,8 @@ class Understanding:
     questions: tuple[Question, ...] = ()
     task: Task | None = None
     proposal: Proposal | None = None
+    without_effect: tuple[str, ...] = ()
+    """Given columns that the task leaves out, as options."""
 
     @property
     def source(self) -> str:
@@ -118,8 +120,9 @@ class Understanding:
             for one in table.columns.values()
             if one.compound is not None
         ]
-        if self.proposal is None:
+        if self.proposal is None or self.task is None:
             return notes
+        notes += [f"{option} has no effect: the task is to {self.task.words}" for option in self.without_effect]
         notes += [
             f"features.ops keep the rows with {op['expression']}: {why}"
             for op, why in self.proposal.ops
@@ -164,7 +167,13 @@ def understand(patterns: Sequence[str], given: Mapping[str, str | None], asked: 
     task = task_of(main, asked)
     if task is None:
         return Understanding(main, joined, unused, questions=_questions(main))
-    return Understanding(main, joined, unused, task=task, proposal=propose(task, main, joined))
+    proposal = propose(task, main, joined)
+    roles = {
+        **{role: one.column for role, one in main.roles.items()},
+        "timestamp": proposal.sections["features"].get("timestamp"),
+    }
+    without_effect = [f"--{role} {column}" for role, column in given.items() if column and roles.get(role) != column]
+    return Understanding(main, joined, unused, task=task, proposal=proposal, without_effect=tuple(without_effect))
 
 
 def _outcome_note(column: str, auc: float, label: str) -> str:

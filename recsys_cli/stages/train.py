@@ -100,8 +100,11 @@ def train_run(
         result = trainer.fit(run, key=key, settings=config.model_dump(mode="json"), resume=resume)
         seconds = time.perf_counter() - started
     if ranks.is_first:
-        inputs = {"data": {"key": data.key, "folder": data.folder.name}, "continues": options.continue_from}
-        inputs |= {"unused_options": model.unused_options(options, data.schema)}
+        inputs: dict[str, Any] = {
+            "data": {"key": data.key, "folder": data.folder.name},
+            "continues": options.continue_from,
+        }
+        inputs["unused_options"] = model.unused_options(options, data.schema)
         summary = result.summary(monitor=options.monitor, seconds=seconds) | ({"held_out": found} if found else {})
         write_manifest(run.folder, "TrainedRun", {"key": key, "model": name, **inputs, **summary})
 

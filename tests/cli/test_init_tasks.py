@@ -93,6 +93,15 @@ def test_the_label_is_predicted_on_request(recsys: Recsys, target: str, label: s
     assert proposed(recsys, "--task", "rank", "--force").model.name == "auto"
 
 
+def test_a_given_column_without_effect_is_a_note(recsys: Recsys) -> None:
+    write("clicks", stars=1 + np.arange(ROWS) % 5)
+    notes = recsys("--json", "init", "t.csv", "--rating", "stars", "--label", "clicked", "--user", "user_id").json["notes"]
+    (said,) = [note for note in notes if "has no effect" in note]
+    assert said.startswith(
+        "--rating stars has no effect: the task is to rank the items for a user; rows with clicked 1"
+    )
+
+
 def test_repeated_pairs_are_a_note(recsys: Recsys) -> None:
     for rows, is_noted in ((900, True), (150, False)):
         lines = [f"{row % 20},{row % 600 * 7 % 31}\n" for row in range(rows)]
