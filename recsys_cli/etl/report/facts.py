@@ -1,7 +1,8 @@
-"""The data model of the data report."""
+"""The facts of the data report, and the findings: leaks and defects that make metrics wrong, and explanations of metrics."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.schema import Task
+from recsys_cli.features.split import SPLITS, TRAIN
+from recsys_cli.page import is_date, moment, share
+
+_TRAIN = SPLITS[TRAIN]
+_MANY_COLD, _MANY_UNSEEN, _MANY_TARGETS, _MANY_LEFT_OUT, _MANY_DATES = 0.5, 0.05, 0.5, 0.5, 0.5
 
 
 class _Frozen(BaseModel):
@@ -74,7 +80,7 @@ class MissingValues(_Frozen):
     """Missing values of a column in a split; rows of a dimension table count once per interaction."""
 
     null: int
-    unseen: int
+    unseen: int = 0
     """Values without an id of their own; 0 for numeric columns."""
     values: int
     """All values (elements of a list column)."""
@@ -220,3 +226,231 @@ class Facts(_Frozen):
             raise DataError(
                 f"{path}: not a report of this version: {error}", hint="prepare the data again: `recsys etl --force`"
             ) from error
+
+
+def conclude(facts: Facts) -> tuple[Finding, ...]:
+    """Return the findings, warnings first."""
+    checks = (
+        _fitted, _repeated, _copied, _targets, _far_times, _times, _future, _labels, _not_finite, _cold, _not_compared,
+    )  # fmt: skip
+    findings = [finding for check in checks for finding in check(facts)]
+    return tuple(sorted(findings, key=lambda finding: finding.level == "note"))
+
+
+def _fitted(facts: Facts) -> Iterator[Finding]:
+    for column, is_of_train in facts.train_only.items():
+        if not is_of_train:
+            text = f"the fitted counts of {column} differ from those of train: the fit used other rows"
+            yield Finding(level="warning", text=text)
+
+
+def _repeated(facts: Facts) -> Iterator[Finding]:
+    pairs = facts.pairs
+    if pairs is None:
+        return
+    for split, earlier in pairs.seen.items():
+        for before, rows in earlier.items():
+            if rows:
+                text = f"{_of(rows, pairs.rows[split])} rows of {split} repeat a (user, item) pair of {before}"
+                text += ": rankings leave repeats out"
+                yield Finding(level="warning", text=text + _left_out(facts, pairs, split) + _sampled(pairs))
+    repeated = pairs.repeated[_TRAIN]
+    if repeated:
+        text = f"{_of(repeated, pairs.rows[_TRAIN])} rows of train repeat the (user, item) pair of another train row"
+        yield Finding(level="note", text=text + _left_out(facts, pairs, _TRAIN) + _sampled(pairs))
+
+
+def _copied(facts: Facts) -> Iterator[Finding]:
+    """Yield findings about copies: rows with user, item and time of another row."""
+    copies = facts.copies
+    if copies is None:
+        return
+    for split, earlier in copies.seen.items():
+        for before, rows in earlier.items():
+            if rows:
+                text = f"{_of(rows, copies.rows[split])} rows of {split} have user, item and time of a row of {before}: copies"
+                yield Finding(level="warning", text=text + _sampled(copies))
+    for split, rows in copies.repeated.items():
+        if rows:
+            text = f"{_of(rows, copies.rows[split])} rows of {split} have user, item and time of another row of {split}"
+            yield Finding(level="note", text=text + _sampled(copies))
+
+
+def _targets(facts: Facts) -> Iterator[Finding]:
+    for split, target in facts.targets.items():
+        if target.users > 1 and target.with_item > _MANY_TARGETS * target.users:
+            text = f"{_of(target.with_item, target.users)} users of {split} have a row of the item {target.item}: a "
+            yield Finding(level="warning", text=f"{text}ranking equal for all users finds it")
+
+
+def _left_out(facts: Facts, pairs: RepeatedPairs, split: str) -> str:
+    complete = pairs.share == 1 and pairs.rows[split] == facts.splits[split].interactions
+    return "" if complete else "; rows without ids of their own are not compared"
+
+
+def _sampled(pairs: RepeatedPairs) -> str:
+    return "" if pairs.share == 1 else f" (in a sample: {100 * pairs.share:.2g} % of the values of {pairs.by})"
+
+
+def _far_times(facts: Facts) -> Iterator[Finding]:
+    """Yield warnings about times far from all others: errors of the data, which a split by time moves to its ends."""
+    splits = facts.splits.values()
+    if sum(split.dated for split in splits) <= _MANY_DATES * sum(split.interactions for split in splits):
+        ends = [end for split in splits for end in (split.first, split.last) if end is not None]
+        if any(end % 1 for end in ends):  # other numbers than dates, and no positions either
+            text = f"features.timestamp: {facts.time} has numbers from {min(ends):g} to {max(ends):g}, and times are dates or whole"
+            yield Finding(
+                level="warning", text=f"{text} numbers in order: name the column of the time, or none and another split"
+            )
+        return
+    for name, split in facts.splits.items():
+        if split.far and split.first is not None and split.last is not None:
+            example = max(split.first, split.last, key=abs)
+            text = (
+                f"{_of(split.far, split.interactions)} rows of {name} have a time before 1900 or after 2199, such as "
+            )
+            text += f"{example:,.0f} seconds since 1970: "
+            text += "a split by time moves them to its ends; " if facts.method == "temporal" else ""
+            yield Finding(level="warning", text=f"{text}correct them, or drop them with Filter first in features.ops")
+
+
+def _times(facts: Facts) -> Iterator[Finding]:
+    by_time = facts.method == "temporal"
+    if not by_time and facts.method != "files":
+        yield from _known_to_overlap(facts)
+        return
+    for border in facts.borders:
+        if border.after:
+            yield Finding(level="warning", text=_after(facts, border))
+        if by_time and border.tied:
+            yield Finding(level="note", text=_tied(border))
+
+
+def _known_to_overlap(facts: Facts) -> Iterator[Finding]:
+    """Yield the largest overlap in time of a split by another method, expected there."""
+    borders = [
+        border
+        for border in facts.borders
+        if border.earlier == _TRAIN and border.after and is_date(border.first, border.first)
+    ]
+    if borders:
+        yield Finding(level="note", text=_after(facts, max(borders, key=lambda border: border.after)))
+
+
+def _future(facts: Facts) -> Iterator[Finding]:
+    """Yield warnings about targets whose future is in an earlier split; of random splits that is a known property."""
+    for split, rows in facts.future.items():
+        if rows and facts.method != "random":
+            text = f"{_of(rows, facts.splits[split].interactions)} rows of {split} have a later row of the same user in an "
+            text += "earlier split: models see the future of these targets; split.method=temporal or leave-last-out avoids it"
+            yield Finding(level="warning", text=text)
+
+
+def _after(facts: Facts, border: SplitBoundary) -> str:
+    rows = _of(border.after, facts.splits[border.earlier].interactions)
+    text = f"{rows} rows of {border.earlier} are later than the first row of {border.later}"
+    return f"{text} ({moment(border.first)})"
+
+
+def _tied(border: SplitBoundary) -> str:
+    rows = f"1 row of {border.earlier} has" if border.tied == 1 else f"{border.tied:,} rows of {border.earlier} have"
+    time = f"the same time as the first row of {border.later} ({moment(border.first)})"
+    return f"{rows} {time}: the order of the input breaks ties"
+
+
+def _labels(facts: Facts) -> Iterator[Finding]:
+    for name, split in facts.splits.items():
+        label = split.label
+        if label.null:
+            yield Finding(level="warning", text=f"{_of(label.null, split.rows)} rows of {name} have no label")
+        if label.zeroed:
+            text = (
+                f"{_of(label.zeroed, split.rows)} rows of {name} have no label, and count as 0: drop them with Dropna"
+            )
+            yield Finding(level="warning", text=text)
+    yield from _constant(facts)
+    yield from _not_binary(facts)
+
+
+def _constant(facts: Facts) -> Iterator[Finding]:
+    """Yield findings about constant labels: implicit feedback if all are 1, else no signal."""
+    same = {
+        name: split.label.low
+        for name, split in facts.splits.items()
+        if split.label.mean is not None and split.label.low is not None and split.label.low == split.label.high
+    }
+    if same.get(_TRAIN) == 1 and set(same.values()) == {1} and facts.task == "binary":
+        text = (
+            "every label is 1 (implicit feedback): retrieval and sequence models learn from it (ease, ials, sasrec); ranking "
+            "models also need rows with label 0, for example from NegativeSampling in features.ops"
+        )
+        yield Finding(level="note", text=text)
+        return
+    for name, value in same.items():
+        text = f"every label of {name} is {value:g}: AUC is undefined, and a model cannot learn labels from this split"
+        yield Finding(level="warning", text=text)
+
+
+def _not_binary(facts: Facts) -> Iterator[Finding]:
+    """Yield a warning about labels outside [0, 1], refused by training."""
+    outside = [
+        (name, low, high)
+        for name, split in facts.splits.items()
+        if (low := split.label.low) is not None and (high := split.label.high) is not None and (low < 0 or high > 1)
+    ]
+    if outside and facts.task == "binary":
+        names, lows, highs = zip(*outside, strict=True)
+        text = (
+            f"labels of {' and '.join(names)} go from {min(lows):g} to {max(highs):g}, but train and evaluate expect 0 and 1: "
+            "convert them in features.ops, or set task: regression for the label"
+        )
+        yield Finding(level="warning", text=text)
+
+
+def _not_finite(facts: Facts) -> Iterator[Finding]:
+    """Yield warnings about null and infinite numeric inputs, each with the op to add."""
+    for column in facts.continuous:
+        first = next((rows.op for rows in facts.ops if column in rows.columns), None)
+        before = f" before {first}" if first else " in features.ops"
+        for split, missing in facts.missing.get(column, {}).items():
+            for count, kind, op in ((missing.null, "null", "FillMissing"), (missing.infinite, "infinite", "Clip")):
+                if count:
+                    text = f"{column}: {_of(count, missing.values)} values of {split} are {kind}; add {op}{before}"
+                    yield Finding(level="warning", text=text)
+
+
+def _cold(facts: Facts) -> Iterator[Finding]:
+    for role in ("users", "items"):
+        found = {name: values for name, split in facts.splits.items() if (values := getattr(split, role)) is not None}
+        cold = {name: (one.cold, one.distinct) for name, one in found.items() if one.cold > _MANY_COLD * one.distinct}
+        if cold:
+            yield Finding(level="note", text=f"{_of_splits(cold, role)} are cold-start: absent from train")
+    unseen = {
+        name: (missing.unseen + missing.null, missing.values)
+        for name, missing in facts.missing.get(facts.item or "", {}).items()
+        if name != _TRAIN and missing.unseen + missing.null > _MANY_UNSEEN * missing.values
+    }
+    if unseen:
+        text = f"{_of_splits(unseen, 'rows')} have an item without an id, which most models cannot rank"
+        yield Finding(level="note", text=text)
+
+
+def _not_compared(facts: Facts) -> Iterator[Finding]:
+    """Yield a note about held-out splits with mostly cold users or items: no finding there does not mean no fault."""
+    if facts.pairs is None or facts.pairs.share < 1:
+        return
+    held_out = {name: split.interactions for name, split in facts.splits.items() if name != _TRAIN}
+    left_out = {name: (rows - facts.pairs.rows[name], rows) for name, rows in held_out.items()}
+    if many := {name: counts for name, counts in left_out.items() if counts[0] > _MANY_LEFT_OUT * counts[1]}:
+        text = f"{_of_splits(many, 'rows')} have a user or an item without an id: copies, repeated pairs and "
+        yield Finding(level="note", text=f"{text}common targets of these rows are not compared")
+
+
+def _of_splits(counts: Mapping[str, tuple[int, int]], unit: str) -> str:
+    """Return counts by split, such as `2 of 3 (66.7 %) rows of valid and 1 of 4 (25.0 %) of test`."""
+    units = [f" {unit}", *[""] * (len(counts) - 1)]
+    return " and ".join(f"{_of(*of)}{what} of {name}" for (name, of), what in zip(counts.items(), units, strict=True))
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part:,} of {whole:,} ({share(part, whole)})"

@@ -1,16 +1,39 @@
-"""The figures of the data report."""
+"""The data report: facts as report.json, and their page as report.html."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from markupsafe import Markup
 
-from recsys_cli.etl.report.facts import Distinct, Facts, Frequency, LabelFacts, MissingValues, RepeatedPairs, SplitFacts
+from recsys_cli.etl.report.facts import (
+    Distinct,
+    Facts,
+    Frequency,
+    LabelFacts,
+    MissingValues,
+    RepeatedPairs,
+    SplitFacts,
+    conclude,
+)
+from recsys_cli.etl.report.queries import EtlCounts, gather_facts
 from recsys_cli.features.split import SPLITS, TRAIN
+from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.page import Axis, BarGroup, Headline, Histogram, LineSeries, bars, chart, is_date, moment, render, share
 
-_MOST_BARS = 24
+_TRAIN = SPLITS[TRAIN]
+_LINES, _MOST_BARS = 4, 24
+Row = list[str]
+
+
+def write_report(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
+    """Write the report of prepared data."""
+    facts = gather_facts(folder, fitted, counted)
+    facts = facts.model_copy(update={"findings": conclude(facts)})
+    (folder / "report.json").write_text(facts.model_dump_json(indent=1, exclude_defaults=True) + "\n", encoding="utf-8")
+    (folder / "report.html").write_text(show(facts), encoding="utf-8")
+    return facts
 
 
 def timeline(facts: Facts) -> Markup:
@@ -76,11 +99,6 @@ def missing(facts: Facts) -> Markup:
 def _shares(by_split: Mapping[str, MissingValues], splits: list[str]) -> list[float]:
     ordered = [by_split.get(split) for split in splits]
     return [(one.null + one.unseen) / one.values if one and one.values else 0.0 for one in ordered]
-
-
-_TRAIN = SPLITS[TRAIN]
-_LINES = 4
-Row = list[str]
 
 
 def show(facts: Facts) -> str:

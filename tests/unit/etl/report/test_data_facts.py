@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.errors import DataError
-from recsys_cli.etl.report import Facts, census
-from recsys_cli.etl.report.findings import conclude
+from recsys_cli.etl.report import Facts, queries
+from recsys_cli.etl.report.facts import conclude
 from recsys_cli.features.schema import FIRST
 from recsys_cli.workspace import PreparedData
 
@@ -99,7 +99,7 @@ def test_cold_users_and_items_are_counted(report: Report) -> None:
     assert valid.items is not None
     assert (valid.users.distinct, valid.users.cold) == (3, 2)
     assert (valid.items.distinct, valid.items.cold) == (3, 1)
-    assert facts.missing["user"]["train"].model_dump(exclude_defaults=True) == {"null": 1, "unseen": 0, "values": 3}
+    assert facts.missing["user"]["train"].model_dump(exclude_defaults=True) == {"null": 1, "values": 3}
     assert facts.missing["user"]["valid"].model_dump(exclude_defaults=True) == {"null": 1, "unseen": 2, "values": 4}
     assert "2 of 3 (66.7 %) users of valid are cold-start: absent from train" in texts(facts, "note")
 
@@ -130,7 +130,7 @@ def test_label_statistics_and_their_warnings(report: Report) -> None:
     labels = {name: split.label.model_dump(exclude_defaults=True) for name, split in facts.splits.items()}
     assert labels["train"] == {"mean": pytest.approx(2 / 3), "low": 0, "high": 1, "null": 1, "binary": True}
     assert labels["test"] == {"mean": 3.5, "low": 2.5, "high": 4.5, "null": 0, "binary": False}
-    assert facts.missing["label"]["train"].model_dump(exclude_defaults=True) == {"null": 1, "unseen": 0, "values": 4}
+    assert facts.missing["label"]["train"].model_dump(exclude_defaults=True) == {"null": 1, "values": 4}
     assert "1 of 4 (25.0 %) rows of train have no label" in texts(facts, "warning")
     assert "every label of valid is 1" in texts(facts, "warning")
     assert "labels of test go from 2.5 to 4.5, but train and evaluate expect 0 and 1" in texts(facts, "warning")
@@ -143,10 +143,10 @@ def test_table_columns_count_once_per_interaction(report: Report, layout: str) -
     train = [(1, 1, 1.0, 1), (1, 1, 0.0, 2), (2, 2, 1.0, 3), (2, 3, 0.0, 4)]
     facts = report({"train": train, "valid": [(1, 2, 1.0, 5), (1, 9, 0.0, 6)]}, *STAR, layout=layout)
 
-    assert facts.missing["tags"]["train"].model_dump(exclude_defaults=True) == {"null": 2, "unseen": 0, "values": 5}
-    assert facts.missing["tags"]["valid"].model_dump(exclude_defaults=True) == {"null": 0, "unseen": 0, "values": 1}
-    assert facts.missing["price"]["train"].model_dump(exclude_defaults=True) == {"null": 1, "unseen": 0, "values": 4}
-    assert facts.missing["price"]["valid"].model_dump(exclude_defaults=True) == {"null": 2, "unseen": 0, "values": 2}
+    assert facts.missing["tags"]["train"].model_dump(exclude_defaults=True) == {"null": 2, "values": 5}
+    assert facts.missing["tags"]["valid"].model_dump(exclude_defaults=True) == {"null": 0, "values": 1}
+    assert facts.missing["price"]["train"].model_dump(exclude_defaults=True) == {"null": 1, "values": 4}
+    assert facts.missing["price"]["valid"].model_dump(exclude_defaults=True) == {"null": 2, "values": 2}
     assert set(facts.missing) == {"user", "item", "tags", "price", "label", "time"}
 
 
@@ -354,7 +354,7 @@ def test_sample_has_all_rows_of_selected_users(
 ) -> None:
     rng = np.random.default_rng(0)
     rows = [(int(u), int(i), 1.0, n) for n, (u, i) in enumerate(rng.integers(0, [400, 9], (4_000, 2)))]
-    monkeypatch.setattr(census, "ROWS", 1_000)
+    monkeypatch.setattr(queries, "ROWS", 1_000)
     data = prepare(rows, split=METHODS["temporal"])
     facts = Facts.read(data.facts)
     pairs, timeline = facts.pairs, facts.timeline

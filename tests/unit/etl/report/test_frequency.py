@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recsys_cli.etl.report.gather import frequency, growth
+from recsys_cli.etl.report.queries import frequency, growth
 
 COUNTS = st.lists(st.integers(0, 50), max_size=60).map(lambda counts: np.array(counts, dtype=np.int64))
 
