@@ -112,7 +112,7 @@ class LoadedBundle:
         if isinstance(rows, Mapping):
             check(self._recommender.score, {"rows": rows})
         else:
-            from recsys_cli.etl.frames import to_arrow
+            from recsys_cli.etl.reading.rows import to_arrow
 
             table = to_arrow(rows)
             rows = {name: table.column(name).to_pylist() for name in table.column_names}

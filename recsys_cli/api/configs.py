@@ -95,7 +95,7 @@ def config_from_frame(  # noqa: PLR0913 - all but two are keywords, most with a 
 
 def _save(workspace: Workspace, name: str, frame: Any) -> Path:
     """Write a frame to a parquet file named by its content."""
-    from recsys_cli.etl.frames import write_frame
+    from recsys_cli.etl.reading.rows import write_frame
 
     folder = workspace.root.resolve() / "frames"
     folder.mkdir(parents=True, exist_ok=True)

@@ -83,7 +83,7 @@ class TrainedRun(workspace.TrainedRun):
         Raises:
             DataError: A column is missing, or a value does not cast to its type.
         """
-        from recsys_cli.etl.frames import write_frame
+        from recsys_cli.etl.reading.rows import write_frame
         from recsys_cli.evaluation.pointwise import score_rows
         from recsys_cli.stages.apply import apply
 

@@ -25,7 +25,7 @@ from recsys_cli.config.sections import AutoConfig, ModelConfig, RunConfig
 from recsys_cli.config.space import space_problems
 from recsys_cli.config.tune import Values
 from recsys_cli.data import open_source
-from recsys_cli.data.remote import without_secret
+from recsys_cli.data.raw_files import without_secret
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics.named import REGRESSION, check_additional, find_metric
 from recsys_cli.plugins import guarded, require_subclass

@@ -6,21 +6,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.data.fetch import file_digest
-from recsys_cli.data.remote import holds_secret
-from recsys_cli.data.since import SinceValue, check_columns
+from recsys_cli.data.raw_files import holds_secret
+from recsys_cli.data.selection import SinceValue, check_columns
 from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.events import Emit, Progress
 
 if TYPE_CHECKING:
     from recsys_cli.data.options import TableOptions
 
-Kind = Literal["delta", "iceberg", "query"]
 _ROW_GROUP_BYTES, _MAX_MESSAGE = 64 << 20, 300
 _ACCESS = "check its address, its files and your access rights; credentials come from the environment alone"
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -39,49 +38,6 @@ class CopiedTable(Protocol):
         """Return the schema and the rows, in an order fixed by the version; files with earlier rows only may be left out."""
 
 
-def kind_of(options: TableOptions) -> Kind | None:
-    """Return the kind of a table to copy; None for files that are read in place."""
-    if options.query is not None:
-        return "query"
-    if options.format in {"delta", "iceberg"}:
-        return options.format
-    if options.format is None and len(options.files) == 1 and (folder := Path(options.files[0])).is_dir():
-        if (folder / "_delta_log").is_dir():
-            return "delta"
-        if any((folder / "metadata").glob("*.metadata.json")):
-            return "iceberg"
-    return None
-
-
-def check_origin(options: TableOptions) -> None:
-    """Check the options about the origin of a table.
-
-    Raises:
-        ValueError: Options exclude each other, or the query or an address holds a secret.
-    """
-    if (options.query is None) == (not options.files):
-        raise ValueError("needs either files or a query")
-    if options.query is None and options.database is not None:
-        raise ValueError("database is for a query")
-    if options.query is not None and holds_secret(options.query):
-        raise ValueError(
-            "the query holds a secret, and configs are stored: name a variable with the address as database"
-        )
-    if any(map(holds_secret, options.files)):
-        raise ValueError(
-            "an address of files has a password or a signature, and configs are stored: export PLAYS=ADDRESS, and set files: $PLAYS"
-        )
-    kind = "query" if options.query is not None else options.format
-    if options.version is not None and kind not in {None, "delta", "iceberg"}:
-        raise ValueError("version is for Delta and Iceberg tables")
-    if kind in {"query", "delta", "iceberg"}:
-        text = [name for name in ("separator", "quote", "encoding", "names", "lists") if name in options.dialect]
-        if text:
-            raise ValueError(f"{', '.join(text)} is for text")
-        if len(options.files) > 1:
-            raise ValueError(f"format {kind} takes one table, by one address in files")
-
-
 def open_table(name: str, options: TableOptions) -> CopiedTable:
     """Open a table of a lake or a database.
 
@@ -90,7 +46,7 @@ def open_table(name: str, options: TableOptions) -> CopiedTable:
         DataError: The table does not exist, or is unreachable.
         MissingExtraError: The package is not installed.
     """
-    kind = kind_of(options)
+    kind = options.copied_as
     if kind == "delta":
         from recsys_cli.data.lakes import DeltaSnapshot
 

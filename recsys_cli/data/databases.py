@@ -16,7 +16,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from recsys_cli.data.copies import table_errors
-from recsys_cli.data.since import SinceValue
+from recsys_cli.data.selection import SinceValue
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 
 Result = TypeVar("Result")

@@ -10,13 +10,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from recsys_cli.data import remote
-from recsys_cli.data.copies import CopiedTable, copy, copy_head, kind_of, open_table
+from recsys_cli.data.copies import CopiedTable, copy, copy_head, open_table
 from recsys_cli.data.options import FilesOptions, TableOptions, parse_options
-from recsys_cli.data.partitions import with_partitions
-from recsys_cli.data.remote import RawFile, without_secret
+from recsys_cli.data.raw_files import (
+    COMPRESSIONS,
+    RawFile,
+    find,
+    is_url,
+    stamp,
+    unpacked_name,
+    without_protocol,
+    without_secret,
+)
+from recsys_cli.data.selection import with_partitions
 from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, Format, RawColumn, RawTable
-from recsys_cli.data.streams import COMPRESSIONS, stamp, unpacked_name
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.events import Emit
 
@@ -63,12 +70,12 @@ def address(pattern: str) -> str:
 
 
 def _expand(table: str, pattern: str) -> Sequence[RawFile]:
-    if remote.is_url(pattern):
-        files: Sequence[RawFile] = remote.find(pattern)
+    if is_url(pattern):
+        files: Sequence[RawFile] = find(pattern)
         if not files:
             raise DataError(f"table {table!r}: there is no file at {without_secret(pattern)}")
         return files
-    pattern = remote.without_protocol(pattern)
+    pattern = without_protocol(pattern)
     path = Path(pattern)
     if path.is_file():  # even with a "[" in its name
         return [path]
@@ -176,7 +183,7 @@ class Files:
 
     @cached_property
     def _copied(self) -> dict[str, TableOptions]:
-        return {name: table for name, table in self._options.named.items() if kind_of(table) is not None}
+        return {name: table for name, table in self._options.named.items() if table.copied_as is not None}
 
     @cached_property
     def _snapshots(self) -> dict[str, CopiedTable]:
@@ -187,13 +194,13 @@ class Files:
         """Return a source with another file of interactions, in the same dialect and with the same columns of rows."""
         own = self._options.interactions
         suffix = Path(unpacked_name(path)).suffix.lower()
-        if suffix in PARQUET | JSON or kind_of(own) is not None:
+        if suffix in PARQUET | JSON or own.copied_as is not None:
             of_rows = ("types", "times", "lists", "nulls", "explode", "clicks", "order", "line")
             options = TableOptions(files=(path,), **{name: getattr(own, name) for name in of_rows})
         else:
             kept = None if suffix in SUFFIXES else own.format
             options = own.model_copy(update={"files": (path,), "since": {}, "format": kept})
-        if kind_of(options) is not None:
+        if options.copied_as is not None:
             raise ConfigError(f"{path} is a Delta or Iceberg table, and new rows and splits are files")
         return Files(FilesOptions(interactions=options))
 

@@ -15,11 +15,10 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
-from recsys_cli.data import remote
 from recsys_cli.data.copies import table_errors
 from recsys_cli.data.databases import Calls
-from recsys_cli.data.since import SinceValue, may_be_new
-from recsys_cli.data.streams import open_parquet
+from recsys_cli.data.raw_files import is_url, open_parquet, without_protocol
+from recsys_cli.data.selection import SinceValue, may_be_new
 from recsys_cli.errors import DataError, MissingExtraError
 
 _TIME = pa.timestamp("us")
@@ -90,7 +89,7 @@ class DeltaSnapshot:
             raise MissingExtraError.for_extra("lake", what=f"table {name!r}: a Delta table") from error
         self.name, self.address = name, address
         with table_errors(name):
-            location = address if remote.is_url(address) else str(Path(remote.without_protocol(address)).absolute())
+            location = address if is_url(address) else str(Path(without_protocol(address)).absolute())
             self._table = DeltaTable(location, version=version)
 
     def identity(self) -> dict[str, object]:
@@ -278,9 +277,9 @@ def _greatest(file: Any, field: Any) -> Any:
 
 def _metadata(address: str) -> str | None:
     """Return the newest metadata file of a folder, or the address of one; None for a table of a catalog."""
-    if remote.is_url(address):
+    if is_url(address):
         return address
-    path = Path(remote.without_protocol(address))
+    path = Path(without_protocol(address))
     if not path.is_dir():
         return str(path.absolute()) if path.suffix == ".json" or path.exists() else None
     files = list((path / "metadata").glob("*.metadata.json"))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from recsys_cli.data.copies import check_origin
-from recsys_cli.data.remote import holds_secret
-from recsys_cli.data.since import SinceValue
-from recsys_cli.data.since import check as check_since
+from recsys_cli.data.raw_files import holds_secret
+from recsys_cli.data.selection import SinceValue
+from recsys_cli.data.selection import check as check_since
 from recsys_cli.data.source import NULLS, RawColumn, RawType
 from recsys_cli.errors import ConfigError
 from recsys_cli.registry import suggest
@@ -153,7 +153,28 @@ class TableOptions(BaseModel):
 
     @model_validator(mode="after")
     def _one_origin(self) -> TableOptions:
-        check_origin(self)
+        if (self.query is None) == (not self.files):
+            raise ValueError("needs either files or a query")
+        if self.query is None and self.database is not None:
+            raise ValueError("database is for a query")
+        if self.query is not None and holds_secret(self.query):
+            raise ValueError(
+                "the query holds a secret, and configs are stored: name a variable with the address as database"
+            )
+        if any(map(holds_secret, self.files)):
+            raise ValueError(
+                "an address of files has a password or a signature, and configs are stored: export PLAYS=ADDRESS, and set "
+                "files: $PLAYS"
+            )
+        kind = "query" if self.query is not None else self.format
+        if self.version is not None and kind not in {None, "delta", "iceberg"}:
+            raise ValueError("version is for Delta and Iceberg tables")
+        if kind in {"query", "delta", "iceberg"}:
+            text = [name for name in ("separator", "quote", "encoding", "names", "lists") if name in self.dialect]
+            if text:
+                raise ValueError(f"{', '.join(text)} is for text")
+            if len(self.files) > 1:
+                raise ValueError(f"format {kind} takes one table, by one address in files")
         return self
 
     @field_validator("files")
@@ -235,6 +256,20 @@ class TableOptions(BaseModel):
                     f"or a format of {' '.join(_DIRECTIVES)}; the only zone name is a literal UTC, as in %H:%M UTC"
                 )
         return value
+
+    @property
+    def copied_as(self) -> Literal["delta", "iceberg", "query"] | None:
+        """The kind of a table to copy; None for files that are read in place."""
+        if self.query is not None:
+            return "query"
+        if self.format in {"delta", "iceberg"}:
+            return self.format
+        if self.format is None and len(self.files) == 1 and (folder := Path(self.files[0])).is_dir():
+            if (folder / "_delta_log").is_dir():
+                return "delta"
+            if any((folder / "metadata").glob("*.metadata.json")):
+                return "iceberg"
+        return None
 
     @property
     def dialect(self) -> dict[str, Any]:

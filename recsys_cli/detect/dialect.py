@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from recsys_cli.data.files import JSON, PARQUET, SUFFIXES
-from recsys_cli.data.remote import RawFile
+from recsys_cli.data.raw_files import RawFile, head, unpacked_name
 from recsys_cli.data.source import RUNS
-from recsys_cli.data.streams import head, unpacked_name
 from recsys_cli.detect.names import TYPED, is_known
 from recsys_cli.errors import ConfigError, DataError, listed
 

@@ -15,16 +15,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from recsys_cli.data.copies import kind_of
 from recsys_cli.data.databases import is_database, table_queries
 from recsys_cli.data.files import SUFFIXES, Files, FilesOptions, TableOptions, address, locate
-from recsys_cli.data.remote import RawFile, holds_secret, is_url
+from recsys_cli.data.raw_files import RawFile, holds_secret, is_url, unpacked_name
 from recsys_cli.data.source import RawTable
-from recsys_cli.data.streams import unpacked_name
 from recsys_cli.detect.dialect import HeadingsError, dialect, is_number
 from recsys_cli.errors import ConfigError, DataError, RecsysError, listed
-from recsys_cli.etl.reading.plain_types import missing_texts
 from recsys_cli.etl.reading.reader import Reader
+from recsys_cli.etl.reading.rows import missing_texts
 from recsys_cli.features.spec import is_list
 
 _NO_TABLE = re.compile(
@@ -132,7 +130,7 @@ def _archive(pattern: str) -> str | None:
 def _lake_table(pattern: str) -> dict[str, Any] | None:
     if is_url(pattern):
         return _remote_lake(pattern)
-    if kind_of(TableOptions.model_validate(pattern)) is not None:
+    if TableOptions.model_validate(pattern).copied_as is not None:
         return {"files": pattern}
     if _CATALOG_TABLE.fullmatch(pattern) and not Path(pattern).exists() and _has_catalog(pattern.partition(".")[0]):
         return {"files": pattern, "format": "iceberg"}

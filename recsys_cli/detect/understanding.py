@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from recsys_cli.data.remote import is_url
-from recsys_cli.data.streams import unpacked_name
+from recsys_cli.data.raw_files import is_url, unpacked_name
 from recsys_cli.detect.features import SEPARATES, with_times_before
 from recsys_cli.detect.names import ALIASES, simplified
 from recsys_cli.detect.proposal import MANY_REPEATED, Proposal, config_text, propose

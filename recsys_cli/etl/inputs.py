@@ -13,10 +13,10 @@ from recsys_cli.config import RunConfig
 from recsys_cli.cpu import cores
 from recsys_cli.data import RawTable, open_given, open_source
 from recsys_cli.errors import ConfigError, DataError, listed
-from recsys_cli.etl.reading.bad_rows import BadRow
-from recsys_cli.etl.reading.columns import NOTHING
-from recsys_cli.etl.reading.plain_types import refuse_mixed_times
+from recsys_cli.etl.reading.dialect import BadRow
 from recsys_cli.etl.reading.reader import Reader, chunk_bytes
+from recsys_cli.etl.reading.rows import refuse_mixed_times
+from recsys_cli.etl.reading.text import NOTHING
 from recsys_cli.etl.reading.times import DETECT, described
 from recsys_cli.features.schema import TICKS
 from recsys_cli.features.split import SPLITS, TRAIN, FilesSplit

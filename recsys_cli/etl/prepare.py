@@ -20,17 +20,15 @@ import pyarrow.parquet as pq
 
 from recsys_cli.config import RunConfig, dump
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.etl.checks import refuse_lost, timed
 from recsys_cli.etl.cluster import Executor, open_executor
 from recsys_cli.etl.engine import Engine, check_ops, choose
-from recsys_cli.etl.filters import FilteredRows, Part, RowCount, choose_rows
+from recsys_cli.etl.filters import FilteredRows, Part, RowCount, choose_rows, refuse_lost, timed
 from recsys_cli.etl.fit import Tables, fit, shared_ids
 from recsys_cli.etl.inputs import Inputs
-from recsys_cli.etl.negatives import sample_negatives
-from recsys_cli.etl.reading.bad_rows import BadRow
+from recsys_cli.etl.reading.dialect import BadRow
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.report import EtlCounts, write_report
-from recsys_cli.etl.staging import Staged, stage
+from recsys_cli.etl.staging import Staged, sample_negatives, stage
 from recsys_cli.etl.transform import Transform, flattened, transform, typed_table, write_table
 from recsys_cli.events import Emit, Message
 from recsys_cli.features.columns import SHARED_ID

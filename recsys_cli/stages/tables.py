@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from recsys_cli.data.streams import open_parquet
+from recsys_cli.data.raw_files import open_parquet
 from recsys_cli.errors import ConfigError, DataError, listed
 from recsys_cli.workspace import refuse_new_folders, replacing
 

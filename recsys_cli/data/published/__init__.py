@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from recsys_cli.data.options import parse_options
-from recsys_cli.data.published import given_splits, logs, mind, reviews
+from recsys_cli.data.published import given_splits, logs, reviews
 from recsys_cli.data.published.source import Published
 from recsys_cli.data.source import DatasetInfo, DatasetOptions
 
 _FAMILIES = (
-    logs.CLICKS, logs.SHOPS, mind.DESCRIPTIONS, reviews.AMAZON, reviews.S3REC, logs.PLAYS, reviews.BOOK_CROSSING, reviews.STEAM,
+    logs.CLICKS, logs.SHOPS, logs.MIND, reviews.AMAZON, reviews.S3REC, logs.PLAYS, reviews.BOOK_CROSSING, reviews.STEAM,
     given_splits.DESCRIPTIONS,
 )  # fmt: skip
 DESCRIPTIONS = {description.name: description for family in _FAMILIES for description in family}

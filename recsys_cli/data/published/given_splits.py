@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from recsys_cli.data.fetch import Digest
 from recsys_cli.data.published.rows import blocks, parsed, write_rows
 from recsys_cli.data.published.source import Description, Download, columns
+from recsys_cli.data.raw_files import opened, unpacked_name
 from recsys_cli.data.source import RawColumn, RawTable
-from recsys_cli.data.streams import opened, unpacked_name
 from recsys_cli.errors import DataError
 from recsys_cli.events import Emit
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recsys_cli.data.streams import fill, opened
+from recsys_cli.data.raw_files import fill, opened
 from recsys_cli.errors import DataError
 from recsys_cli.events import Emit, Message, Progress
 

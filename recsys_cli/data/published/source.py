@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict
 from recsys_cli.data.archive import TAR_SUFFIXES, unpack, unpack_tar
 from recsys_cli.data.fetch import Digest, address, by_hand_named, file_digest, refuse_impostor
 from recsys_cli.data.fetch import download as fetch_file
+from recsys_cli.data.raw_files import compression, unpacked_name
 from recsys_cli.data.source import DatasetInfo, FetchRequest, RawColumn, RawTable, RawType
-from recsys_cli.data.streams import compression, unpacked_name
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.events import Emit, Message
 

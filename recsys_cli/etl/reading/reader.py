@@ -11,17 +11,32 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from recsys_cli.data.partitions import check_names, check_values, constants
-from recsys_cli.data.remote import RawFile
+from recsys_cli.data.raw_files import RawFile, compression, fill, opened, size_of
+from recsys_cli.data.selection import check_names, check_values, constants
 from recsys_cli.data.source import RawTable
-from recsys_cli.data.streams import compression, fill, opened, size_of
 from recsys_cli.errors import DataError, listed
-from recsys_cli.etl.reading.bad_rows import BadRow
-from recsys_cli.etl.reading.columns import resolve
-from recsys_cli.etl.reading.dialect import field_types
-from recsys_cli.etl.reading.plain_types import id_schema, missing_texts, refuse_nested, whole_ids
-from recsys_cli.etl.reading.reshape import limits, recent, reshaped, reshaped_schema
-from recsys_cli.etl.reading.text import Chunk, Parsed, chunks, empty_chunk, parse, parse_in_order, read_ahead, window
+from recsys_cli.etl.reading.dialect import BadRow, field_types
+from recsys_cli.etl.reading.rows import (
+    id_schema,
+    limits,
+    missing_texts,
+    recent,
+    refuse_nested,
+    reshaped,
+    reshaped_schema,
+    whole_ids,
+)
+from recsys_cli.etl.reading.text import (
+    Chunk,
+    Parsed,
+    chunks,
+    empty_chunk,
+    parse,
+    parse_in_order,
+    read_ahead,
+    resolve,
+    window,
+)
 from recsys_cli.etl.reading.typed_files import (
     NpyTable,
     estimated_parquet_rows,

@@ -18,13 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import json
 
-from recsys_cli.data import streams
-from recsys_cli.data.remote import RawFile, RemoteFile
+from recsys_cli.data import raw_files
+from recsys_cli.data.raw_files import RawFile, RemoteFile, compression, file_errors, fill, head, opened, size_of
 from recsys_cli.data.source import Format, RawColumn, RawTable
-from recsys_cli.data.streams import compression, file_errors, fill, head, opened, size_of
 from recsys_cli.errors import DataError, listed
 from recsys_cli.etl.reading.dialect import ARROW_TYPES
-from recsys_cli.etl.reading.plain_types import plain_type, refuse_mixed_times, to_plain_type
+from recsys_cli.etl.reading.rows import plain_type, refuse_mixed_times, to_plain_type
 from recsys_cli.etl.reading.text import split
 from recsys_cli.etl.reading.times import read_times, stored_type
 from recsys_cli.features.columns import STORED_AS
@@ -240,7 +239,7 @@ def open_parquet(
         if isinstance(file, RemoteFile):
             source = stack.enter_context(file.open(in_order=False))
         try:
-            opened = stack.enter_context(streams.open_parquet(source, buffer_size=buffer_bytes))
+            opened = stack.enter_context(raw_files.open_parquet(source, buffer_size=buffer_bytes))
         except pa.ArrowInvalid as error:
             raise DataError(f"{file}: not a Parquet file: {error}") from error
         except (pa.ArrowNotImplementedError, OSError) as error:

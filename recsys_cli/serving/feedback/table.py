@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from recsys_cli.data.raw_files import unpacked_name
 from recsys_cli.data.source import RUNS, RawTable
-from recsys_cli.data.streams import unpacked_name
 from recsys_cli.errors import ConfigError, LockedError, MissingArtifactError
 from recsys_cli.serving.feedback.log import (
     compacted_file,

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recsys_cli.data.streams import open_parquet
+from recsys_cli.data.raw_files import open_parquet
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading import typed_files as reading
 from recsys_cli.stages.tables import read_columns

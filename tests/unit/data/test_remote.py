@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recsys_cli.data import RawTable, Source, open_source, remote
-from recsys_cli.data.remote import RemoteFile, is_url
-from recsys_cli.data.streams import opened as opened_stream
+from recsys_cli.data import RawTable, Source, open_source, raw_files
+from recsys_cli.data.raw_files import RemoteFile, is_url
+from recsys_cli.data.raw_files import opened as opened_stream
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 from recsys_cli.etl.reading.reader import Reader
 from tests.unit.data.wayward import Server, drops_after, ignores_range, plain, status
@@ -62,7 +62,7 @@ def names(table: RawTable) -> list[str]:
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     """A server that answers with some bytes, one every tenth of a second, and then is silent; returns its address."""
-    monkeypatch.setattr(remote, "_SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(raw_files, "_SILENT_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         answers: list[bytes] = []
         kept: list[socket.socket] = []
@@ -109,7 +109,7 @@ def test_a_silent_server_is_an_error(silent: Callable[..., str], answer: bytes) 
 def test_a_silent_server_is_no_missing_file(silent: Callable[..., str]) -> None:
     url = silent(b"", path="r.csv")
     with pytest.raises(DataError, match=r"r\.csv\?…: no answer within 0\.5 s"):
-        remote.find(url)
+        raw_files.find(url)
     with pytest.raises(DataError, match=r"r\.csv\?…: no answer within 0\.5 s"):
         _ = RemoteFile(url).info
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from recsys_cli.data.streams import COMPRESSIONS, compression, head, unpacked_name
+from recsys_cli.data.raw_files import COMPRESSIONS, compression, head, unpacked_name
 from recsys_cli.errors import DataError
 
 TEXT = b"user,item\n" + b"".join(b"%d,%d\n" % (row, row % 7) for row in range(50_000))

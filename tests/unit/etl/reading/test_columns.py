@@ -10,7 +10,7 @@ import pytest
 
 from recsys_cli.data import open_source
 from recsys_cli.errors import DataError
-from recsys_cli.etl.reading import columns
+from recsys_cli.etl.reading import text as text_files
 from recsys_cli.etl.reading.reader import Reader
 
 
@@ -90,7 +90,7 @@ def test_declared_dialect_is_used() -> None:
 
 
 def test_the_hint_for_a_mistyped_later_row_names_the_type_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "_SAMPLE_BYTES", 20)
+    monkeypatch.setattr(text_files, "_SAMPLE_BYTES", 20)
 
     with pytest.raises(DataError, match=r"r\.csv:102: column zip: 'AB1' is not an integer that fits int64") as found:
         reader("id,zip\n" + "1,2\n" * 100 + "1,AB1\n").read()

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recsys_cli.data.raw_files import RawFile
 from recsys_cli.data.source import RawColumn, RawTable
-from recsys_cli.data.streams import RawFile
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.dialect import end_of_rows
 from recsys_cli.etl.reading.reader import Reader

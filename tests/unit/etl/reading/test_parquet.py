@@ -18,8 +18,8 @@ from deltalake import write_deltalake
 from recsys_cli.data import open_source
 from recsys_cli.data.source import RawTable
 from recsys_cli.errors import DataError
-from recsys_cli.etl.reading.plain_types import plain_type, to_plain_type
 from recsys_cli.etl.reading.reader import Reader
+from recsys_cli.etl.reading.rows import plain_type, to_plain_type
 from recsys_cli.etl.reading.typed_files import estimated_parquet_rows, parquet_batches
 
 

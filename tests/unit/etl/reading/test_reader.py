@@ -11,8 +11,8 @@ import pytest
 
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.errors import DataError
-from recsys_cli.etl.reading.columns import resolve
 from recsys_cli.etl.reading.reader import Reader
+from recsys_cli.etl.reading.text import resolve
 
 RATINGS = (RawColumn("userId", "int32"), RawColumn("movieId", "int32"), RawColumn("rating", "float32"))
 MOVIES = (
