@@ -6,13 +6,14 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Generator, Iterable, Iterator, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+Item = TypeVar("Item")
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
@@ -75,6 +76,22 @@ class Threads:
             finally:
                 for future in ahead:
                     future.cancel()
+
+
+def read_ahead(items: Iterable[Item]) -> Generator[Item]:
+    """Yield items, prefetching the next one in a thread."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    source = iter(items)
+    end = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="read") as pool:
+        pending: Future[Item | object] = pool.submit(next, source, end)
+        try:
+            while (item := pending.result()) is not end:
+                pending = pool.submit(next, source, end)
+                yield item  # type: ignore[misc]
+        finally:
+            pending.cancel()
 
 
 def cpu_quota(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> float | None:

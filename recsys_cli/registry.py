@@ -52,7 +52,7 @@ DATASETS: dict[str, str] = {
     "files": "recsys_cli.data.files:source",
 }
 
-# Engine name → "module:Class", an etl.engine.Engine; etl.engines has their ranks for `auto`.
+# Engine name → "module:Class", an etl.engine.Engine, with their ranks for `auto`.
 ENGINES: dict[str, str] = {
     "polars": "recsys_cli.etl.polars_engine:PolarsEngine",
     "nvtabular": "recsys_cli.etl.nvtabular_engine:NVTabularEngine",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from recsys_cli import cpu
-from recsys_cli.etl import engines
+from recsys_cli.etl import engine as engines
 from recsys_cli.workspace import Workspace
 from tests.checkerboard import write_prepared
 

@@ -24,7 +24,7 @@ _GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/dxg")
 
 def engines(device: str = "cpu") -> list[dict[str, Any]]:
     """Return the ETL engines with their availability on a device, in the order of `auto`."""
-    from recsys_cli.etl.engines import OWN
+    from recsys_cli.etl.engine import OWN
 
     rows = []
     for name, engine in OWN.items():
@@ -67,7 +67,7 @@ def _first(rows: list[dict[str, Any]]) -> str | None:
 
 def _releases() -> dict[str, Any]:
     """Return the required and the installed releases for etl.device=gpu, without imports."""
-    from recsys_cli.etl import engines
+    from recsys_cli.etl import engine as engines
 
     release, polars = engines.CURRENT
     needed = engines.pins("gpu")
@@ -81,7 +81,7 @@ def _releases() -> dict[str, Any]:
 
 
 def _clusters() -> dict[str, Any]:
-    from recsys_cli.etl.engines import missing_of_cluster
+    from recsys_cli.etl.engine import missing_of_cluster
 
     needs = {"local": "distributed", "tcp://HOST:PORT": "distributed", "local_cuda": "dask-cuda"}
     return {
@@ -148,7 +148,7 @@ def _sharding() -> dict[str, Any]:
 
 
 def _nvtabular() -> dict[str, Any]:
-    from recsys_cli.etl import engines
+    from recsys_cli.etl import engine as engines
 
     if engines.installed_pin("nvtabular") is None:
         return {"state": "not installed", "wrong_pins": {}}

@@ -17,15 +17,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import recsys_cli
 from recsys_cli import __version__
 from recsys_cli.config import EtlConfig
-from recsys_cli.cpu import Threads, cores
+from recsys_cli.cpu import cores
 from recsys_cli.errors import MissingExtraError, RecsysError
-from recsys_cli.etl.engine import Engine
-from recsys_cli.etl.engines import missing_of_cluster
+from recsys_cli.etl.engine import Engine, missing_of_cluster
 from recsys_cli.events import Emit, Message
 from recsys_cli.packages import installed
 
@@ -444,30 +443,3 @@ def _quiet_logs() -> Iterator[None]:
     finally:
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
-
-
-class Executor(Protocol):
-    """Runs a task on many parts."""
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """The entries of the manifest: cluster, number of workers and threads."""
-
-    def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
-        """Yield the results of the parts, in order, with a bounded number of parts in flight."""
-
-
-@contextmanager
-def open_executor(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -> Iterator[Executor]:
-    """Open the executor of a config, and close it at the end; workers of a cluster share `scratch`.
-
-    Raises:
-        MissingExtraError: The config has a cluster and Dask is not installed.
-        RecsysError: The scheduler or the workers do not answer, or a worker has a problem.
-    """
-    if config.cluster is None:
-        yield Threads(engine.threads)
-        return
-
-    with open_cluster(config, engine, scratch, emit) as cluster:
-        yield cluster

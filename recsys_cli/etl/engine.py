@@ -1,4 +1,4 @@
-"""The engine protocol, and the choice of an engine by name.
+"""Engines: the protocol, the built-in ones and their availability by package metadata, the choice, and executors of tasks.
 
 Filters, splits and shards (`staging`) precede the engine, and the ops merge its partial aggregates: the same code
 for all engines.
@@ -6,25 +6,164 @@ for all engines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import requires, version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
-import pyarrow as pa
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
+from recsys_cli.cpu import Threads
 from recsys_cli.errors import ConfigError, MissingExtraError
-from recsys_cli.etl.engines import best
 from recsys_cli.events import Emit, ignore
-from recsys_cli.ops import JoinExternal
-from recsys_cli.ops.fitted_plan import FittedPlan
-from recsys_cli.ops.op import Op
-from recsys_cli.ops.program import PlanStep
+from recsys_cli.packages import installed
 from recsys_cli.plugins import guard_class, guarded, require_subclass
 from recsys_cli.registry import ENGINES, is_own, load, lookup
 
-PassSteps = Sequence[tuple[PlanStep, Literal["fit", "apply"]]]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from recsys_cli.config import EtlConfig
+    from recsys_cli.ops import JoinExternal
+    from recsys_cli.ops.fitted_plan import FittedPlan
+    from recsys_cli.ops.op import Op
+    from recsys_cli.ops.steps import PlanStep
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+CUDF_POLARS = ("cudf-polars-cu13", "cudf-polars-cu12")
+"""Package names of cudf-polars, one per CUDA release."""
+CURRENT = ("26.10", "<1.45,>=1.35")
+"""The supported release of cudf-polars, and its required releases of Polars."""
+PINS = {
+    "nvtabular": "23.8", "merlin-core": "23.8", "merlin-dataloader": "23.8", "pandas": "1.5", "numpy": "1",
+    "dask": "2023.7", "distributed": "2023.7",
+}  # fmt: skip
+"""Package → prefix of its compatible releases; NVTabular fails with others."""
+GPU_PINS = PINS | {"pandas": "2", "dask": "2024.1", "distributed": "2024.1", "cudf": "24.4"}
+"""The same for a GPU: the first cuDF for Python 3.11, and its dependencies."""
+_OWN = "give it an environment of its own: python3.11 -m venv nvt; nvt/bin/pip install 'recsys-cli[nvtabular]'"
+_CUDF_NAMES = ("cudf", "cudf-cu12", "cudf-cu11")
+
+
+@dataclass(frozen=True)
+class EngineInfo:
+    """Summary and availability of an engine.
+
+    Attributes:
+        rank: Preference of `auto`: the highest rank among the available engines wins.
+        missing: Returns the missing package for a device ("cpu" or "gpu"), or None.
+    """
+
+    summary: str
+    rank: int
+    missing: Callable[[str], MissingExtraError | None]
+
+
+def problem_of_polars(device: str) -> MissingExtraError | None:
+    """Return the error for a missing or unsupported package on a device, or None."""
+    if device != "gpu":
+        return None
+    found = polars_releases()
+    if found["package"] is None:
+        return MissingExtraError.for_extra("gpu", what="etl.device=gpu")
+    if not found["fits"]:
+        return MissingExtraError(
+            f"etl.device=gpu: {found['package']} {found['version']} needs polars{found['needs']}, "
+            f"but {found['polars']} is installed",
+            hint=f"pip install 'polars{found['needs']}'",
+        )
+    return None
+
+
+def polars_releases() -> Mapping[str, Any]:
+    """Return the installed cudf-polars, and its required and the installed Polars."""
+    package = next((name for name in CUDF_POLARS if installed(name)), None)
+    needs = _needed(requires(package) or []) if package else ""
+    have = version("polars")
+    return {
+        "package": package, "version": installed(package) if package else None, "needs": needs, "polars": have,
+        "fits": package is not None and satisfies(have, needs),
+    }  # fmt: skip
+
+
+def satisfies(release: str, requirement: str) -> bool:
+    """Whether a release fits a requirement such as `>=1.35,<1.45`."""
+    return SpecifierSet(requirement).contains(Version(release).base_version)
+
+
+def _needed(requirements: Sequence[str]) -> str:
+    return next((str(one.specifier) for one in map(Requirement, requirements) if one.name == "polars"), "")
+
+
+def problem_of_nvtabular(device: str = "cpu") -> MissingExtraError | None:
+    """Return the error for missing or incompatible packages, or None."""
+    if device == "gpu":
+        return _problem(
+            pins(device), "etl.engine=nvtabular with etl.device=gpu", "see scripts/nvtabular-gpu.Dockerfile"
+        )
+    if installed_pin("nvtabular") is None:
+        return MissingExtraError("etl.engine=nvtabular needs the 'nvtabular' extra (not installed)", hint=_OWN)
+    return _problem(PINS, "etl.engine=nvtabular", _OWN)
+
+
+def _problem(pins: Mapping[str, str], what: str, hint: str | None) -> MissingExtraError | None:
+    wrong = [
+        f"{package} {pins[package]} is needed and " + (f"{found} is installed" if found else "is not installed")
+        for package, found in incompatible(pins).items()
+    ]
+    if not wrong:
+        return None
+    return MissingExtraError(f"{what} is incompatible with the installed packages: " + "; ".join(wrong), hint=hint)
+
+
+def incompatible(pins: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the installed release, None for a missing one, of each package that does not match its pin."""
+    have = {package: installed_pin(package) for package in pins}
+    return {package: found for package, found in have.items() if not f"{found}.".startswith(f"{pins[package]}.")}
+
+
+def pins(device: str) -> dict[str, str]:
+    """Return the release prefix of each package that NVTabular needs on a device."""
+    return GPU_PINS if device == "gpu" else PINS
+
+
+def installed_pin(package: str) -> str | None:
+    """Return the installed release of a package, or None; cuDF under any of its package names."""
+    names = _CUDF_NAMES if package == "cudf" else (package,)
+    return next(filter(None, map(installed, names)), None)
+
+
+OWN: dict[str, EngineInfo] = {
+    "polars": EngineInfo("Polars, on the CPU or, through cudf-polars, on a GPU.", 10, problem_of_polars),
+    "nvtabular": EngineInfo("NVTabular of NVIDIA Merlin: pandas on a CPU, cuDF on a GPU.", 0, problem_of_nvtabular),
+}
+
+
+def best(device: str) -> str:
+    """Return the engine of `auto` on a device: the highest rank of the available engines, or of all if none is."""
+    ranked = sorted(OWN, key=lambda name: OWN[name].rank, reverse=True)
+    return next((name for name in ranked if OWN[name].missing(device) is None), ranked[0])
+
+
+def missing_of_cluster(cluster: str) -> MissingExtraError | None:
+    """Return the missing package for a kind of cluster, or None."""
+    if find_spec("distributed") is None:
+        return MissingExtraError.for_extra("dask", what=f"etl.cluster={cluster}")
+    if cluster == "local_cuda" and find_spec("dask_cuda") is None:
+        return MissingExtraError.for_extra("dask-cuda", what="etl.cluster=local_cuda")
+    return None
+
+
+PassSteps: TypeAlias = "Sequence[tuple[PlanStep, Literal['fit', 'apply']]]"
 """Steps of one pass over a table, in order, each to fit or to apply."""
-Aggregates = dict[tuple[int, str], pa.Table]
+Aggregates: TypeAlias = "dict[tuple[int, str], pa.Table]"
 """Partial or merged aggregates, by position of the op in the plan and name of the table."""
 
 
@@ -101,3 +240,31 @@ def choose(name: str, scratch: Path, *, device: str = "cpu", emit: Emit = ignore
         raise missing
     with guarded(f"the engine {path} failed", of=SystemExit):
         return name, engine(scratch, device=device, emit=emit)
+
+
+class Executor(Protocol):
+    """Runs a task on many parts."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The entries of the manifest: cluster, number of workers and threads."""
+
+    def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
+        """Yield the results of the parts, in order, with a bounded number of parts in flight."""
+
+
+@contextmanager
+def open_executor(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -> Iterator[Executor]:
+    """Open the executor of a config, and close it at the end; workers of a cluster share `scratch`.
+
+    Raises:
+        MissingExtraError: The config has a cluster and Dask is not installed.
+        RecsysError: The scheduler or the workers do not answer, or a worker has a problem.
+    """
+    if config.cluster is None:
+        yield Threads(engine.threads)
+        return
+    from recsys_cli.etl.cluster import open_cluster
+
+    with open_cluster(config, engine, scratch, emit) as cluster:
+        yield cluster

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.cpu import Threads
-from recsys_cli.etl.cluster import Executor
-from recsys_cli.etl.engine import Aggregates, Engine, PassSteps
+from recsys_cli.etl.engine import Aggregates, Engine, Executor, PassSteps
 from recsys_cli.etl.staging import Staged
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.columns import REST, ROW_WEIGHT, TRAIN_ROW, row_column

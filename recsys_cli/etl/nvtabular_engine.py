@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.etl.engine import Aggregates, PassSteps, state_of
-from recsys_cli.etl.engines import OWN
+from recsys_cli.etl.engine import OWN, Aggregates, PassSteps, state_of
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.ops import JoinExternal
 from recsys_cli.ops.fitted_plan import FittedPlan

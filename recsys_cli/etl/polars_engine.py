@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.errors import DataError, MissingExtraError
-from recsys_cli.etl.engine import Aggregates, PassSteps, state_of
-from recsys_cli.etl.engines import OWN
+from recsys_cli.etl.engine import OWN, Aggregates, PassSteps, state_of
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.columns import CODE, POSITION, ROW_WEIGHT, TRAIN_ROW, VALUE
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN

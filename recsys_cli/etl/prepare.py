@@ -20,13 +20,11 @@ import pyarrow.parquet as pq
 
 from recsys_cli.config import RunConfig, dump
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.etl.cluster import Executor, open_executor
-from recsys_cli.etl.engine import Engine, check_ops, choose
+from recsys_cli.etl.engine import Engine, Executor, check_ops, choose, open_executor
 from recsys_cli.etl.filters import FilteredRows, Part, RowCount, choose_rows, refuse_lost, timed
 from recsys_cli.etl.fit import Tables, fit, shared_ids
-from recsys_cli.etl.inputs import Inputs
 from recsys_cli.etl.reading.dialect import BadRow
-from recsys_cli.etl.reading.reader import Reader
+from recsys_cli.etl.reading.reader import Inputs, Reader
 from recsys_cli.etl.report import EtlCounts, write_report
 from recsys_cli.etl.staging import Staged, sample_negatives, stage
 from recsys_cli.etl.transform import Transform, flattened, transform, typed_table, write_table

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from recsys_cli.etl.cluster import Executor
-from recsys_cli.etl.engine import Engine
+from recsys_cli.etl.engine import Engine, Executor
 from recsys_cli.etl.filters import count_lost, missing_times, with_exact_labels, without_time
 from recsys_cli.etl.fit import row_numbers, with_rows, without_idle
 from recsys_cli.etl.staging import Staged

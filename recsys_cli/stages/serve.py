@@ -122,7 +122,7 @@ def table_form(config: RunConfig, workspace: Workspace, *, like: str | None, tim
         DataError: A file is missing or unreadable.
     """
     from recsys_cli.detect.names import ALIASES, simplified
-    from recsys_cli.etl.inputs import Inputs
+    from recsys_cli.etl.reading.reader import Inputs
     from recsys_cli.ops.op import RowFilter
     from recsys_cli.serving.feedback.table import TableForm
     from recsys_cli.stages.validate import raw_tables

@@ -91,7 +91,7 @@ def raw_tables(config: RunConfig, workspace: Workspace) -> Iterator[RawTables | 
 
 
 def _checked(config: RunConfig, raw: RawTables) -> Checked:
-    from recsys_cli.etl.inputs import Inputs  # loads Polars; configs alone need none
+    from recsys_cli.etl.reading.reader import Inputs  # loads Polars; configs alone need none
     from recsys_cli.ops.join_external import keyed
 
     inputs = Inputs.of(config, raw.folder)

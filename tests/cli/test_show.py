@@ -160,7 +160,7 @@ def test_doctor_reports_requirements_of_sharded_tables(recsys: Recsys, monkeypat
 
 
 def test_doctor_reports_clusters(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recsys_cli.etl import engines
+    from recsys_cli.etl import engine as engines
 
     monkeypatch.setattr(engines, "find_spec", lambda name: None if name == "dask_cuda" else "there")
     found = recsys("doctor", "--json").json["clusters"]
@@ -170,7 +170,7 @@ def test_doctor_reports_clusters(recsys: Recsys, monkeypatch: pytest.MonkeyPatch
 
 
 def test_doctor_reports_a_wrong_pin(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recsys_cli.etl import engines
+    from recsys_cli.etl import engine as engines
 
     here = {**engines.PINS, "numpy": "2.4.0", "distributed": None}
     monkeypatch.setattr(engines, "installed_pin", here.get)

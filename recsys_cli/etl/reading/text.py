@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -15,7 +14,7 @@ from typing import TypeVar, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.cpu import Threads
+from recsys_cli.cpu import Threads, read_ahead
 from recsys_cli.data.raw_files import RawFile, Stream, compression, fill, head, opened, size_of
 from recsys_cli.data.source import RawColumn, RawTable, RawType
 from recsys_cli.errors import DataError, listed
@@ -184,7 +183,6 @@ def _dtype(kind: pa.DataType, texts: pa.ChunkedArray) -> RawType:
     return "string" if identifiers else dtype
 
 
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 _LONGEST_ROW = 64 << 20
 _COUNTED, _FIRST = 1 << 20, 1 << 20
@@ -241,20 +239,6 @@ class Chunk:
     offset: int
     text: bytes | bytearray
     lines: Lines
-
-
-def read_ahead(items: Iterable[Item]) -> Generator[Item]:
-    """Yield items, prefetching the next one in a thread."""
-    source = iter(items)
-    end = object()
-    with ThreadPoolExecutor(1, thread_name_prefix="read") as pool:
-        pending: Future[Item | object] = pool.submit(next, source, end)
-        try:
-            while (item := pending.result()) is not end:
-                pending = pool.submit(next, source, end)
-                yield item  # type: ignore[misc]
-        finally:
-            pending.cancel()
 
 
 def parse_in_order(chunks: Iterable[Chunk], parse: Callable[[Chunk], Result], *, threads: int) -> Generator[Result]:

@@ -15,8 +15,9 @@ import pytest
 from recsys_cli.config import EtlConfig
 from recsys_cli.cpu import Threads
 from recsys_cli.errors import DataError, MissingExtraError, RecsysError
-from recsys_cli.etl import engines
-from recsys_cli.etl.cluster import Cluster, Failure, SharedFolder, SharedTask, WorkerInfo, open_executor, releases
+from recsys_cli.etl import engine as engines
+from recsys_cli.etl.cluster import Cluster, Failure, SharedFolder, SharedTask, WorkerInfo, releases
+from recsys_cli.etl.engine import open_executor
 from recsys_cli.etl.polars_engine import PolarsEngine
 from recsys_cli.events import Event, Message
 

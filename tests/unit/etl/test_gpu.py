@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given, settings
 
 from recsys_cli.errors import DataError, MissingExtraError
-from recsys_cli.etl import engines
-from recsys_cli.etl.engine import choose
-from recsys_cli.etl.engines import satisfies
+from recsys_cli.etl import engine as engines
+from recsys_cli.etl.engine import choose, satisfies
 from recsys_cli.etl.polars_engine import Gpu, PolarsEngine, Unit, check_counts
 from recsys_cli.events import Event, Message
 from recsys_cli.ops.plan import FeaturePlan

@@ -11,7 +11,7 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError
-from recsys_cli.etl import inputs
+from recsys_cli.etl.reading import reader as inputs
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.stages.download import download

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.errors import DataError
-from recsys_cli.etl.engines import PINS
+from recsys_cli.etl.engine import PINS
 from recsys_cli.etl.nvtabular_engine import NVTabularEngine
 from recsys_cli.ops.nvtabular import plain
 from recsys_cli.ops.values import from_arrow

@@ -147,7 +147,7 @@ def test_joined_tables_come_in_every_way_too(workspace: Workspace, expected: dic
 
 
 def test_memory_and_chunks_change_nothing(workspace: Workspace, expected: dict[str, bytes], monkeypatch) -> None:
-    monkeypatch.setattr("recsys_cli.etl.inputs.chunk_bytes", lambda *_: 1_000)
+    monkeypatch.setattr("recsys_cli.etl.reading.reader.chunk_bytes", lambda *_: 1_000)
 
     for interactions in ("one.csv", "mixed", "tiny.parquet"):
         small = etl(config(interactions, etl={"shard_rows": 600, "memory_mib": 256}), workspace, force=True)

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recsys_cli.cpu import read_ahead
 from recsys_cli.data.raw_files import RawFile
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.dialect import end_of_rows
 from recsys_cli.etl.reading.reader import Reader
-from recsys_cli.etl.reading.text import Lines, chunks, read_ahead
+from recsys_cli.etl.reading.text import Lines, chunks
 
 COLUMNS = (RawColumn("id", "int32"), RawColumn("name", "string"))
 

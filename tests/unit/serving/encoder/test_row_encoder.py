@@ -20,7 +20,7 @@ from recsys_cli.batch import Ragged
 from recsys_cli.config import RunConfig
 from recsys_cli.config.load import load
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.etl.inputs import Inputs
+from recsys_cli.etl.reading.reader import Inputs
 from recsys_cli.etl.transform import flattened
 from recsys_cli.features.columns import ROW_NUMBER, row_column
 from recsys_cli.loader.tables import DimensionTables
