@@ -1,4 +1,4 @@
-"""Numbers of cold-start users and items in the held-out splits."""
+"""The preparation of the data of a config, from raw tables to the artifact with its report."""
 
 from __future__ import annotations
 
@@ -43,61 +43,44 @@ def cold_shares(folder: Path, fitted: FittedPlan, staged: Staged) -> dict[str, A
 
     Raw values are only compared for rows without an id of their own.
     """
+    roles = {"users": fitted.plan.user, "items": fitted.plan.item}
     shares: dict[str, Any] = {}
-    for split in SPLITS[1:]:
-        if staged.rows[split]:
-            roles = {"users": fitted.plan.user, "items": fitted.plan.item}
-            counted = {role: _Column(folder / split, name, fitted, staged).count(split) for role, name in roles.items()}
-            shares[split] = {role: counts for role, counts in counted.items() if counts is not None}
+    for split in (split for split in SPLITS[1:] if staged.rows[split]):
+        counted = {role: _count_cold(folder / split, name, fitted, staged) for role, name in roles.items()}
+        shares[split] = {role: counts for role, counts in counted.items() if counts is not None}
     return shares
 
 
-@dataclass(frozen=True)
-class _Column:
-    """Users or items of a split, in prepared and raw rows of the same order."""
+def _count_cold(folder: Path, name: str, fitted: FittedPlan, staged: Staged) -> dict[str, int] | None:
+    """Count the values of a column in a split; None if ops compute the column or cut its lists."""
+    raw_name, split = fitted.plan.raw_name(name), folder.name
+    sampled = fitted.program.draw.output if fitted.program.draw else None
+    columns = [sampled] if sampled else []
+    if raw_name not in staged.schema.names:
+        return None
+    counts = fitted.vocabulary_of(name).column("count").to_numpy()
+    in_train = np.concatenate((np.zeros(FIRST, dtype=bool), counts > 0))  # a vocabulary file may have other values
+    seen = np.zeros(len(in_train), dtype=bool)
+    cold_values: list[pl.Series] = []
+    for shard in staged.shards[split]:
+        prepared = _observed(pq.read_table(folder / f"{shard:05d}.parquet", columns=[name, *columns]), name, sampled)
+        ids = _elements(prepared).to_numpy()
+        is_warm = (ids < len(in_train)) & in_train[np.minimum(ids, len(in_train) - 1)]
+        seen[ids[is_warm]] = True
+        others = np.flatnonzero(~is_warm & (ids > NULL))
+        if len(others):
+            raw = _observed(staged.read(split, shard, columns=[raw_name, *columns]), raw_name, sampled)
+            if not _lengths(raw).equals(_lengths(prepared)):
+                return None
+            cold_values.append(pl.Series(_elements(raw).take(pa.array(others))).unique())
+    cold = pl.concat(cold_values).n_unique() if cold_values else 0
+    return {"distinct": int(np.count_nonzero(seen)) + cold, "cold": cold}
 
-    folder: Path
-    name: str
-    fitted: FittedPlan
-    staged: Staged
 
-    def count(self, split: str) -> dict[str, int] | None:
-        """Count the values; None if ops compute the column or cut its lists."""
-        if self._raw not in self.staged.schema.names:
-            return None
-        counts = self.fitted.vocabulary_of(self.name).column("count").to_numpy()
-        in_train = np.concatenate((np.zeros(FIRST, dtype=bool), counts > 0))  # a vocabulary file may have other values
-        seen = np.zeros(len(in_train), dtype=bool)
-        cold_values = []
-        for shard in self.staged.shards[split]:
-            prepared = self._observed(
-                pq.read_table(self.folder / f"{shard:05d}.parquet", columns=self._columns(self.name)), self.name
-            )
-            ids = _elements(prepared).to_numpy()
-            is_warm = (ids < len(in_train)) & in_train[np.minimum(ids, len(in_train) - 1)]
-            seen[ids[is_warm]] = True
-            others = np.flatnonzero(~is_warm & (ids > NULL))
-            if len(others):
-                raw = self._observed(self.staged.read(split, shard, columns=self._columns(self._raw)), self._raw)
-                if not _lengths(raw).equals(_lengths(prepared)):
-                    return None
-                cold_values.append(pl.Series(_elements(raw).take(pa.array(others))).unique())
-        cold = len(pl.concat(cold_values).unique()) if cold_values else 0
-        return {"distinct": int(np.count_nonzero(seen)) + cold, "cold": cold}
-
-    @property
-    def _raw(self) -> str:
-        return self.fitted.plan.raw_name(self.name)
-
-    def _columns(self, name: str) -> list[str]:
-        draw = self.fitted.program.draw
-        return [name, *([draw.output] if draw is not None else [])]
-
-    def _observed(self, rows: pa.Table, name: str) -> pa.Array:
-        draw = self.fitted.program.draw
-        if draw is not None:
-            rows = rows.filter(pc.equal(rows.column(draw.output), 0))
-        return rows.column(name).combine_chunks()
+def _observed(rows: pa.Table, name: str, sampled: str | None) -> pa.Array:
+    """Return a column without sampled negatives."""
+    rows = rows.filter(pc.equal(rows.column(sampled), 0)) if sampled else rows
+    return rows.column(name).combine_chunks()
 
 
 def _elements(values: pa.Array) -> pa.Array:

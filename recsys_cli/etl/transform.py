@@ -83,27 +83,18 @@ def _without_nulls(lists: pa.ListArray, missing: float) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets), elements.fill_null(pa.scalar(missing, elements.type)))
 
 
-def count_numbers(values: pa.ChunkedArray, weights: npt.NDArray[np.int64] | None = None) -> Counter[str]:
-    """Count null (or NaN) and infinite numbers, each with its weight, 1 by default."""
-    null = pc.is_null(values, nan_is_null=True)
-    infinite = pc.is_inf(values) if pa.types.is_floating(values.type) else None
-    masks = {"null": null, "infinite": infinite}
-    if weights is None:
-        counts = {name: (pc.sum(mask).as_py() or 0) if mask is not None else 0 for name, mask in masks.items()}
-        return Counter(counts | {"values": len(values)})
-    weighted = {
-        name: int(weights[pc.fill_null(mask, False).to_numpy()].sum())
-        for name, mask in masks.items()
-        if mask is not None
-    }
-    return Counter(weighted | {"values": int(weights.sum())})
+def _count_numbers(values: pa.ChunkedArray) -> Counter[str]:
+    """Count null (or NaN) and infinite numbers."""
+    null = pc.sum(pc.is_null(values, nan_is_null=True)).as_py() or 0
+    infinite = (pc.sum(pc.is_inf(values)).as_py() or 0) if pa.types.is_floating(values.type) else 0
+    return Counter({"null": null, "infinite": infinite, "values": len(values)})
 
 
 def _count(values: pa.ChunkedArray, column: Column) -> Counter[str]:
     if column.ragged:
         values = pc.list_flatten(values)
     if column.kind is Kind.NUMERIC:
-        return count_numbers(values)
+        return _count_numbers(values)
     ids = [chunk.to_numpy(zero_copy_only=False) for chunk in values.chunks]
     nulls, unseen = (sum(int(np.count_nonzero(some == code)) for some in ids) for code in (NULL, UNSEEN))
     if column.buckets and column.cardinality is not None:

@@ -84,7 +84,7 @@ def refuse_mixed_times(stored: pa.DataType, target: pa.Field, *, where: str, typ
     `typed_by` is the file with the type of the target, for the error.
     """
     kinds = plain_type(stored), target.type
-    if any(map(pa.types.is_temporal, kinds)) and any(map(_is_number, kinds)):
+    if any(map(pa.types.is_temporal, kinds)) and any(map(is_number, kinds)):
         raise DataError(
             f"column {target.name} has type {stored} in {where} and {target.type} in {typed_by}: "
             "numbers and datetimes in one column",
@@ -92,7 +92,8 @@ def refuse_mixed_times(stored: pa.DataType, target: pa.Field, *, where: str, typ
         )
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a type is of whole or real numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from recsys_cli.data.source import RawColumn
 from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.etl.reading.rows import is_number
 from recsys_cli.features.schema import TICKS
 
 if TYPE_CHECKING:  # `validate` of numbers needs no Polars
@@ -153,7 +154,7 @@ def stored_type(values: pa.ChunkedArray, how: str, where: str, name: str) -> tup
             unit = detected if detected in TICKS else unit_of(_as_numbers(texts)) or "s"
             detected = f"{_number_type(texts)} {unit}"
         return detected, to_times(pa.chunked_array([], kind), str(detected)).type
-    if not _is_number(kind):
+    if not is_number(kind):
         return None, kind
     if how == DETECT:
         how = unit_of(values.drop_null().to_numpy().astype(np.float64)) or "s"
@@ -197,15 +198,11 @@ def to_times(values: pa.ChunkedArray, how: str) -> pa.ChunkedArray:
             return _iso(texts, "us" if how == _ISO else "ns")
         else:
             return _formatted(texts, how)
-    if how not in TICKS or how == "s" or not _is_number(values.type):
+    if how not in TICKS or how == "s" or not is_number(values.type):
         return values
     if pa.types.is_floating(values.type):
         return _of_floats(values, how)
     return values.cast(pa.int64()).cast(pa.timestamp(how))
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _of_floats(values: pa.ChunkedArray, unit: str) -> pa.ChunkedArray:
