@@ -46,6 +46,7 @@ _RANKS, _BINS, _GROWTH_POINTS = 120, 32, 30
 _TRAIN = SPLITS[TRAIN]
 
 Counts = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.uint64]
 Time = int | float
 RowCounts = Mapping[str, Sequence[RowCount]]
 """Row counts of the filters before the split, by source: "all", or the splits of a files split."""
@@ -77,6 +78,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
     splits = {split: _split(data, split, counts) for split in SPLITS}
     grown = {name: growth(column, splits[_TRAIN].interactions) for name, column in counts.items()}
     is_timed = data.time is not None and bool(data.ends)
+    pairs, copies = _repetitions(data) if data.pair else (None, None)
     return Facts(
         dataset=counted.dataset,
         method=counted.method,
@@ -91,8 +93,8 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
         growth={name: curve for name, curve in grown.items() if curve is not None},
         items=frequency(counts[plan.item]),
         users=frequency(counts[plan.user]),
-        pairs=_repeated(data, data.pair) if data.pair else None,
-        copies=_repeated(data, (*data.pair, data.time)) if data.pair and data.time and is_timed else None,
+        pairs=pairs,
+        copies=copies if is_timed else None,
         targets=_targets(data),
         timeline=_timeline(data, splits) if is_timed else None,
         borders=tuple(_borders(data)),
@@ -139,10 +141,14 @@ class _Prepared:
         return name if name in self.columns and not self.columns[name].ragged else None
 
     @cached_property
-    def drawn(self) -> pl.Expr:
+    def sampled(self) -> str | None:
+        """The column of sampled negatives."""
+        return next((name for name, column in self.columns.items() if column.role is Role.SAMPLED), None)
+
+    @property
+    def is_drawn(self) -> pl.Expr:
         """Mask of sampled negatives."""
-        sampled = [name for name, column in self.columns.items() if column.role is Role.SAMPLED]
-        return pl.col(sampled[0]) != 0 if sampled else pl.lit(value=False)
+        return pl.col(self.sampled) != 0 if self.sampled else pl.lit(value=False)
 
     @cached_property
     def ticks(self) -> int:
@@ -155,7 +161,7 @@ class _Prepared:
         ends = {}
         for split in SPLITS if self.time is not None else ():
             time = pl.col(str(self.time))
-            query = self.rows(split).filter(~self.drawn).select(time.min().alias("first"), time.max().alias("last"))
+            query = self.interactions(split).select(time.min().alias("first"), time.max().alias("last"))
             ends[split] = query.collect(engine="streaming").row(0)
         return {split: times for split, times in ends.items() if times[0] is not None}
 
@@ -182,6 +188,11 @@ class _Prepared:
             frame = frame.with_columns(pl.col(self.time).cast(kind))
         return frame if files else frame.clear()
 
+    def interactions(self, split: str, files: Sequence[Path] = ()) -> pl.LazyFrame:
+        """Return the rows of a split, or of some of its files, without sampled negatives."""
+        rows = self.rows(split, files)
+        return rows.filter(~self.is_drawn) if self.sampled else rows
+
     def files(self, split: str) -> list[Path]:
         """Return the files of a split."""
         return sorted((self.folder / split).glob("*.parquet"))
@@ -194,7 +205,7 @@ class _Prepared:
         yield from Threads().map(partial(self._arrays, split, names, own), self.files(split))
 
     def _arrays(self, split: str, names: Sequence[str], own: Sequence[str], file: Path) -> list[npt.NDArray[Any]]:
-        rows = self.rows(split, [file]).filter(~self.drawn)
+        rows = self.interactions(split, [file])
         for name in own:
             rows = rows.filter(pl.col(name).is_between(FIRST, self.columns[name].own_ids.stop - 1))
         frame = rows.select(names).drop_nulls().collect()
@@ -249,11 +260,11 @@ def _label_statistics(label: str) -> Iterator[pl.Expr]:
 
 
 def _time_statistics(data: _Prepared) -> Iterator[pl.Expr]:
-    yield data.drawn.sum().alias("drawn")
+    yield data.is_drawn.sum().alias("drawn")
     first, plausible, last = (end * data.ticks for end in (_FIRST_DATE, _FIRST_PLAUSIBLE, _LAST_DATE))
     time = pl.col(data.time) if data.time is not None else pl.lit(None, pl.Int64)
-    yield (time.is_between(plausible, last, closed="left") & ~data.drawn).sum().alias("dated")
-    yield (((time < first) | (time >= last)) & ~data.drawn).sum().alias("far")
+    yield (time.is_between(plausible, last, closed="left") & ~data.is_drawn).sum().alias("dated")
+    yield (((time < first) | (time >= last)) & ~data.is_drawn).sum().alias("far")
 
 
 def _seconds(data: _Prepared, time: Time | None) -> Time | None:
@@ -265,7 +276,7 @@ def _borders(data: _Prepared) -> Iterator[SplitBoundary]:
     for earlier, later in combinations(data.ends, 2):
         first, time = data.ends[later][0], pl.col(str(data.time))
         counts = [(time > first).sum().alias("after"), (time == first).sum().alias("tied")]
-        query = data.rows(earlier).filter(~data.drawn).select(counts)
+        query = data.interactions(earlier).select(counts)
         row = query.collect(engine="streaming").row(0, named=True)
         yield SplitBoundary(earlier=earlier, later=later, first=_seconds(data, first), **row)
 
@@ -279,19 +290,19 @@ def _timeline(data: _Prepared, splits: Mapping[str, SplitFacts]) -> Timeline:
     edges = [low + position * width for position in range(int(span // width) + 2)]
     every = max(1, sum(data.counted.rows.values()) // ROWS)
     rows = {}
+    inner = np.array(edges[1:-1])
     for split in data.ends:
         counts = np.zeros(len(edges) - 1, dtype=np.int64)
         for [times] in data.arrays(split, str(data.time)):
-            bins = np.searchsorted(np.array(edges[1:-1]), times[::every], side="right")
-            counts += np.bincount(bins, minlength=len(counts))
+            counts += np.bincount(np.searchsorted(inner, times[::every], side="right"), minlength=len(counts))
         if every > 1:
             counts = np.rint(counts * (splits[split].interactions / max(counts.sum(), 1))).astype(np.int64)
         rows[split] = tuple(counts.tolist())
     return Timeline(edges=tuple(_seconds(data, edge) for edge in edges), every=every, rows=rows)
 
 
-def _repeated(data: _Prepared, names: Sequence[str]) -> RepeatedPairs:
-    """Count the rows with the user and item (and time) of another row, within and across splits.
+def _repetitions(data: _Prepared) -> tuple[RepeatedPairs, RepeatedPairs]:
+    """Count the rows with the user and item of another row, and with its time as well, within and across splits.
 
     All rows of some users are compared, selected by a hash of their ids, or of some items if there are more of them.
     """
@@ -299,35 +310,40 @@ def _repeated(data: _Prepared, names: Sequence[str]) -> RepeatedPairs:
     share = min(1.0, ROWS / max(sum(data.counted.rows.values()), 1))
     hashes = hash_counters(np.arange(by.own_ids.stop, dtype=np.uint64), mix(0, _SAMPLE_STREAM))
     selected = np.ones(len(hashes), dtype=bool) if share == 1 else hashes < np.uint64(int(share * 2**64))
-    rows, repeated = {}, {}
-    seen: dict[str, dict[str, int]] = {}
-    distinct: dict[str, npt.NDArray[np.uint64]] = {}
-    for split in SPLITS:
-        keys = _keys(data, split, names, by.name, selected)
-        if distinct:
-            seen[split] = {earlier: _num_in(keys, others) for earlier, others in distinct.items()}
-        is_first = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
-        distinct[split] = keys[is_first]
-        rows[split], repeated[split] = len(keys), len(keys) - int(np.count_nonzero(is_first))
-    return RepeatedPairs(share=share, by=by.name, rows=rows, repeated=repeated, seen=seen)
+    keys = [_keys(data, split, by.name, selected) for split in SPLITS]
+    pairs, copies = (_repeated([one[kind] for one in keys], share=share, by=by.name) for kind in (0, 1))
+    return pairs, copies
 
 
-def _keys(
-    data: _Prepared, split: str, names: Sequence[str], by: str, selected: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.uint64]:
-    """Return a sorted number for the user, item (and time) of each selected row."""
-    parts = [np.zeros(0, dtype=np.uint64)]
+def _keys(data: _Prepared, split: str, by: str, selected: npt.NDArray[np.bool_]) -> tuple[Keys, Keys]:
+    """Return sorted numbers of the selected rows: one for the user and item of each, one for the time as well."""
+    names = [*data.pair, *([data.time] if data.time else [])]
+    parts, timed = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.uint64)]
     for columns in data.arrays(split, *names, own=data.pair):
         at = np.flatnonzero(selected[columns[names.index(by)]])
         user, item, *times = (column[at] for column in columns)
-        keys = user.astype(np.uint64) * np.uint64(data.columns[data.pair[1]].own_ids.stop) + item.astype(np.uint64)
+        parts.append(user.astype(np.uint64) * np.uint64(data.columns[names[1]].own_ids.stop) + item.astype(np.uint64))
         for time in times:  # a chance collision among 2 million rows has a probability of 1e-7
-            keys = hash_counters(time.view(np.uint64), hash_counters(keys, mix(0, _SAMPLE_STREAM)))
-        parts.append(keys)
-    return np.sort(np.concatenate(parts))
+            keys = hash_counters(parts[-1], mix(0, _SAMPLE_STREAM))
+            timed.append(hash_counters(time.view(np.uint64), keys))
+    return np.sort(np.concatenate(parts)), np.sort(np.concatenate(timed))
 
 
-def _num_in(keys: npt.NDArray[np.uint64], others: npt.NDArray[np.uint64]) -> int:
+def _repeated(keys: Sequence[Keys], *, share: float, by: str) -> RepeatedPairs:
+    """Count the repeated keys within and across splits, by sorted keys of the splits."""
+    rows, repeated = {}, {}
+    seen: dict[str, dict[str, int]] = {}
+    distinct: dict[str, Keys] = {}
+    for split, of_split in zip(SPLITS, keys, strict=True):
+        if distinct:
+            seen[split] = {earlier: _num_in(of_split, others) for earlier, others in distinct.items()}
+        is_first = np.append(True, of_split[1:] != of_split[:-1])[: len(of_split)]
+        distinct[split] = of_split[is_first]
+        rows[split], repeated[split] = len(of_split), len(of_split) - len(distinct[split])
+    return RepeatedPairs(share=share, by=by, rows=rows, repeated=repeated, seen=seen)
+
+
+def _num_in(keys: Keys, others: Keys) -> int:
     """Count the keys among others; both are sorted."""
     positions = np.searchsorted(others, keys)
     inside = positions < len(others)
