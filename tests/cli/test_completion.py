@@ -1,15 +1,10 @@
 """Words offered by the shell: names of commands, options, the registry and the workspace, without heavy imports."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-from tests.cli.conftest import Recsys
 
 PROGRAM = """
 import atexit, json, os, sys
@@ -48,7 +43,7 @@ def offered(line: str) -> list[str]:
         ("recsys nonsense x", []),
     ],
 )
-def test_names_are_offered(line: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_offered(line, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RECSYS_WORKSPACE", raising=False)
     for name in ("20260101T000000-mlp-aaaaaaaa", "20260102T000000-ease-bbbbbbbb"):
@@ -57,6 +52,6 @@ def test_names_are_offered(line: str, expected: list[str], tmp_path: Path, monke
     assert offered(line) == expected
 
 
-def test_the_script_is_shown(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_is_shown(recsys, monkeypatch):
     monkeypatch.setattr("typer.completion._get_shell_name", lambda: "zsh")
     assert recsys("--show-completion").out.startswith("#compdef recsys")

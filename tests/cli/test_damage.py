@@ -1,43 +1,16 @@
 """Damaged and missing files of a workspace: reported with a command, without harm to other artifacts."""
 
-from __future__ import annotations
-
-import contextlib
-import io
 import json
 import resource
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-from recsys_cli.cli import app
-from tests.cli.conftest import Recsys, write_ratings
-
-LINES = [
-    ["init", "ratings.csv", "--task", "label"],
-    ["run", "ratings.yaml", "train.epochs=1", "train.batch_size=64", "evaluate.bootstrap=10", "evaluate.k=[10]"],
-]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder where `recsys run` was run once."""
-    folder = tmp_path_factory.mktemp("made")
-    write_ratings(folder)
-    with contextlib.chdir(folder), contextlib.redirect_stderr(io.StringIO()):
-        for line in LINES:
-            done = CliRunner().invoke(app, line)
-            assert done.exit_code == 0, done.output
-    return folder
 
 
 @pytest.fixture
-def there(recsys: Recsys, made: Path, tmp_path: Path) -> Path:
-    """A copy as the working directory; returns its workspace."""
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True, copy_function=shutil.copy2)
+def there(finished, tmp_path):
+    """The workspace after `recsys run`, in the working directory."""
     return tmp_path / "workspace"
 
 
@@ -69,7 +42,7 @@ FILES = {
 
 @pytest.mark.parametrize("how", HOWS[:3], ids=lambda how: how.__name__)
 @pytest.mark.parametrize("pattern", FILES)
-def test_status_lists_damaged_artifacts(recsys: Recsys, there: Path, pattern: str, how: Callable[[Path], None]) -> None:
+def test_status_lists_damaged_artifacts(recsys, there, pattern, how):
     (path,) = there.glob(pattern)
     how(path)
     answer = recsys("status", "--json")
@@ -104,9 +77,7 @@ READERS = {
 
 @pytest.mark.parametrize("how", [flip, *HOWS], ids=lambda how: how.__name__)
 @pytest.mark.parametrize("pattern", READERS)
-def test_damaged_file_is_reported_by_its_readers(
-    recsys: Recsys, there: Path, pattern: str, how: Callable[[Path], None]
-) -> None:
+def test_damaged_file_is_reported_by_its_readers(recsys, there, pattern, how):
     path = sorted(there.glob(pattern))[0]
     how(path) if how is not flip else flip(
         path, _a_letter(path) if path.suffix == ".json" else path.stat().st_size // 2
@@ -120,7 +91,7 @@ def test_damaged_file_is_reported_by_its_readers(
     assert path.parent.name in answer.err or path.name == "manifest.json"
 
 
-def test_damaged_current_config_is_reported(recsys: Recsys, there: Path) -> None:
+def test_damaged_current_config_is_reported(recsys, there):
     garbage(there / "current.yaml")
     assert recsys("status").code == 0
     answer = recsys("train")
@@ -128,7 +99,7 @@ def test_damaged_current_config_is_reported(recsys: Recsys, there: Path) -> None
     assert "current.yaml" in answer.err
 
 
-def test_one_changed_label_is_noticed_by_the_next_stage(recsys: Recsys, there: Path) -> None:
+def test_one_changed_label_is_noticed_by_the_next_stage(recsys, there):
     """Parquet reads a file with a flipped bit in the middle of a page without an error."""
     path = sorted(there.glob("data/*/valid/*.parquet"))[0]
     flip(path, 40)
@@ -140,7 +111,7 @@ def test_one_changed_label_is_noticed_by_the_next_stage(recsys: Recsys, there: P
     assert recsys("evaluate", "--force").code == 0
 
 
-def test_a_cut_shard_is_prepared_again(recsys: Recsys, there: Path) -> None:
+def test_a_cut_shard_is_prepared_again(recsys, there):
     path = sorted(there.glob("data/*/train/*.parquet"))[0]
     whole = path.read_bytes()
     cut(path)
@@ -150,7 +121,7 @@ def test_a_cut_shard_is_prepared_again(recsys: Recsys, there: Path) -> None:
     assert path.read_bytes() == whole
 
 
-def test_a_changed_figure_is_noticed(recsys: Recsys, there: Path) -> None:
+def test_a_changed_figure_is_noticed(recsys, there):
     (path,) = there.glob("runs/*/evaluation.json")
     found = json.loads(path.read_text())
     found["pointwise"]["model"]["auc"]["value"] = 0.99
@@ -161,7 +132,7 @@ def test_a_changed_figure_is_noticed(recsys: Recsys, there: Path) -> None:
     assert recsys("status", "--json").json["runs"][0]["state"] == "evaluated"
 
 
-def test_a_full_disk_hides_no_other_error_and_leaves_nothing(recsys: Recsys, there: Path) -> None:
+def test_a_full_disk_hides_no_other_error_and_leaves_nothing(recsys, there):
     before = (there / "current.yaml").read_text()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
@@ -180,7 +151,7 @@ def test_a_full_disk_hides_no_other_error_and_leaves_nothing(recsys: Recsys, the
     assert not list(there.rglob("*.partial"))
 
 
-def test_full_disk_is_reported_with_path_and_stage(recsys: Recsys, there: Path) -> None:
+def test_full_disk_is_reported_with_path_and_stage(recsys, there):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, limits[1]))
     try:
@@ -198,7 +169,7 @@ def test_full_disk_is_reported_with_path_and_stage(recsys: Recsys, there: Path) 
     assert list((there / ".scratch").iterdir()) == []
 
 
-def test_control_characters_are_written_out(recsys: Recsys, tmp_path: Path) -> None:
+def test_control_characters_are_written_out(recsys, tmp_path):
     answer = recsys("validate", "a\x1b[31mb.yaml")
     assert answer.code != 0
     assert "\x1b" not in answer.err

@@ -1,13 +1,10 @@
 """Queries of SQLite and PostgreSQL: the prepared bytes of the CSV, new rows only, types, no writes, no secrets."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +12,6 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.conftest import Answer, Recsys
 from tests.cli.test_lake_tables import config, fails, prepared, reading  # noqa: F401 - config is a fixture
 
 pytest.importorskip("adbc_driver_sqlite", reason="ADBC is not installed (pip install 'recsys-cli[lake]')")
@@ -23,7 +19,7 @@ QUERY = "SELECT * FROM plays ORDER BY timestamp"
 
 
 @pytest.fixture
-def lite(config: Path, monkeypatch: pytest.MonkeyPatch) -> sqlite3.Connection:  # noqa: F811
+def lite(config, monkeypatch):  # noqa: F811
     """The ratings in plays.db, whose path is in the variable PLAYS."""
     rows = pyarrow.csv.read_csv(config.parent / "ratings.csv").to_pylist()
     monkeypatch.setenv("PLAYS", "plays.db")
@@ -37,7 +33,7 @@ def lite(config: Path, monkeypatch: pytest.MonkeyPatch) -> sqlite3.Connection:  
     return database
 
 
-def test_sqlite_gives_the_bytes_of_the_csv(recsys: Recsys, config: Path, lite: object) -> None:  # noqa: F811
+def test_sqlite_gives_the_bytes_of_the_csv(recsys, config, lite):  # noqa: F811
     expected = prepared(recsys, reading(config, "ratings.csv"))
     name = reading(config, {"query": "SELECT * FROM plays", "database": "PLAYS"})
     fails(recsys("etl", name, "train.epochs=1"), 3, f"recsys download {name}, or recsys run {name} train.epochs=1")
@@ -49,8 +45,8 @@ def test_sqlite_gives_the_bytes_of_the_csv(recsys: Recsys, config: Path, lite: o
     assert sum(recsys("etl", since, "--json").json["rows"].values()) == 100
 
 
-def test_mistakes_of_sqlite_are_named(recsys: Recsys, config: Path, lite: object) -> None:  # noqa: F811
-    def download(query: str) -> Answer:
+def test_mistakes_of_sqlite_are_named(recsys, config, lite):  # noqa: F811
+    def download(query):
         return recsys("download", reading(config, {"query": query, "database": "PLAYS"}))
 
     for query, message in (
@@ -68,10 +64,10 @@ def test_mistakes_of_sqlite_are_named(recsys: Recsys, config: Path, lite: object
 
 
 def test_two_columns_of_one_name_are_refused_before_the_copy_is_kept(
-    recsys: Recsys,
-    config: Path,  # noqa: F811
-    lite: object,
-) -> None:
+    recsys,
+    config,  # noqa: F811
+    lite,
+):
     query = "SELECT a.*, b.item_id FROM plays a JOIN plays b ON a.rowid = b.rowid"
     for command in ("download", "validate"):
         answer = recsys(command, reading(config, {"query": query, "database": "PLAYS"}))
@@ -80,10 +76,10 @@ def test_two_columns_of_one_name_are_refused_before_the_copy_is_kept(
 
 
 def test_a_misspelled_column_of_since_fails_before_the_copy_is_kept(
-    recsys: Recsys,
-    config: Path,  # noqa: F811
-    lite: object,
-) -> None:
+    recsys,
+    config,  # noqa: F811
+    lite,
+):
     name = reading(config, {"query": QUERY, "database": "PLAYS", "since": {"timestmp": 900}})
     for command in ("download", "validate"):
         fails(recsys(command, name), 2, "since: no column 'timestmp' in table 'interactions' (did you mean timestamp?)")
@@ -91,11 +87,11 @@ def test_a_misspelled_column_of_since_fails_before_the_copy_is_kept(
 
 
 def test_a_missing_file_is_named_by_its_variable(
-    recsys: Recsys,
-    config: Path,  # noqa: F811
-    lite: object,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    recsys,
+    config,  # noqa: F811
+    lite,
+    monkeypatch,
+):
     monkeypatch.setenv("PLAYS", "hunter2.db")
     answer = recsys("download", reading(config, {"query": QUERY, "database": "PLAYS"}))
     fails(answer, 2, "the file in variable PLAYS does not exist")
@@ -103,7 +99,7 @@ def test_a_missing_file_is_named_by_its_variable(
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres(tmp_path_factory):
     """Address of a server without tables."""
     pytest.importorskip("adbc_driver_postgresql")
     with pytest.MonkeyPatch.context() as patch:
@@ -116,11 +112,11 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_postgres_gives_the_bytes_of_the_csv_and_nothing_holds_the_password(
-    recsys: Recsys,
-    config: Path,  # noqa: F811
-    postgres: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    recsys,
+    config,  # noqa: F811
+    postgres,
+    monkeypatch,
+):
     from adbc_driver_postgresql import dbapi
 
     rows = pyarrow.csv.read_csv(config.parent / "ratings.csv")
@@ -138,7 +134,7 @@ def test_postgres_gives_the_bytes_of_the_csv_and_nothing_holds_the_password(
     assert done.code == 0, done.err
     assert prepared(recsys, name) == expected
 
-    def download(query: str) -> Answer:
+    def download(query):
         return recsys("download", reading(config, {"query": query, "database": "PLAYS"}))
 
     fails(download("WITH gone AS (DELETE FROM plays RETURNING *) SELECT * FROM gone"), 4, "read-only transaction")
@@ -160,10 +156,10 @@ def test_postgres_gives_the_bytes_of_the_csv_and_nothing_holds_the_password(
 
 
 def test_a_damaged_database_has_a_hint_on_its_address(
-    recsys: Recsys,
-    config: Path,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    recsys,
+    config,  # noqa: F811
+    monkeypatch,
+):
     Path("half.db").write_bytes(bytes(8) + b"DUCK" + bytes(5_000))
     monkeypatch.setenv("PLAYS", "half.db")
     answer = recsys("download", reading(config, {"query": QUERY, "database": "PLAYS"}))
@@ -174,7 +170,7 @@ def test_a_damaged_database_has_a_hint_on_its_address(
 ENDLESS = "SELECT sum(a.range * b.range) AS user, 1 AS item FROM range(10000000000) a, range(1000000) b"
 
 
-def test_a_query_without_end_is_an_error(tmp_path: Path) -> None:
+def test_a_query_without_end_is_an_error(tmp_path):
     """In a process of its own: the query runs until its end."""
     environment = {**os.environ, "RECSYS_QUERY_SECONDS": "1"}
     line = [sys.executable, "-m", "recsys_cli", "init", ENDLESS, "--yes"]
@@ -183,7 +179,7 @@ def test_a_query_without_end_is_an_error(tmp_path: Path) -> None:
     assert "no rows from its database within 1 s" in made.stderr
 
 
-def test_a_silent_server_is_an_error(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_is_an_error(recsys, monkeypatch):
     pytest.importorskip("adbc_driver_postgresql", reason="ADBC is not installed (pip install 'recsys-cli[lake]')")
     monkeypatch.setenv("RECSYS_QUERY_SECONDS", "1")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -194,7 +190,7 @@ def test_a_silent_server_is_an_error(recsys: Recsys, monkeypatch: pytest.MonkeyP
     assert "s3cret" not in answer.err
 
 
-def test_a_silent_catalog_is_an_error(tmp_path: Path) -> None:
+def test_a_silent_catalog_is_an_error(tmp_path):
     """In a process of its own: pyiceberg reads its catalogs once."""
     pytest.importorskip("pyiceberg", reason="pyiceberg is not installed (pip install 'recsys-cli[lake]')")
     with socket.create_server(("127.0.0.1", 0)) as server:

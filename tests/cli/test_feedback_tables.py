@@ -1,7 +1,5 @@
 """`recsys feedback` writes a table like the interactions of a config, for the next preparation of both."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import random
@@ -14,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.serving.feedback.state import COMMIT, Event
-from tests.cli.conftest import Answer, Recsys
+from tests.cli.conftest import Answer
 
 START = datetime.datetime(2024, 3, 1)
 TIME = 1_717_200_007.0
@@ -76,9 +74,7 @@ SPLITS = ("train", "valid", "test")
 
 @pytest.mark.parametrize("form", WRITE)
 @pytest.mark.parametrize("kind", EVENTS)
-def test_the_table_is_like_the_interactions_and_part_of_the_next_preparation(
-    kind: str, form: str, recsys: Recsys
-) -> None:
+def test_the_table_is_like_the_interactions_and_part_of_the_next_preparation(kind, form, recsys):
     table = rows(kind)
     WRITE[form](table, f"t.{form}")
     ok(recsys("init", f"t.{form}", "--output", "c.yaml", "--yes"))
@@ -111,7 +107,7 @@ def test_the_table_is_like_the_interactions_and_part_of_the_next_preparation(
         ("when\tr\tx\ti\tu\n", "separator: \"\\t\"", "1717200007000\t4.5\t\t31\t3"),
     ],
 )  # fmt: skip
-def test_text_is_in_the_dialect_of_the_interactions(text: str, options: str, line: str, recsys: Recsys) -> None:
+def test_text_is_in_the_dialect_of_the_interactions(text, options, line, recsys):
     names = ["when", "r", "x", "i", "u"] if "\t" in text else ["u", "i", "r", "when", "x"]
     lines = []
     for number in range(300):
@@ -150,7 +146,7 @@ model: {{name: mf}}
     ("form", "line"),
     [("csv", "c3,31,2024-06-01 00:00:07+00:00"), ("jsonl", '{"customer": "c3", "items": [31]}')],
 )
-def test_times_with_a_zone_and_lists_of_items_stay_what_they_are(form: str, line: str, recsys: Recsys) -> None:
+def test_times_with_a_zone_and_lists_of_items_stay_what_they_are(form, line, recsys):
     draw, lines = random.Random(1), ["customer,product,at"] if form == "csv" else []
     for number in range(600):
         customer, at = f"c{number % 50}", START + datetime.timedelta(hours=number)
@@ -166,7 +162,7 @@ def test_times_with_a_zone_and_lists_of_items_stay_what_they_are(form: str, line
     ok(recsys("-q", "etl", "c.yaml", f"{key}=[t.{form},workspace/feedback/interactions.{form}]"))
 
 
-def test_the_config_is_that_of_the_last_stage_and_columns_come_before_it(recsys: Recsys) -> None:
+def test_the_config_is_that_of_the_last_stage_and_columns_come_before_it(recsys):
     rows("events").with_columns(pl.col("at").dt.replace_time_zone("UTC")).write_parquet("t.parquet")
     ok(recsys("init", "t.parquet", "--output", "c.yaml", "--yes"))
     ok(recsys("-q", "etl", "c.yaml"))
@@ -180,7 +176,7 @@ def test_the_config_is_that_of_the_last_stage_and_columns_come_before_it(recsys:
     assert Path("workspace/feedback/interactions.csv").read_text().splitlines()[1] == "v3,p31,1717200007000,purchase"
 
 
-def test_a_value_that_does_not_fit_its_column_is_refused(recsys: Recsys) -> None:
+def test_a_value_that_does_not_fit_its_column_is_refused(recsys):
     rows("purchases").write_parquet("t.parquet")
     ok(recsys("init", "t.parquet", "--output", "c.yaml", "--yes"))
     log([Event("put", 1, "c3", "a book", None, TIME)])
@@ -189,7 +185,7 @@ def test_a_value_that_does_not_fit_its_column_is_refused(recsys: Recsys) -> None
     assert "no int64 for product" in refused.err
 
 
-def test_a_label_of_two_columns_needs_the_names(recsys: Recsys) -> None:
+def test_a_label_of_two_columns_needs_the_names(recsys):
     rows("ratings").with_columns(other=pl.col("stars")).write_csv("t.csv")
     ok(recsys("init", "t.csv", "--output", "c.yaml", "--yes"))
     text = Path("c.yaml").read_text()
@@ -201,7 +197,7 @@ def test_a_label_of_two_columns_needs_the_names(recsys: Recsys) -> None:
     assert "--columns" in refused.err
 
 
-def test_feedback_of_a_shop_has_a_quantity_and_no_dislikes(recsys: Recsys) -> None:
+def test_feedback_of_a_shop_has_a_quantity_and_no_dislikes(recsys):
     draw = random.Random(5)
     sales = rows("purchases").with_columns(quantity=pl.Series([draw.choice([1, 2, 6, -1]) for _ in range(2_000)]))
     sales.write_csv("t.csv")
@@ -216,7 +212,7 @@ def test_feedback_of_a_shop_has_a_quantity_and_no_dislikes(recsys: Recsys) -> No
     assert [round(row[0], 4) for row in found[-2:]] == [0.6931] * 2
 
 
-def test_a_filter_of_a_column_without_feedback_is_named(recsys: Recsys) -> None:
+def test_a_filter_of_a_column_without_feedback_is_named(recsys):
     rows("purchases").write_csv("t.csv")
     ok(recsys("init", "t.csv", "--output", "c.yaml", "--yes"))
     text = Path("c.yaml").read_text()

@@ -1,12 +1,9 @@
 """No command runs code from a config unless it is trusted or installed as a plugin."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,6 @@ import recsys_cli
 from recsys_cli.errors import ConfigError
 from recsys_cli.etl.engine import choose
 from recsys_cli.training.trackers import find
-from tests.cli.conftest import Recsys
 
 CONFIG = """dataset: {name: %s}
 features:
@@ -104,7 +100,7 @@ HARMFUL = [
 
 
 @pytest.fixture(autouse=True)
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def package(tmp_path, monkeypatch):
     """Write a package of somebody else's into the working directory, from where it can be imported."""
     monkeypatch.delenv("RECSYS_TRUST", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
@@ -144,7 +140,7 @@ SECTIONS = ("dataset", "model", "engine", "tracker", "metric", "monitor")
         {("dataset", name) for name in HARMFUL} | {(section, name) for section in SECTIONS for name in OF_EACH_KIND}
     ),
 )
-def test_other_code_is_never_called(recsys: Recsys, section: str, name: str) -> None:
+def test_other_code_is_never_called(recsys, section, name):
     Path("victim").mkdir()
     config = written("movielens-100k")
     key = {
@@ -159,7 +155,7 @@ def test_other_code_is_never_called(recsys: Recsys, section: str, name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["numpy:save", "torch:load"])
-def test_trusted_module_provides_only_components(recsys: Recsys, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trusted_module_provides_only_components(recsys, name, monkeypatch):
     monkeypatch.setenv("RECSYS_TRUST", name.partition(":")[0])
     assert recsys("validate", written(name)).code == 2
     with pytest.raises(ConfigError, match=r"is not a subclass of recsys_cli\.etl\.engine\.Engine"):
@@ -177,7 +173,7 @@ PLACES = ["dataset", "model", "entry of a bench", "choice of a study", "metric",
     ("command", "where"),
     [*((command, "dataset") for command in COMMANDS), *(("validate", where) for where in PLACES[1:])],
 )
-def test_no_command_imports_untrusted_code(recsys: Recsys, command: str, where: str) -> None:
+def test_no_command_imports_untrusted_code(recsys, command, where):
     model, metric = f"{FOREIGN}.net", f"{FOREIGN}.metrics:BRIER"
     rest = {
         "dataset": "",
@@ -197,7 +193,7 @@ def test_no_command_imports_untrusted_code(recsys: Recsys, command: str, where: 
     assert not Path("ran").exists()
 
 
-def test_a_trusted_dataset_and_model_work_from_validate_to_evaluate(recsys: Recsys) -> None:
+def test_a_trusted_dataset_and_model_work_from_validate_to_evaluate(recsys):
     config = written(
         f"{FOREIGN}.data:source", f"model: {{name: {FOREIGN}.net, hidden_dims: [4]}}\ntrain: {{epochs: 1}}\n"
     )
@@ -222,7 +218,7 @@ def test_a_trusted_dataset_and_model_work_from_validate_to_evaluate(recsys: Recs
     assert not Path("ran").exists()
 
 
-def test_trusted_metrics_are_measured_monitored_and_compared(recsys: Recsys) -> None:
+def test_trusted_metrics_are_measured_monitored_and_compared(recsys):
     names = [f"{FOREIGN}.metrics:{name}" for name in ("BRIER", "FIRST", "SHOWN", "USERS")]
     rest = f"""model: {{name: mlp, hidden_dims: [4]}}
 train: {{epochs: 2, monitor: "{names[1]}@5"}}
@@ -276,15 +272,13 @@ bench: {{models: [mlp, fm], metrics: ["{names[1]}@5", "{names[0]}", "{names[2]}@
         ),
     ],
 )
-def test_invalid_metric_is_a_problem_of_the_config(recsys: Recsys, override: str, message: str) -> None:
+def test_invalid_metric_is_a_problem_of_the_config(recsys, override, message):
     answer = recsys("validate", written("movielens-100k"), override.format(p=FOREIGN), "--trust", FOREIGN)
     assert answer.code == 2
     assert message.format(p=FOREIGN) in answer.err
 
 
-def test_installed_plugin_needs_no_trust_option(
-    recsys: Recsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_installed_plugin_needs_no_trust_option(recsys, tmp_path, monkeypatch):
     info = tmp_path / "theirs-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
@@ -320,9 +314,7 @@ def test_installed_plugin_needs_no_trust_option(
         (["model.name={p}.net", "model.extra_layer=true"], "model.name: cannot validate the options of {p}.net: KeyError: True"),
     ],
 )  # fmt: skip
-def test_exception_of_trusted_code_is_a_problem_of_the_config(
-    recsys: Recsys, overrides: list[str], message: str
-) -> None:
+def test_exception_of_trusted_code_is_a_problem_of_the_config(recsys, overrides, message):
     answer = recsys(
         "validate", written("movielens-100k"), *(text.format(p=FOREIGN) for text in overrides), "--trust", FOREIGN
     )
@@ -334,7 +326,7 @@ def test_exception_of_trusted_code_is_a_problem_of_the_config(
 @pytest.mark.parametrize(
     "name", ["../x", "a.b:c.d", "a..b", ".a", "a b.c", "ä.b", "a\u0000.b", "a." * 400 + "b", ":", "a:", ":b"]
 )
-def test_odd_names_are_unknown(recsys: Recsys, name: str) -> None:
+def test_odd_names_are_unknown(recsys, name):
     for key in ("dataset.name", "model.name", "etl.engine"):
         answer = recsys("validate", written("movielens-100k"), f"{key}='{name}'")
         assert answer.code == 2
@@ -348,7 +340,7 @@ def test_odd_names_are_unknown(recsys: Recsys, name: str) -> None:
         ("lambda found, k: exit(0)", "(compute) failed: SystemExit: 0"),
     ],
 )
-def test_fault_of_a_metric_names_it(recsys: Recsys, package: Path, metric: str, message: str) -> None:
+def test_fault_of_a_metric_names_it(recsys, package, metric, message):
     (package / "metrics.py").write_text(f"{METRICS}\nIT = RankingMetric('it', 'it', {metric})\n")
     Path("table.csv").write_text(VARIED)
     config = written(f"{FOREIGN}.data:source", "model: {name: popularity}\n")
@@ -361,7 +353,7 @@ def test_fault_of_a_metric_names_it(recsys: Recsys, package: Path, metric: str, 
     assert f"the metric {name} {message}" in answer.err
 
 
-def test_a_model_does_not_end_the_process(recsys: Recsys, package: Path) -> None:
+def test_a_model_does_not_end_the_process(recsys, package):
     (package / "net" / "model.py").write_text(MODEL + "\n    def loss(self, *given):\n        raise SystemExit(0)\n")
     config = written(f"{FOREIGN}.data:source", f"model: {{name: {FOREIGN}.net, hidden_dims: [4]}}\n")
     assert recsys("etl", config, "--trust", FOREIGN).code == 0
@@ -370,7 +362,7 @@ def test_a_model_does_not_end_the_process(recsys: Recsys, package: Path) -> None
     assert f"the model {FOREIGN}.net ended the process: SystemExit: 0" in answer.err
 
 
-def test_fault_of_a_dataset_names_it(recsys: Recsys, package: Path) -> None:
+def test_fault_of_a_dataset_names_it(recsys, package):
     (package / "data.py").write_text(
         DATA
         + """
@@ -390,7 +382,7 @@ def broken(name, options):
     assert f"the dataset {FOREIGN}.data:broken failed: ZeroDivisionError" in answer.err
 
 
-def test_the_current_directory_has_no_plugins(tmp_path: Path) -> None:
+def test_the_current_directory_has_no_plugins(tmp_path):
     (tmp_path / "x.yaml").write_text(CONFIG % f"'{FOREIGN}.data:source'")
     root = {"PYTHONPATH": str(Path(recsys_cli.__file__).parents[1])}
     for options in ([], ["-P"]):
@@ -401,7 +393,7 @@ def test_the_current_directory_has_no_plugins(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_trust_takes_the_names_of_modules(recsys: Recsys) -> None:
+def test_trust_takes_the_names_of_modules(recsys):
     answer = recsys("--trust", "../x", "ls", "models")
     assert answer.code == 2
     assert "'../x' is not a module name" in answer.err

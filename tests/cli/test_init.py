@@ -1,18 +1,13 @@
 """`recsys init` writes a valid, runnable config for tables with various headers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.config import load
-from tests.cli.conftest import Recsys
 
 
-def test_init_guesses_the_columns_and_the_result_is_prepared(recsys: Recsys, ratings: Path) -> None:
+def test_init_guesses_the_columns_and_the_result_is_prepared(recsys, ratings):
     answer = recsys("init", ratings)
     assert answer.code == 0
     assert "next: recsys run ratings.yaml" in answer.out
@@ -36,7 +31,7 @@ def test_init_guesses_the_columns_and_the_result_is_prepared(recsys: Recsys, rat
         ("customer,sku,stars,liked", "a,b,4,1", "customer", "sku", "liked"),
     ],
 )
-def test_init_knows_usual_headings(recsys: Recsys, header: str, first: str, user: str, item: str, label: str) -> None:
+def test_init_knows_usual_headings(recsys, header, first, user, item, label):
     name = "t.tsv" if "\t" in header else "t.csv"
     Path(name).write_text(f"{header}\n{first}\n")
     answer = recsys("init", name)
@@ -45,7 +40,7 @@ def test_init_knows_usual_headings(recsys: Recsys, header: str, first: str, user
     assert (features.user, features.item, features.label) == (user, item, label)
 
 
-def test_init_says_where_titles_are_if_the_table_has_them(recsys: Recsys) -> None:
+def test_init_says_where_titles_are_if_the_table_has_them(recsys):
     Path("t.csv").write_text("user,item,Title,label\na,b,A title,1\n")
     Path("u.csv").write_text("user,item,label\na,b,1\n")
     assert recsys("init", "t.csv").code == recsys("init", "u.csv").code == 0
@@ -53,7 +48,7 @@ def test_init_says_where_titles_are_if_the_table_has_them(recsys: Recsys) -> Non
     assert load(Path("u.yaml")).evaluate.title is None
 
 
-def test_init_names_the_features_without_which_the_model_ranks(recsys: Recsys) -> None:
+def test_init_names_the_features_without_which_the_model_ranks(recsys):
     """The branch belongs to a loan and the kind to a book: the kind alone leaves a ranking."""
     rows = [
         f"u{k % 20},{pow(7, k, 1_009) % 30},{'NS'[k % 3 % 2]},{int(pow(3, k, 1_009) % 3 > 0)},{1_600_000_000 + 60 * k}"
@@ -75,11 +70,11 @@ def test_init_names_the_features_without_which_the_model_ranks(recsys: Recsys) -
     assert "No ranking" not in ranks.out
 
 
-def test_init_says_nothing_of_rows_without_features_of_their_own(recsys: Recsys, ratings: Path) -> None:
+def test_init_says_nothing_of_rows_without_features_of_their_own(recsys, ratings):
     assert "cannot rank" not in recsys("init", ratings).out
 
 
-def test_init_uses_given_columns(recsys: Recsys) -> None:
+def test_init_uses_given_columns(recsys):
     Path("t.csv").write_text("who,what,good,on,no: x\na,b,1,100,y\n")
     line = ["--user", "who", "--item", "what", "--label", "good", "--timestamp", "on", "-o", "mine.yaml"]
     assert recsys("init", "t.csv", *line).code == 0
@@ -87,7 +82,7 @@ def test_init_uses_given_columns(recsys: Recsys) -> None:
     assert (features.user, features.item, features.label, features.timestamp) == ("who", "what", "good", "on")
 
 
-def test_init_accepts_iso_dates_and_any_given_column(recsys: Recsys) -> None:
+def test_init_accepts_iso_dates_and_any_given_column(recsys):
     Path("t.csv").write_text("user,item,label,timestamp,when\na,b,1,2024-01-01,14.2.2024\n")
     assert recsys("init", "t.csv").code == 0
     assert load(Path("t.yaml")).features.timestamp == "timestamp"
@@ -95,33 +90,27 @@ def test_init_accepts_iso_dates_and_any_given_column(recsys: Recsys) -> None:
     assert load(Path("t.yaml")).features.timestamp == "when"
 
 
-def test_init_skips_a_time_of_unknown_format(recsys: Recsys) -> None:
+def test_init_skips_a_time_of_unknown_format(recsys):
     Path("t.csv").write_text("user,item,label,timestamp\na,b,1,1/2/2024\n")
     assert recsys("init", "t.csv").code == 0
     assert load(Path("t.yaml")).features.timestamp is None
     assert load(Path("t.yaml")).split.method == "random"
 
 
-def test_init_reads_a_parquet_header(recsys: Recsys) -> None:
-    pq.write_table(pa.table({"user": ["a"], "item": [1], "rating": [4.0], "ts": [7]}), "t.parquet")
-    assert recsys("init", "t.parquet").code == 0
-    assert load(Path("t.yaml")).features.timestamp == "ts"
-
-
-def test_init_quotes_a_name_with_spaces_in_the_next_command(recsys: Recsys) -> None:
+def test_init_quotes_a_name_with_spaces_in_the_next_command(recsys):
     Path("my table.csv").write_text('user,item,label,"odd\nname"\na,b,1,x\n')
     answer = recsys("init", "my table.csv")
     assert "recsys run 'my table.yaml'" in answer.out
     assert recsys("validate", "my table.yaml").code == 0
 
 
-def test_init_quotes_a_rating_with_spaces(recsys: Recsys) -> None:
+def test_init_quotes_a_rating_with_spaces(recsys):
     Path("t.csv").write_text('user,item,"how ""good"" it\'s"\na,b,5\n')
     assert recsys("init", "t.csv", "--rating", 'how "good" it\'s').code == 0
     assert next(op.reads for op in load(Path("t.yaml")).features.ops if op.expressions) == ('how "good" it\'s',)
 
 
-def test_init_reports_all_roles_it_cannot_guess(recsys: Recsys) -> None:
+def test_init_reports_all_roles_it_cannot_guess(recsys):
     Path("t.csv").write_text("a,b\n1,2\n")
     answer = recsys("init", "t.csv")
     assert answer.code == 2
@@ -142,7 +131,7 @@ def test_init_reports_all_roles_it_cannot_guess(recsys: Recsys) -> None:
         (["t.csv", "--label", "when"], "the label column 'when' has to be numeric"),
     ],
 )
-def test_init_rejects_invalid_input(recsys: Recsys, line: list[str], message: str) -> None:
+def test_init_rejects_invalid_input(recsys, line, message):
     Path("t.csv").write_text("user,item,rating,when,how good\na,b,4,yesterday,5\n")
     Path("t.txt").write_text("user item\n")
     Path("one.csv").write_text("user\na\n")
@@ -153,7 +142,7 @@ def test_init_rejects_invalid_input(recsys: Recsys, line: list[str], message: st
     assert message in answer.err
 
 
-def test_init_overwrites_only_with_force(recsys: Recsys, ratings: Path) -> None:
+def test_init_overwrites_only_with_force(recsys, ratings):
     Path("ratings.yaml").write_text("mine")
     answer = recsys("init", ratings)
     assert answer.code == 2

@@ -1,7 +1,5 @@
 """`recsys init` on tables as programs write them: row numbers, missing values, floats as ids, decimal commas, sorted files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
@@ -43,7 +41,7 @@ def vocabulary(recsys: Recsys, column: str = "user") -> list[object]:
 
 
 @pytest.mark.parametrize("first", ["", "Unnamed: 0", '""'])
-def test_the_row_number_of_pandas_is_no_user(recsys: Recsys, first: str) -> None:
+def test_the_row_number_of_pandas_is_no_user(recsys, first):
     write(f"{first},user,item,rating", lambda k, u, i: f"{k},{u},{i},{1 + k % 5}")
     config, notes = proposed(recsys)
     assert (config.features.user, config.features.item) == ("user", "item")
@@ -53,7 +51,7 @@ def test_the_row_number_of_pandas_is_no_user(recsys: Recsys, first: str) -> None
 
 @pytest.mark.parametrize("missing", ["NA", "NULL", "None", r"\N", "nan", ""])
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_texts_of_missing_values_are_no_users(recsys: Recsys, missing: str, suffix: str) -> None:
+def test_texts_of_missing_values_are_no_users(recsys, missing, suffix):
     write("user,item,rating", lambda k, u, i: f"{f'u{u}' if u else missing},{i},{1 + k % 5}")
     if suffix == "parquet":
         text = pyarrow.csv.ConvertOptions(strings_can_be_null=False)
@@ -64,7 +62,7 @@ def test_texts_of_missing_values_are_no_users(recsys: Recsys, missing: str, suff
     assert sorted(map(str, vocabulary(recsys))) == sorted(f"u{u}" for u in range(1, 20))
 
 
-def test_na_is_a_real_value_where_the_table_says_so(recsys: Recsys) -> None:
+def test_na_is_a_real_value_where_the_table_says_so(recsys):
     write("user,item,rating", lambda k, u, i: f"{f'u{u}' if u else 'NA'},{i},{1 + k % 5}")
     proposed(recsys)
     Path("t.yaml").write_text(
@@ -73,13 +71,13 @@ def test_na_is_a_real_value_where_the_table_says_so(recsys: Recsys) -> None:
     assert "NA" in vocabulary(recsys)
 
 
-def test_whole_numbers_as_floats_are_ids_without_a_fraction(recsys: Recsys) -> None:
+def test_whole_numbers_as_floats_are_ids_without_a_fraction(recsys):
     write("user,item,rating", lambda k, u, i: f"{'' if k == 7 else f'{u + 16764}.0'},{i}.0,{1 + k % 5}")
     proposed(recsys)
     assert sorted(vocabulary(recsys)) == list(range(16764, 16784))  # type: ignore[type-var]
 
 
-def test_decimal_commas_are_numbers(recsys: Recsys) -> None:
+def test_decimal_commas_are_numbers(recsys):
     write("user;item;rating", lambda k, u, i: f"{u};{i};{k % 9 // 2},{'05'[k % 9 % 2]}")
     config, _ = proposed(recsys)
     assert config.dataset.options["interactions"] == {"files": "t.csv", "separator": ";", "decimal": ","}
@@ -87,7 +85,7 @@ def test_decimal_commas_are_numbers(recsys: Recsys) -> None:
     assert recsys("etl", "t.yaml").code == 0
 
 
-def test_a_repeated_name_in_the_header_is_an_error(recsys: Recsys) -> None:
+def test_a_repeated_name_in_the_header_is_an_error(recsys):
     write("user,item,rating,rating", lambda k, u, i: f"{u},{i},{1 + k % 5},{k % 2}")
     answer = recsys("init", "t.csv", "--yes")
     assert answer.code == 2
@@ -95,7 +93,7 @@ def test_a_repeated_name_in_the_header_is_an_error(recsys: Recsys) -> None:
 
 
 @pytest.mark.parametrize("how", ["csv", "parquet", "csv.gz", "parts"])
-def test_labels_that_change_at_the_end_of_a_large_table_are_seen(recsys: Recsys, how: str) -> None:
+def test_labels_that_change_at_the_end_of_a_large_table_are_seen(recsys, how):
     rows = 700_000
     lines = [f"{k % 500},{k * 7 % 90},{int(k < (0.7 if how == 'parts' else 0.95) * rows)}\n" for k in range(rows)]
     text, name = "user,item,label\n" + "".join(lines), f"t.{how}"
@@ -115,7 +113,7 @@ def test_labels_that_change_at_the_end_of_a_large_table_are_seen(recsys: Recsys,
     assert not any("label" in op.expressions for op in config.features.ops)
 
 
-def test_names_of_many_columns_are_counted(recsys: Recsys) -> None:
+def test_names_of_many_columns_are_counted(recsys):
     names = [f"f{number}" for number in range(3_000)]
     write(",".join(["user", "item", *names]), lambda k, u, i: ",".join([str(u), str(i), *(str(k % 9) for _ in names)]))
     answer = recsys("init", "t.csv", "--yes")
@@ -130,7 +128,7 @@ def test_names_of_many_columns_are_counted(recsys: Recsys) -> None:
 @pytest.mark.parametrize(
     "deep", ["[" * 101 + "]" * 101, '{"a":' * 101 + "1" + "}" * 101, '{"a":' * 9_000 + "1" + "}" * 9_000]
 )
-def test_deeply_nested_json_is_an_error_before_it_is_parsed(recsys: Recsys, deep: str) -> None:
+def test_deeply_nested_json_is_an_error_before_it_is_parsed(recsys, deep):
     flat = json.dumps({"user": 1, "item": 2, "text": "[" * 200})
     Path("t.jsonl").write_text(f"{flat}\n" + f'{flat[:-1]}, "x": {deep}}}\n' * 30)
     answer = recsys("init", "t.jsonl", "--yes")
@@ -138,7 +136,7 @@ def test_deeply_nested_json_is_an_error_before_it_is_parsed(recsys: Recsys, deep
     assert "t.jsonl:2: lists or objects of more than 100 levels" in answer.err
 
 
-def test_nested_events_are_named_with_the_query_that_reads_them(recsys: Recsys) -> None:
+def test_nested_events_are_named_with_the_query_that_reads_them(recsys):
     events = (
         json.dumps(
             {"session": s, "events": [{"aid": (3 * s + k) % 15, "ts": 1_600_000_000 + 60 * s + k} for k in range(4)]}
@@ -165,7 +163,7 @@ def test_nested_events_are_named_with_the_query_that_reads_them(recsys: Recsys) 
         ((-1, 2, 4, 6, 8, 10), "rating > 6"),
     ],
 )
-def test_the_threshold_follows_the_ratings(recsys: Recsys, scale: tuple[int, ...], threshold: str) -> None:
+def test_the_threshold_follows_the_ratings(recsys, scale, threshold):
     write("user,item,rating", lambda k, u, i: f"{u},{i},{scale[k % len(scale)]}")
     config, notes = proposed(recsys)
     assert threshold in [text for op in config.features.ops for text in op.expressions.values()]
@@ -178,21 +176,21 @@ def test_the_threshold_follows_the_ratings(recsys: Recsys, scale: tuple[int, ...
     assert sum(rows.values()) == sum(scale[k % len(scale)] >= 0 for k in range(ROWS))
 
 
-def test_returns_are_no_purchases(recsys: Recsys) -> None:
-    write("CustomerID,StockCode,Quantity", lambda k, u, i: f"{u}.0,S{i},{-3 if k % 4 == 0 else 1 + k % 7}")
-    config, notes = proposed(recsys)
-    assert config.features.weight == "row_weight"
-    why = "negative counts are returns; the purchases before them stay positive"
-    assert f"features.ops keep the rows with Quantity > 0: {why}" in notes
-
-
 @pytest.mark.parametrize(
-    ("head", "more"), [("InvoiceNo,StockCode,Quantity", ""), ("user,StockCode,units,rating", ",{}")]
+    ("head", "more"),
+    [
+        ("CustomerID,StockCode,Quantity", ""),
+        ("InvoiceNo,StockCode,Quantity", ""),
+        ("user,StockCode,units,rating", ",{}"),
+    ],
 )
-def test_returns_are_no_purchases_whatever_the_task(recsys: Recsys, head: str, more: str) -> None:
-    write(head, lambda k, u, i: f"{u},S{i},{-3 if k % 4 == 0 else 1 + k % 7}{more.format(1 + k % 5)}")
-    config, _ = proposed(recsys)
-    assert config.features.ops[0].title == f"Filter '{head.split(',')[2]} > 0'"
+def test_returns_are_no_purchases_whatever_the_task(recsys, head, more):
+    write(head, lambda k, u, i: f"{u}.0,S{i},{-3 if k % 4 == 0 else 1 + k % 7}{more.format(1 + k % 5)}")
+    config, notes = proposed(recsys)
+    count, why = head.split(",")[2], "negative counts are returns; the purchases before them stay positive"
+    assert config.features.ops[0].title == f"Filter '{count} > 0'"
+    assert f"features.ops keep the rows with {count} > 0: {why}" in notes
+    assert (config.features.weight == "row_weight") is (more == "")
     assert sum(recsys("--json", "etl", "t.yaml", "split={method: random}").json["rows"].values()) <= ROWS * 3 // 4
 
 
@@ -205,7 +203,7 @@ def test_cancelled_invoices_are_no_purchases(recsys: Recsys) -> None:
 
 
 @pytest.mark.parametrize("model", ["ease", "mlp"])
-def test_a_train_split_without_positive_rows_is_an_error_before_training(recsys: Recsys, model: str) -> None:
+def test_a_train_split_without_positive_rows_is_an_error_before_training(recsys, model):
     write("user,item,rating", lambda k, u, i: f"{u},{i},{1 + k % 5}")
     proposed(recsys)
     Path("t.yaml").write_text(Path("t.yaml").read_text().replace("rating > 3", "rating > 5"))
@@ -214,7 +212,7 @@ def test_a_train_split_without_positive_rows_is_an_error_before_training(recsys:
     assert "no row of train is positive: label is 0 in all" in answer.err
 
 
-def test_a_rating_of_one_value_is_named(recsys: Recsys) -> None:
+def test_a_rating_of_one_value_is_named(recsys):
     write("user,item,rating", lambda k, u, i: f"{u},{i},5")
     _, notes = proposed(recsys)
     assert "column rating has one value (5) in all sampled rows: every row is positive" in notes

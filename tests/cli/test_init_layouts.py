@@ -1,7 +1,5 @@
 """`recsys init` on the layouts of published tables: names, separators, lines of items, and several tables."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -62,16 +60,14 @@ def proposed(recsys: Recsys, *names: str) -> tuple[RunConfig, list[str]]:
          "user_id:token", "item_id-list:token_seq"),
     ],
 )  # fmt: skip
-def test_users_and_items_of_published_headers(
-    recsys: Recsys, head: str, row: Callable[[int, int, int], str], user: str, item: str
-) -> None:
+def test_users_and_items_of_published_headers(recsys, head, row, user, item):
     write("t.csv", row, head)
     config, _ = proposed(recsys, "t.csv")
     assert (config.features.user, config.features.item) == (user, item)
     assert config.features.timestamp != "day"  # of the month
 
 
-def test_one_of_two_columns_that_may_have_items_is_asked_for(recsys: Recsys) -> None:
+def test_one_of_two_columns_that_may_have_items_is_asked_for(recsys):
     write("t.csv", lambda k, u, i: f"{u},a{i},b{k % 9},{k % 5}", "user,first,second,rating")
     answer = recsys("init", "t.csv", "--yes")
     assert answer.code == 2
@@ -79,7 +75,7 @@ def test_one_of_two_columns_that_may_have_items_is_asked_for(recsys: Recsys) -> 
 
 
 @pytest.mark.parametrize("head", ["", "  user   item  rating"])
-def test_runs_of_spaces_separate(recsys: Recsys, head: str) -> None:
+def test_runs_of_spaces_separate(recsys, head):
     write("t.txt", lambda k, u, i: f"{u:>6}  {i:<5} {1 + k % 5:>3} ", head)
     config, _ = proposed(recsys, "t.txt")
     assert config.dataset.options["interactions"]["separator"] == r"\s+"
@@ -87,7 +83,7 @@ def test_runs_of_spaces_separate(recsys: Recsys, head: str) -> None:
 
 
 @pytest.mark.parametrize("separator", [" ", ","])
-def test_lines_of_items_are_baskets(recsys: Recsys, separator: str) -> None:
+def test_lines_of_items_are_baskets(recsys, separator):
     draw, names = random.Random(2), BASKETS if separator == "," else [str(item) for item in range(40)]
     lines = [draw.sample(names, draw.randint(1, 6)) for _ in range(300)]
     Path("t.csv").write_text("".join(separator.join(line) + "\n" for line in lines))
@@ -111,7 +107,7 @@ def test_lines_of_items_are_baskets(recsys: Recsys, separator: str) -> None:
         ),
     ],
 )
-def test_what_is_no_table_is_described(recsys: Recsys, lines: str, message: str) -> None:
+def test_what_is_no_table_is_described(recsys, lines, message):
     Path("t.csv").write_text(lines)
     answer = recsys("init", "t.csv", "--yes")
     assert answer.code == 2
@@ -137,7 +133,7 @@ def movielens(*, users: int = 20) -> None:
 
 
 @pytest.mark.parametrize("names", [("ratings.dat", "users.dat", "movies.dat"), ("u.data", "u.item", "u.user")])
-def test_tables_without_headers_are_joined_with_titles(recsys: Recsys, names: tuple[str, ...]) -> None:
+def test_tables_without_headers_are_joined_with_titles(recsys, names):
     movielens(users=1_000)  # more users than ratings
     config, _ = proposed(recsys, *names)
     assert config.dataset.options["interactions"]["files"] == names[0]
@@ -145,13 +141,13 @@ def test_tables_without_headers_are_joined_with_titles(recsys: Recsys, names: tu
     assert config.evaluate.title == "title"
 
 
-def test_ratings_without_a_header_may_be_negative(recsys: Recsys) -> None:
+def test_ratings_without_a_header_may_be_negative(recsys):
     write("jester.dat", lambda k, u, i: f"{u}\t\t{i}\t\t{(k * 37 % 199) / 10 - 9.95:.2f}")
     config, _ = proposed(recsys, "jester.dat")
     assert "rating > 0" in str(config.features.ops)
 
 
-def test_headings_of_items_are_described(recsys: Recsys) -> None:
+def test_headings_of_items_are_described(recsys):
     Path("combined.txt").write_text(
         "".join(f"{i}:\n" + "".join(f"{u},{1 + u % 5},2005-09-06\n" for u in range(20)) for i in range(1, 9))
     )
@@ -160,7 +156,7 @@ def test_headings_of_items_are_described(recsys: Recsys) -> None:
     assert "lines such as 1: name the item" in answer.err
 
 
-def test_a_table_of_sessions_is_no_table_of_items(recsys: Recsys) -> None:
+def test_a_table_of_sessions_is_no_table_of_items(recsys):
     write("order_products.csv", lambda k, u, i: f"{k // 4},{i},{k % 4}", "order_id,product_id,add_to_cart_order")
     write("orders.csv", lambda k, u, i: f"{k},{k % 7},{k % 24}", "order_id,user_id,hour", rows=100)
     config, notes = proposed(recsys, "order_products.csv", "orders.csv")
@@ -168,14 +164,14 @@ def test_a_table_of_sessions_is_no_table_of_items(recsys: Recsys) -> None:
     assert any("orders.csv) is not used" in note for note in notes)
 
 
-def test_tables_without_headers_are_no_parts_of_one(recsys: Recsys) -> None:
+def test_tables_without_headers_are_no_parts_of_one(recsys):
     write("plays.csv", lambda k, u, i: f"{u},{i},{k % 5}")
     write("names.csv", lambda k, u, i: f"{k},{1980 + k},Dinosaur planet {k}", rows=15)
     config, _ = proposed(recsys, "plays.csv", "names.csv")
     assert config.evaluate.title == "title"
 
 
-def test_titles_that_recur_are_titles(recsys: Recsys) -> None:
+def test_titles_that_recur_are_titles(recsys):
     movielens()
     write(
         "movies.dat", lambda k, u, i: f"{k + 1:07}::Help{' me'[:k]} {k % 27}::{'Drama|War'[: 5 + 4 * (k % 2)]}", rows=30
@@ -186,14 +182,14 @@ def test_titles_that_recur_are_titles(recsys: Recsys) -> None:
     assert config.dataset.options["tables"]["movies"]["names"] == ["item", "title", "movies_column3"]
 
 
-def test_own_texts_of_items_are_titles_whatever_their_name(recsys: Recsys) -> None:
+def test_own_texts_of_items_are_titles_whatever_their_name(recsys):
     write("plays.csv", lambda k, u, i: f"{u},{i},{1_600_000_000 + 60 * k}", "user_id,anime_id,time")
     write("anime.csv", lambda k, u, i: f"{k},https://a.b/{k},Show {k},k{k % 4}", "anime_id,page,romaji,kind", rows=15)
     config, _ = proposed(recsys, "plays.csv", "anime.csv")
     assert config.evaluate.title == "romaji"
 
 
-def test_a_table_without_header_is_joined_to_a_parquet_file(recsys: Recsys) -> None:
+def test_a_table_without_header_is_joined_to_a_parquet_file(recsys):
     movielens()
     rows = [(k % 20 + 1, (7 * k + k // 20) % 15 + 1, 1 + k % 5) for k in range(ROWS)]
     users, items, ratings = (list(one) for one in zip(*rows, strict=True))
@@ -203,7 +199,7 @@ def test_a_table_without_header_is_joined_to_a_parquet_file(recsys: Recsys) -> N
     assert not any("not used" in note for note in notes)
 
 
-def test_several_tables_of_one_key_and_columns_of_one_name_are_joined(recsys: Recsys) -> None:
+def test_several_tables_of_one_key_and_columns_of_one_name_are_joined(recsys):
     write("plays.csv", lambda k, u, i: f"{u},{i},{1_600_000_000 + 60 * k}", "user_id,item_id,time")
     write("users.csv", lambda k, u, i: f"{k},User {k},c{k % 3}", "user_id,name,kind", rows=20)
     write("items.csv", lambda k, u, i: f"{k},Item {k},k{k % 4}", "item_id,name,kind", rows=15)
@@ -219,7 +215,7 @@ def test_several_tables_of_one_key_and_columns_of_one_name_are_joined(recsys: Re
     assert "name" in str(config.evaluate.title)
 
 
-def test_a_folder_as_published_has_given_splits_and_documents(recsys: Recsys) -> None:
+def test_a_folder_as_published_has_given_splits_and_documents(recsys):
     for split, rows in (("train", 400), ("valid", 60), ("test", 40)):
         write(
             f"pub/{split}.csv",
@@ -237,7 +233,7 @@ def test_a_folder_as_published_has_given_splits_and_documents(recsys: Recsys) ->
     assert not any("not used" in note or "left out" in note for note in notes)
 
 
-def test_folds_beside_their_table_do_not_repeat_its_rows(recsys: Recsys) -> None:
+def test_folds_beside_their_table_do_not_repeat_its_rows(recsys):
     for name, rows in (("u.data", 400), ("u1.base", 300), ("u1.test", 100), ("ua.base", 300), ("ua.test", 100)):
         write(f"ml/{name}", lambda k, u, i: f"{u}\t{i}\t{1 + k % 5}\t{1_600_000_000 + k}", rows=rows)
     Path("ml/README").write_text("hello\n")
@@ -248,7 +244,7 @@ def test_folds_beside_their_table_do_not_repeat_its_rows(recsys: Recsys) -> None
     assert any(note.startswith("ml/u.occupation is left out: the header needs at least two columns") for note in notes)
 
 
-def test_an_unused_table_says_which_key_it_lacks(recsys: Recsys) -> None:
+def test_an_unused_table_says_which_key_it_lacks(recsys):
     write("plays.csv", lambda k, u, i: f"{u},{i},{1_600_000_000 + 60 * k}", "user_id,item_id,time")
     write("shops.csv", lambda k, u, i: f"S{k},c{k % 3}", "shop_id,city", rows=20)
     write("log.csv", lambda k, u, i: f"c{k % 3},{k % 2}", "city,level", rows=20)
@@ -259,7 +255,7 @@ def test_an_unused_table_says_which_key_it_lacks(recsys: Recsys) -> None:
     ]
 
 
-def test_interactions_below_their_item_are_refused_beside_titles(recsys: Recsys) -> None:
+def test_interactions_below_their_item_are_refused_beside_titles(recsys):
     Path("data").mkdir()
     ratings = [f"{user},{1 + (user + film) % 5},2005-01-{10 + film % 9}" for film in range(9) for user in range(30)]
     for film in range(9):
@@ -281,7 +277,7 @@ def test_interactions_below_their_item_are_refused_beside_titles(recsys: Recsys)
 
 
 @pytest.mark.parametrize("kind", ["class", "lists"])
-def test_the_only_column_left_or_the_only_list_is_the_item(recsys: Recsys, kind: str) -> None:
+def test_the_only_column_left_or_the_only_list_is_the_item(recsys, kind):
     numbers = range(400)
     if kind == "class":
         rows = {

@@ -1,14 +1,11 @@
 """`recsys init` on packed files, archives, URLs, globs, lakes and databases."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os
 import tarfile
 import threading
 import zipfile
-from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,7 +25,7 @@ ITEMS = "id,kind\n" + "".join(f"{item},k{item % 3}\n" for item in range(20))
 
 
 @pytest.fixture
-def plays() -> str:
+def plays():
     """Interactions as CSV."""
     rng = np.random.default_rng(2)
     rows = zip(rng.integers(0, 30, 400), rng.integers(0, 20, 400), range(400), strict=True)
@@ -36,13 +33,13 @@ def plays() -> str:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
+def server(tmp_path):
     """A web server of the working directory, without range requests."""
 
     class Silent(SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None: ...
+        def log_message(self, *_): ...
 
-        def translate_path(self, path: str) -> str:
+        def translate_path(self, path):
             return super().translate_path("/plays.csv" if path.startswith("/aaa") else path)
 
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(tmp_path))) as running:
@@ -78,7 +75,7 @@ def proposed(recsys: Recsys, *arguments: str) -> RunConfig:
 
 
 @pytest.mark.parametrize("name", ["p.csv.gz", "p.csv.zst", "p.zip", "p.tar.gz", "part-*.csv"])
-def test_packed_files_archives_and_globs(recsys: Recsys, plays: str, name: str) -> None:
+def test_packed_files_archives_and_globs(recsys, plays, name):
     pack(plays)
     config = proposed(recsys, name)
     assert [op.joined_by for op in config.features.joins] == (["item_id"] if name in {"p.zip", "p.tar.gz"} else [])
@@ -88,7 +85,7 @@ def test_packed_files_archives_and_globs(recsys: Recsys, plays: str, name: str) 
 
 
 @pytest.mark.parametrize("name", ["p.csv.gz", "p.tar.gz", "part-*.csv"])
-def test_urls_of_a_web_server(recsys: Recsys, plays: str, server: str, name: str) -> None:
+def test_urls_of_a_web_server(recsys, plays, server, name):
     pack(plays)
     assert proposed(recsys, f"{server}/{name}").features.item == "item_id"
     made = recsys("--json", "etl", "mine.yaml")
@@ -99,20 +96,20 @@ def test_urls_of_a_web_server(recsys: Recsys, plays: str, server: str, name: str
     ("pattern", "name"),
     [("part-*.csv", "part"), ("*.csv", "part_0"), ("p.csv.gz?key=a/b.c", "p"), ("p.tar.gz", "plays")],
 )
-def test_the_config_of_a_url_has_a_plain_name(recsys: Recsys, plays: str, server: str, pattern: str, name: str) -> None:
+def test_the_config_of_a_url_has_a_plain_name(recsys, plays, server, pattern, name):
     pack(plays)
     answer = recsys("--json", "init", f"{server}/{pattern}", "--yes")
     assert answer.code == 0, answer.err
     assert [path.name for path in Path().glob("*.yaml")] == [f"{name}.yaml"]
 
 
-def test_a_missing_url_names_itself(recsys: Recsys, server: str) -> None:
+def test_a_missing_url_names_itself(recsys, server):
     answer = recsys("init", f"{server}/none.csv", "--yes")
     assert answer.code == 2
     assert f"no file {server}/none.csv" in answer.err
 
 
-def test_a_delta_table_and_its_items(recsys: Recsys, plays: str) -> None:
+def test_a_delta_table_and_its_items(recsys, plays):
     deltalake.write_deltalake("plays", pyarrow.csv.read_csv(io.BytesIO(plays.encode())))
     deltalake.write_deltalake("items", pyarrow.csv.read_csv(io.BytesIO(ITEMS.encode())))
     config = proposed(recsys, "plays", "items")
@@ -121,12 +118,12 @@ def test_a_delta_table_and_its_items(recsys: Recsys, plays: str) -> None:
     assert recsys("etl", "mine.yaml").code == 0
 
 
-def test_an_iceberg_table(recsys: Recsys, plays: str) -> None:
+def test_an_iceberg_table(recsys, plays):
     folder = iceberg_table(Path.cwd(), pyarrow.csv.read_csv(io.BytesIO(plays.encode())))
     assert proposed(recsys, folder).split.method == "temporal"
 
 
-def test_a_database_and_a_query(recsys: Recsys, plays: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_and_a_query(recsys, plays, monkeypatch):
     Path("plays.csv").write_text(plays)
     Path("items.csv").write_text(ITEMS)
     with duckdb.connect("shop.db") as connection:
@@ -148,7 +145,7 @@ def test_a_database_and_a_query(recsys: Recsys, plays: str, monkeypatch: pytest.
     assert "secret" not in answer.err
 
 
-def test_columns_of_structs_are_left_out(recsys: Recsys, plays: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_of_structs_are_left_out(recsys, plays, monkeypatch):
     Path("plays.csv").write_text(plays)
     with duckdb.connect("shop.db") as connection:
         shown = '*, {\'a\': 1} AS info, MAP {\'k\': 1} AS "the map", [1] AS list, item_id AS "a ""b"""'
@@ -160,9 +157,7 @@ def test_columns_of_structs_are_left_out(recsys: Recsys, plays: str, monkeypatch
     assert recsys("run", "mine.yaml").code == 0
 
 
-def test_a_table_of_structs_alone_is_named_and_not_used(
-    recsys: Recsys, plays: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_of_structs_alone_is_named_and_not_used(recsys, plays, monkeypatch):
     Path("plays.csv").write_text(plays)
     with duckdb.connect("shop.db") as connection:
         connection.execute("CREATE TABLE plays AS SELECT * FROM 'plays.csv'")
@@ -174,7 +169,7 @@ def test_a_table_of_structs_alone_is_named_and_not_used(
     assert load(Path("plays.yaml")).dataset.options["interactions"]["query"] == 'SELECT * FROM "main"."plays"'
 
 
-def test_a_table_that_is_not_used_is_named_with_its_file(recsys: Recsys, plays: str) -> None:
+def test_a_table_that_is_not_used_is_named_with_its_file(recsys, plays):
     Path("plays.csv").write_text(plays)
     Path("feedback.csv").write_text("session,kind\n" + "7,view\n8,click\n" * 100)
     answer = recsys("init", "plays.csv", "feedback.csv", "--yes")
@@ -182,7 +177,7 @@ def test_a_table_that_is_not_used_is_named_with_its_file(recsys: Recsys, plays: 
     assert "(feedback.csv) is not used: no column has another id in each row" in answer.out + answer.err
 
 
-def test_tables_of_one_name_are_all_there(recsys: Recsys, plays: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_one_name_are_all_there(recsys, plays, monkeypatch):
     Path("plays.csv").write_text(plays)
     for name in ("a", "b"):
         with duckdb.connect(f"{name}.db") as connection:
@@ -202,7 +197,7 @@ def test_tables_of_one_name_are_all_there(recsys: Recsys, plays: str, monkeypatc
     assert "a query of several databases" in answer.err
 
 
-def test_a_query_longer_than_a_path(recsys: Recsys, plays: str) -> None:
+def test_a_query_longer_than_a_path(recsys, plays):
     Path("p.csv").write_text(plays)
     query = f"SELECT user_id, item_id, timestamp {' ' * 300} FROM 'p.csv'"
     assert proposed(recsys, query).dataset.options == {"interactions": {"query": query}}
@@ -211,9 +206,7 @@ def test_a_query_longer_than_a_path(recsys: Recsys, plays: str) -> None:
 SIGNED = "sv=2024-01-01&sig=s3cr%2Ft"
 
 
-def test_a_signed_address_stays_in_its_variable(
-    recsys: Recsys, plays: str, server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signed_address_stays_in_its_variable(recsys, plays, server, monkeypatch):
     Path("plays.csv").write_text(plays)
     url = f"{server}/plays.csv?{SIGNED}"
     answer = recsys("init", url, "--yes")
@@ -239,7 +232,7 @@ def test_a_signed_address_stays_in_its_variable(
     assert "the environment has no PLAYS" in recsys("etl", "PLAYS.yaml").err
 
 
-def test_a_file_name_that_is_not_utf_8_is_an_error(recsys: Recsys, plays: str) -> None:
+def test_a_file_name_that_is_not_utf_8_is_an_error(recsys, plays):
     Path(os.fsdecode(b"caf\xe9.csv")).write_text(plays)
     for name in ("*.csv", "."):
         answer = recsys("init", name, "--yes")
@@ -247,7 +240,7 @@ def test_a_file_name_that_is_not_utf_8_is_an_error(recsys: Recsys, plays: str) -
         assert r"the file name b'caf\xe9.csv' is not UTF-8" in answer.err
 
 
-def test_a_long_address_names_a_short_config(recsys: Recsys, plays: str, server: str) -> None:
+def test_a_long_address_names_a_short_config(recsys, plays, server):
     Path("plays.csv").write_text(plays)
     answer = recsys("--json", "init", f"{server}/{'a' * 3_000}.csv", "--yes")
     assert answer.code == 0, answer.err

@@ -1,7 +1,5 @@
 """Questions of `recsys init` in a terminal, and none without one or with --yes."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select
@@ -18,7 +16,7 @@ COMMAND = [sys.executable, "-c", "from recsys_cli.cli import main; main()", "ini
 
 
 @pytest.fixture(autouse=True)
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def table(tmp_path, monkeypatch):
     """A table with columns of unknown meaning."""
     monkeypatch.chdir(tmp_path)
     Path("t.csv").write_text(
@@ -50,7 +48,7 @@ def dialog(*answers: str, more: tuple[str, ...] = ()) -> tuple[int, str]:
     return process.wait(timeout=60), shown
 
 
-def test_a_terminal_is_asked_for_each_unclear_role() -> None:
+def test_a_terminal_is_asked_for_each_unclear_role():
     code, shown = dialog("none", "a0", "b0")
     assert code == 0, shown
     assert "Which column has the user?" in shown
@@ -60,7 +58,7 @@ def test_a_terminal_is_asked_for_each_unclear_role() -> None:
     assert (features.user, features.item) == ("a0", "b0")
 
 
-def test_yes_asks_nothing_even_in_a_terminal() -> None:
+def test_yes_asks_nothing_even_in_a_terminal():
     code, shown = dialog(more=("--yes",))
     assert code == 2
     assert "Which column" not in shown
@@ -68,7 +66,7 @@ def test_yes_asks_nothing_even_in_a_terminal() -> None:
     assert not Path("t.yaml").exists()
 
 
-def test_without_a_terminal_the_error_names_the_options() -> None:
+def test_without_a_terminal_the_error_names_the_options():
     done = subprocess.run(COMMAND, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "cannot guess the item column; set it with --item" in done.stderr

@@ -1,7 +1,5 @@
 """`recsys init` on tables of different shape: what it proposes, or why it refuses."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable
@@ -52,7 +50,7 @@ def prepares(recsys: Recsys) -> int:
     return sum(answer.json["rows"].values())
 
 
-def test_pairs_without_header_train_a_retrieval_model(recsys: Recsys) -> None:
+def test_pairs_without_header_train_a_retrieval_model(recsys):
     write("pairs.tsv", head=None, row=lambda u, i, _: f"{-(2**60) - u}\t{i}")
     config = proposed(recsys, "pairs.tsv")
     assert (config.features.user, config.features.item, config.split.method) == ("user", "item", "random")
@@ -60,7 +58,7 @@ def test_pairs_without_header_train_a_retrieval_model(recsys: Recsys) -> None:
     assert 0 < prepares(recsys) < ROWS  # one row per pair
 
 
-def test_colons_without_headers_join_the_item_table(recsys: Recsys) -> None:
+def test_colons_without_headers_join_the_item_table(recsys):
     write("ratings.dat", head=None, row=lambda u, i, t: f"{u + 1}::{i}::{1 + (u + i) % 5}::{t}")
     Path("movies.dat").write_text(
         "".join(f"{i}::Film {i}, The (1999)::{'Drama|War' if i % 2 else 'War'}\n" for i in range(20))
@@ -71,7 +69,7 @@ def test_colons_without_headers_join_the_item_table(recsys: Recsys) -> None:
     assert prepares(recsys) == ROWS
 
 
-def test_typed_headers_keep_their_names(recsys: Recsys) -> None:
+def test_typed_headers_keep_their_names(recsys):
     write(
         "shop.inter",
         head="user_id:token\titem_id:token\trating:float",
@@ -84,7 +82,7 @@ def test_typed_headers_keep_their_names(recsys: Recsys) -> None:
     assert prepares(recsys) == ROWS
 
 
-def test_events_of_packed_json_lines_get_weights(recsys: Recsys) -> None:
+def test_events_of_packed_json_lines_get_weights(recsys):
     kinds = ("view", "view", "cart", "purchase")
     table = columns()
     with gzip.open("shop.jsonl.gz", "wt") as lines:
@@ -99,7 +97,7 @@ def test_events_of_packed_json_lines_get_weights(recsys: Recsys) -> None:
     assert prepares(recsys) > 0
 
 
-def test_counts_of_parquet_get_weights(recsys: Recsys) -> None:
+def test_counts_of_parquet_get_weights(recsys):
     table = columns()
     plays = [1 + (7 * row) % 90 for row in range(ROWS)]
     names = [f"The Artist {item}" for item in table["item"]]
@@ -109,7 +107,7 @@ def test_counts_of_parquet_get_weights(recsys: Recsys) -> None:
     assert prepares(recsys) > 0
 
 
-def test_sessions_take_the_place_of_users(recsys: Recsys) -> None:
+def test_sessions_take_the_place_of_users(recsys):
     write("visits.csv", head="session_id,item_id,when", row=lambda u, i, t: f"s{u},{i},{np.datetime64(t, 's')}Z")
     config = proposed(recsys, "visits.csv")
     assert (config.features.user, config.split.method) == ("session_id", "session")
@@ -118,7 +116,7 @@ def test_sessions_take_the_place_of_users(recsys: Recsys) -> None:
     assert prepares(recsys) > 0
 
 
-def test_events_of_sessions_have_the_session_split_and_weights(recsys: Recsys) -> None:
+def test_events_of_sessions_have_the_session_split_and_weights(recsys):
     kinds = ("clicks", "carts", "orders")
     rows = [f"{k // 5},{k * 7 % 15},{1_600_000_000_000 + k},{kinds[k % 4 % 3]}\n" for k in range(ROWS)]
     Path("t.csv").write_text("session,aid,ts,type\n" + "".join(rows))
@@ -138,7 +136,7 @@ def impressions(*, shown: int = 5) -> list[tuple[int, str, int, list[str]]]:
 
 
 @pytest.mark.parametrize("shape", ["mind", "csv", "jsonl", "rows", "anonymous", "timeless"])
-def test_impressions_are_ranked_among_their_candidates(recsys: Recsys, shape: str) -> None:
+def test_impressions_are_ranked_among_their_candidates(recsys, shape):
     rows, name = impressions(), "t.jsonl" if shape == "jsonl" else "t.tsv" if shape == "mind" else "t.csv"
     lines: list[str] = []
     for number, user, second, candidates in rows:
@@ -166,7 +164,7 @@ def test_impressions_are_ranked_among_their_candidates(recsys: Recsys, shape: st
 
 
 @pytest.mark.parametrize("shape", ["lines", "text", "parquet", "parquet of texts"])
-def test_histories_become_a_row_per_item(recsys: Recsys, shape: str) -> None:
+def test_histories_become_a_row_per_item(recsys, shape):
     rng = np.random.default_rng(4)
     lists = [rng.integers(100, 140, size).tolist() for size in rng.integers(4, 9, 40)]
     if shape == "lines":
@@ -185,7 +183,7 @@ def test_histories_become_a_row_per_item(recsys: Recsys, shape: str) -> None:
     assert "raw rows have equal scores by the run and by the export" in exported.out, exported.err
 
 
-def test_baskets_with_times_are_ordered_by_the_time(recsys: Recsys) -> None:
+def test_baskets_with_times_are_ordered_by_the_time(recsys):
     rng = np.random.default_rng(4)
     baskets = [(user, week, rng.integers(100, 140, 3).tolist()) for user in range(30) for week in range(5)]
     baskets = [baskets[row] for row in rng.permutation(len(baskets))]  # the rows of the file have no order
@@ -197,7 +195,7 @@ def test_baskets_with_times_are_ordered_by_the_time(recsys: Recsys) -> None:
     assert prepares(recsys) == 3 * len(baskets)
 
 
-def test_clicks_without_user_and_item_train_a_click_model(recsys: Recsys) -> None:
+def test_clicks_without_user_and_item_train_a_click_model(recsys):
     rng = np.random.default_rng(5)
     lines = [
         "\t".join([str(rng.integers(2)), str(rng.integers(5_000)), "" if row % 3 else str(rng.integers(90)),
@@ -211,15 +209,7 @@ def test_clicks_without_user_and_item_train_a_click_model(recsys: Recsys) -> Non
     assert prepares(recsys) == ROWS
 
 
-def test_an_archive_and_parts_are_read_in_place(recsys: Recsys) -> None:
-    for part in (1, 2):
-        write(f"part-{part}.csv", head="user,item,rating", row=lambda u, i, _: f"{u},{i},{1 + (u + i) % 5}")
-    config = proposed(recsys, "part-*.csv")
-    assert list(config.dataset.options["interactions"]) == ["part-1.csv", "part-2.csv"]
-    assert prepares(recsys) == 2 * ROWS
-
-
-def test_tables_with_keys_of_one_name_are_both_joined(recsys: Recsys) -> None:
+def test_tables_with_keys_of_one_name_are_both_joined(recsys):
     write("plays.csv", head="user_id,item_id,when", row=lambda u, i, t: f"{u},{i},{t}")
     Path("users.csv").write_text("id,country\n" + "".join(f"{u},c{u % 3}\n" for u in range(30)))
     Path("items.csv").write_text("id,kind\n" + "".join(f"{i},k{i % 3}\n" for i in range(20)))
@@ -229,7 +219,7 @@ def test_tables_with_keys_of_one_name_are_both_joined(recsys: Recsys) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_a_table_too_small_for_an_evaluation_is_refused_before_the_training(recsys: Recsys, rows: int) -> None:
+def test_a_table_too_small_for_an_evaluation_is_refused_before_the_training(recsys, rows):
     Path("t.csv").write_text("user,item\n" + "1,5\n2,6\n1,6\n"[: 4 * rows])
     assert recsys("init", "t.csv", "--yes").code == 0
     answer = recsys("run", "t.yaml")
@@ -239,7 +229,7 @@ def test_a_table_too_small_for_an_evaluation_is_refused_before_the_training(recs
     assert not list(Path("workspace").glob("runs/*"))
 
 
-def test_validate_names_repeated_keys_and_shares_of_nulls(recsys: Recsys) -> None:
+def test_validate_names_repeated_keys_and_shares_of_nulls(recsys):
     write("plays.csv", head="user,item,age,rating", row=lambda u, i, t: f"{u},{i},{u if u % 3 else ''},{1 + i % 5}")
     Path("items.csv").write_text("item,kind\n" + "".join(f"{i},k{i % 3}\n" for i in range(20)))
     proposed(recsys, "plays.csv", "items.csv")
@@ -268,7 +258,7 @@ def test_validate_names_repeated_keys_and_shares_of_nulls(recsys: Recsys) -> Non
         ("user,price\n" + "".join(f"{row % 9},{row / 7}\n" for row in range(50)), "set it with --item"),
     ],
 )  # fmt: skip
-def test_init_refuses_what_cannot_work(recsys: Recsys, text: str, message: str) -> None:
+def test_init_refuses_what_cannot_work(recsys, text, message):
     Path("t.csv").write_text(text)
     answer = recsys("init", "t.csv", "--yes")
     assert answer.code == 2
@@ -276,7 +266,7 @@ def test_init_refuses_what_cannot_work(recsys: Recsys, text: str, message: str) 
     assert not Path("t.yaml").exists()
 
 
-def test_the_answer_has_a_reason_for_each_role(recsys: Recsys) -> None:
+def test_the_answer_has_a_reason_for_each_role(recsys):
     write("t.csv", head="user,item,rating", row=lambda u, i, _: f"{u},{i},{1 + (u + i) % 5}")
     understood = recsys("--json", "init", "t.csv", "--yes").json["understood"]
     assert [(one["role"], bool(one["reason"])) for one in understood] == [
@@ -286,7 +276,7 @@ def test_the_answer_has_a_reason_for_each_role(recsys: Recsys) -> None:
     ]
 
 
-def test_vectors_are_features_and_no_categories(recsys: Recsys) -> None:
+def test_vectors_are_features_and_no_categories(recsys):
     write("pairs.csv", head="user,item,rating", row=lambda u, i, _: f"{u},{i},{1 + (u + i) % 5}")
     vectors = np.random.default_rng(0).normal(size=(20, 3))
     uneven = [row[: 1 + at % 3].tolist() for at, row in enumerate(vectors)]

@@ -1,7 +1,5 @@
 """`recsys init` on kinds of ids and times, names of columns, and tables without enough in them."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.config import load
-from tests.cli.conftest import Recsys
 
 ROWS = 200
 SECONDS = range(1_600_000_000, 1_600_000_000 + 9_000 * ROWS, 9_000)
@@ -41,7 +38,7 @@ IDS: dict[str, Callable[[int], str]] = {
 
 
 @pytest.mark.parametrize("kind", IDS)
-def test_ids_of_each_kind_stay_distinct(recsys: Recsys, kind: str) -> None:
+def test_ids_of_each_kind_stay_distinct(recsys, kind):
     write("user_id,item_id,timestamp", lambda u, i, t: f"{IDS[kind](u)},{IDS[kind](100 + i)},{t}")
     assert recsys("init", "t.csv", "--yes").code == 0
     made = recsys("--json", "etl", "t.yaml", "split.method=random", "features.timestamp=null")
@@ -49,7 +46,7 @@ def test_ids_of_each_kind_stay_distinct(recsys: Recsys, kind: str) -> None:
     assert made.json["vocabularies"] == {"user_id": 20, "item_id": 15}
 
 
-def test_unsigned_ids_of_parquet(recsys: Recsys) -> None:
+def test_unsigned_ids_of_parquet(recsys):
     users = pa.array([2**64 - 1 - k % 20 for k in range(ROWS)], pa.uint64())
     pq.write_table(pa.table({"user": users, "item": [k % 15 for k in range(ROWS)]}), "t.parquet")
     assert recsys("init", "t.parquet", "--yes").code == 0
@@ -73,7 +70,7 @@ TIMES: dict[str, Callable[[int], str]] = {
 
 
 @pytest.mark.parametrize("kind", TIMES)
-def test_times_of_each_kind_split_by_time(recsys: Recsys, kind: str) -> None:
+def test_times_of_each_kind_split_by_time(recsys, kind):
     write("user,item,ordered", lambda u, i, t: f"{u},{i},{TIMES[kind](t)}")
     write("user,item,time", lambda u, i, t: f"{u},{i},{TIMES[kind](t)}", name="named.csv")
     answer = recsys("init", "named.csv", "--yes")
@@ -85,7 +82,7 @@ def test_times_of_each_kind_split_by_time(recsys: Recsys, kind: str) -> None:
     assert load(Path("t.yaml")).features.timestamp == "ordered"
 
 
-def test_an_order_takes_the_place_of_a_time(recsys: Recsys) -> None:
+def test_an_order_takes_the_place_of_a_time(recsys):
     write("shopper_id,sku,step", lambda u, i, t: f"{u},{i},{t - SECONDS[0]}")
     assert recsys("init", "t.csv", "--yes").code == 0
     config = load(Path("t.yaml"))
@@ -93,7 +90,7 @@ def test_an_order_takes_the_place_of_a_time(recsys: Recsys) -> None:
     assert "the last row by step is test" in Path("t.yaml").read_text()
 
 
-def test_sessions_without_a_time_follow_the_order_of_the_rows(recsys: Recsys) -> None:
+def test_sessions_without_a_time_follow_the_order_of_the_rows(recsys):
     Path("t.csv").write_text("session_id,item_id\n" + "".join(f"s{k // 4},{k * 7 % 15}\n" for k in range(ROWS)))
     assert recsys("init", "t.csv", "--yes").code == 0
     config = load(Path("t.yaml"))
@@ -112,7 +109,7 @@ def test_sessions_without_a_time_follow_the_order_of_the_rows(recsys: Recsys) ->
         ("profileId,aid", "profileId", "aid"),
     ],
 )
-def test_names_of_shops(recsys: Recsys, head: str, user: str, item: str) -> None:
+def test_names_of_shops(recsys, head, user, item):
     write(f"{head},bought_at", lambda u, i, t: f"{u},P{i},{moment(t):%Y-%m-%d}")
     answer = recsys("init", "t.csv", "--yes")
     assert answer.code == 0, answer.err
@@ -128,7 +125,7 @@ def test_names_of_shops(recsys: Recsys, head: str, user: str, item: str) -> None
         ("user,item", "{two},{two}", "repeat 2 pairs"),
     ],
 )
-def test_cold_cases_are_refused(recsys: Recsys, head: str, row: str, message: str) -> None:
+def test_cold_cases_are_refused(recsys, head, row, message):
     write(head, lambda u, i, _: row.format(u=u, i=i, two=u % 2))
     answer = recsys("init", "t.csv", "--yes")
     assert answer.code == 2
@@ -137,7 +134,7 @@ def test_cold_cases_are_refused(recsys: Recsys, head: str, row: str, message: st
 
 
 @pytest.mark.parametrize(("column", "positive"), [("liked", "yes"), ("clicked", "true")])
-def test_labels_in_words_become_positive_rows(recsys: Recsys, column: str, positive: str) -> None:
+def test_labels_in_words_become_positive_rows(recsys, column, positive):
     negative = {"yes": "no", "true": "false"}[positive]
     write(f"user,item,{column}", lambda u, i, _: f"{u},{i},{positive if (u + i) % 3 else negative}")
     assert recsys("init", "t.csv", "--yes").code == 0
@@ -145,7 +142,7 @@ def test_labels_in_words_become_positive_rows(recsys: Recsys, column: str, posit
     assert load(Path("t.yaml")).features.labels[0] in {"label", column}
 
 
-def test_a_few_unreadable_rows_are_skipped_and_named(recsys: Recsys) -> None:
+def test_a_few_unreadable_rows_are_skipped_and_named(recsys):
     write("user,item,timestamp", lambda u, i, t: f"{u},{i},{t}")
     with Path("t.csv").open("a") as lines:
         lines.write("1,2,yesterday\n")
@@ -157,7 +154,7 @@ def test_a_few_unreadable_rows_are_skipped_and_named(recsys: Recsys) -> None:
     assert sum(recsys("--json", "etl", "t.yaml").json["rows"].values()) == ROWS
 
 
-def test_a_config_that_fails_is_not_written(recsys: Recsys) -> None:
+def test_a_config_that_fails_is_not_written(recsys):
     for name, moment_of in (("a.csv", str), ("b.csv", TIMES["iso"])):
         write("user,item,timestamp", lambda u, i, t, how=moment_of: f"{u},{i},{how(t)}", name=name)
     pq.write_table(pa.table({"user": [1, 2], "item": ["a", "b"], "rating": [1.0, 2.0]}), "a.parquet")

@@ -1,7 +1,5 @@
 """`recsys inspect` on four movies with results countable by hand."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from recsys_cli.cli.results import inspect as shown
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report.rankings import metrics_at_k
-from tests.cli.conftest import Recsys, drawn
+from tests.cli.conftest import copied, drawn, type_in
 
 TRAIN = """\
 userId,movieId,rating,timestamp
@@ -57,14 +55,36 @@ evaluate: {k: [1, 2], bootstrap: 20}
 """
 
 
+def write_movies(folder: Path, test: str = TEST) -> Path:
+    for name, text in (("train.csv", TRAIN), ("test.csv", test), ("movies.csv", MOVIES), ("tiny.yaml", CONFIG)):
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Popularity of six rows: three interactions with movie 1, two with 2, one with 3."""
+    folder = write_movies(tmp_path_factory.mktemp("movies"))
+    type_in(folder, ["-q", "etl", "tiny.yaml"], ["-q", "train"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def measured(made, tmp_path_factory):
+    folder = copied(made, tmp_path_factory.mktemp("measured"))
+    type_in(folder, ["-q", "evaluate"])
+    return folder
+
+
 @pytest.fixture
-def trained(recsys: Recsys, tmp_path: Path) -> Recsys:
-    """Train popularity on six rows: three interactions with movie 1, two with 2, one with 3."""
-    for name, text in (("train.csv", TRAIN), ("test.csv", TEST), ("movies.csv", MOVIES), ("tiny.yaml", CONFIG)):
-        (tmp_path / name).write_text(text)
-    for line in (("etl", "tiny.yaml"), ("train",)):
-        done = recsys("-q", *line)
-        assert done.code == 0, done.err
+def trained(recsys, made, tmp_path):
+    copied(made, tmp_path)
+    return recsys
+
+
+@pytest.fixture
+def evaluated(recsys, measured, tmp_path):
+    copied(measured, tmp_path)
     return recsys
 
 
@@ -73,7 +93,7 @@ def run_of() -> Path:
     return run
 
 
-def test_user_has_history_recommendations_and_hits(trained: Recsys) -> None:
+def test_user_has_history_recommendations_and_hits(trained):
     found = trained("inspect", "user", "cem", "--json").json
 
     assert found["user"] == "cem"
@@ -89,7 +109,7 @@ def test_user_has_history_recommendations_and_hits(trained: Recsys) -> None:
     assert found["recommended"][0]["score"] > found["recommended"][1]["score"]
 
 
-def test_history_is_newest_first_and_k_rows_long(trained: Recsys) -> None:
+def test_history_is_newest_first_and_k_rows_long(trained):
     found = trained("inspect", "user", "bob", "--k", "2", "--json").json
 
     assert [met["item"] for met in found["history"]] == ["3", "2"]
@@ -97,10 +117,9 @@ def test_history_is_newest_first_and_k_rows_long(trained: Recsys) -> None:
     assert (found["recommended"], found["to_find"]) == ([], 0)  # bob has met all items of train
 
 
-def test_item_has_rank_and_users_of_its_recommendations(trained: Recsys) -> None:
-    assert trained("-q", "evaluate").code == 0
+def test_item_has_rank_and_users_of_its_recommendations(evaluated):
 
-    found = trained("inspect", "item", "2", "--k", "1", "--json").json
+    found = evaluated("inspect", "item", "2", "--k", "1", "--json").json
 
     assert (found["item"], found["title"]) == ("2", "<script>alert(1)</script>")
     assert (found["features"], found["label"]) == ({"genres": ["Thriller"]}, "liked")
@@ -115,21 +134,21 @@ def test_item_has_rank_and_users_of_its_recommendations(trained: Recsys) -> None
     assert found["notes"] == ["no nearest items: popularity has no item vectors"]
 
 
-def test_item_of_an_unevaluated_run_has_a_note(trained: Recsys) -> None:
+def test_item_of_an_unevaluated_run_has_a_note(trained):
     found = trained("inspect", "item", "3", "--json").json
 
     assert found["recommended"] is None
     assert "no users with this recommendation before recsys evaluate" in found["notes"]
 
 
-def test_default_run_is_of_the_last_config(trained: Recsys) -> None:
+def test_default_run_is_of_the_last_config(trained):
     name = run_of().name
     assert trained("inspect", "user", "ann", "--run", name[-8:], "--json").json["run"] == name
     answer = trained("inspect", "user", "ann", "--run", "nothing")
     assert (answer.code, f"there are: {name}" in answer.err) == (3, True)
 
 
-def test_unknown_id_suggests_similar_ones(trained: Recsys) -> None:
+def test_unknown_id_suggests_similar_ones(trained):
     answer = trained("inspect", "user", "kem")
     assert answer.code == 2
     assert "error: unknown user 'kem'; similar: cem" in answer.err
@@ -140,12 +159,9 @@ def test_unknown_id_suggests_similar_ones(trained: Recsys) -> None:
     assert "3 are in train and 1 more in the joined table" in trained("inspect", "item", "5").err
 
 
-def test_user_only_in_test_has_a_note(recsys: Recsys, tmp_path: Path) -> None:
-    texts = {"train.csv": TRAIN, "test.csv": TEST + "dan,1,5,1100000003\n", "movies.csv": MOVIES, "tiny.yaml": CONFIG}
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    for line in (("etl", "tiny.yaml"), ("train",)):
-        assert recsys("-q", *line).code == 0
+def test_user_only_in_test_has_a_note(recsys, tmp_path):
+    write_movies(tmp_path, TEST + "dan,1,5,1100000003\n")
+    type_in(tmp_path, ["-q", "etl", "tiny.yaml"], ["-q", "train"])
     answer = recsys("inspect", "user", "dan")
     assert answer.code == 2
     assert "error: user 'dan' is in test, not in train; only users of train can be inspected" in answer.err
@@ -153,14 +169,13 @@ def test_user_only_in_test_has_a_note(recsys: Recsys, tmp_path: Path) -> None:
     assert "unknown user 'dana'" in recsys("inspect", "user", "dana").err
 
 
-def test_a_cold_item_has_no_place_among_those_of_train(trained: Recsys) -> None:
+def test_a_cold_item_has_no_place_among_those_of_train(trained):
     found = trained("inspect", "item", "4", "--json").json  # nobody met it, and movies.csv has it
     assert (found["rows"]["train"], found["popularity"]) == (0, {"place": None, "items": 3})
     assert "absent from the 3 items of train" in trained("inspect", "item", "4").out
 
 
-def test_model_without_recommendations_has_a_reason(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings, "--task", "label")
+def test_model_without_recommendations_has_a_reason(recsys, labelled):
     config = Path("ratings.yaml").read_text()
     Path("ratings.yaml").write_text(config.replace("columns: [user_id, item_id", "columns: [user_id, item_id, device"))
     assert recsys("-q", "etl", "ratings.yaml").code == 0
@@ -175,16 +190,13 @@ def test_model_without_recommendations_has_a_reason(recsys: Recsys, ratings: Pat
     assert found["history"][0]["title"] is None
 
 
-def test_without_a_run_the_hint_has_the_command(recsys: Recsys) -> None:
+def test_without_a_run_the_hint_has_the_command(recsys):
     answer = recsys("inspect", "user", "1")
     assert answer.code == 3
     assert "hint: " in answer.err
 
 
-def test_users_of_a_split_by_user_are_shown_by_hash_with_the_part_that_describes_them(
-    recsys: Recsys, ratings: Path
-) -> None:
-    recsys("-q", "init", ratings, "--task", "label")
+def test_users_of_a_split_by_user_are_shown_by_hash_with_the_part_that_describes_them(recsys, labelled):
     config = [
         "split.method=user", "split.test=0.5", "model.name=popularity", "train.monitor=auc", "evaluate.k=[5]",
         "evaluate.bootstrap=20",
@@ -207,17 +219,16 @@ def test_users_of_a_split_by_user_are_shown_by_hash_with_the_part_that_describes
     assert all(one["user"].startswith("#") for one in found)
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_titles_fit_every_terminal(trained: Recsys, width: int) -> None:
-    trained("-q", "evaluate")
+def test_titles_fit_every_terminal(evaluated):
     for draw, thing, name in ((shown.draw_user, "user", "ann"), (shown.draw_item, "item", "3")):
-        text = drawn(draw, trained("inspect", thing, name, "--json").json, width)
-        words = "".join(text.split())
-        assert "andgoesonandon" in words or width < 72
-        assert "1995" in words
+        found = evaluated("inspect", thing, name, "--json").json
+        for width in (40, 60, 80, 120):
+            words = "".join(drawn(draw, found, width).split())
+            assert "andgoesonandon" in words or width < 72
+            assert "1995" in words
 
 
-def test_a_title_cannot_move_the_cursor() -> None:
+def test_a_title_cannot_move_the_cursor():
     met = {"item": "1", "title": "a\x1b[2Jb\x07", "features": {}, "label": 1.0, "time": None, "split": "train"}
     found = {
         "run": "r", "user": "u", "features": {}, "label": "liked", "mean": None, "split": None, "rows": {"train": 1},
@@ -228,8 +239,7 @@ def test_a_title_cannot_move_the_cursor() -> None:
     assert "a\N{REPLACEMENT CHARACTER}[2Jb\N{REPLACEMENT CHARACTER}" in text
 
 
-def test_the_report_shows_the_same_people_by_title_and_cannot_be_broken_by_one(trained: Recsys) -> None:
-    assert trained("-q", "evaluate").code == 0
+def test_the_report_shows_the_same_people_by_title_and_cannot_be_broken_by_one(evaluated):
     page = (run_of() / "report.html").read_text()
 
     assert "<summary>User ann. " in page
@@ -240,8 +250,7 @@ def test_the_report_shows_the_same_people_by_title_and_cannot_be_broken_by_one(t
     assert "<script" not in page
 
 
-def test_the_curves_over_k_go_through_the_figures_of_the_evaluation(trained: Recsys) -> None:
-    trained("-q", "evaluate")
+def test_the_curves_over_k_go_through_the_figures_of_the_evaluation(evaluated):
     found = Evaluation.read(run_of() / "evaluation.json")
     rankings = Rankings.read(run_of() / "rankings.safetensors")
 

@@ -1,7 +1,5 @@
 """Tables of lakes and databases through the commands: the prepared bytes of the CSV, versions, mistakes, secrets."""
 
-from __future__ import annotations
-
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -26,9 +24,8 @@ FSSPEC = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
 
 
 @pytest.fixture
-def config(recsys: Recsys, ratings: Path) -> Path:
-    assert recsys("init", ratings, "--task", "label").code == 0
-    return ratings.with_suffix(".yaml")
+def config(recsys, labelled):
+    return labelled.with_suffix(".yaml")
 
 
 def rows(folder: Path) -> pa.Table:
@@ -80,7 +77,7 @@ def iceberg_table(folder: Path, *parts: pa.Table) -> str:
     return "lake/shop/plays"
 
 
-def test_delta_iceberg_and_queries_give_the_bytes_of_the_csv(recsys: Recsys, config: Path) -> None:
+def test_delta_iceberg_and_queries_give_the_bytes_of_the_csv(recsys, config):
     folder = config.parent
     expected = prepared(recsys, reading(config, "ratings.csv"))
     assert expected
@@ -105,7 +102,7 @@ def test_delta_iceberg_and_queries_give_the_bytes_of_the_csv(recsys: Recsys, con
         assert prepared(recsys, name) == expected
 
 
-def test_new_version_is_a_new_dataset(recsys: Recsys, config: Path) -> None:
+def test_new_version_is_a_new_dataset(recsys, config):
     table = rows(config.parent)
     deltalake.write_deltalake("delta", table.slice(0, 300), partition_by=["device"])
     name = reading(config, "delta")
@@ -129,7 +126,7 @@ def test_new_version_is_a_new_dataset(recsys: Recsys, config: Path) -> None:
     assert recsys("etl", name, "--json").json["path"] != first["path"]
 
 
-def test_since_reads_the_new_rows_of_a_lake_only(recsys: Recsys, config: Path) -> None:
+def test_since_reads_the_new_rows_of_a_lake_only(recsys, config):
     table = rows(config.parent)
     day = pa.array([datetime(2024, 1, 1) + timedelta(hours=hour) for hour in range(600)])
     parts = [table.append_column("day", day).slice(start, 300) for start in (0, 300)]
@@ -151,10 +148,8 @@ def fails(answer: Answer, code: int, text: str) -> None:
     assert (answer.code, text in answer.err) == (code, True), answer.err
 
 
-def test_mistakes_are_named_and_nothing_is_written(
-    recsys: Recsys, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def download(**table: object) -> Answer:
+def test_mistakes_are_named_and_nothing_is_written(recsys, config, monkeypatch):
+    def download(**table):
         return recsys("download", reading(config, table))
 
     fails(download(query="COPY (SELECT 1) TO 'out.csv'"), 2, "has to be one SELECT statement")
@@ -181,14 +176,14 @@ def test_mistakes_are_named_and_nothing_is_written(
         fails(download(**table), 5, "pip install 'recsys-cli[lake]'")
 
 
-def test_damaged_table_is_refused(recsys: Recsys, config: Path) -> None:
+def test_damaged_table_is_refused(recsys, config):
     deltalake.write_deltalake("delta", rows(config.parent))
     next(Path("delta").glob("*.parquet")).unlink()
     fails(recsys("download", reading(config, "delta")), 4, "table 'interactions' cannot be read")
     assert not list(Path("workspace/raw").rglob("interactions.parquet"))
 
 
-def test_partitioned_folder_through_the_commands(recsys: Recsys, config: Path) -> None:
+def test_partitioned_folder_through_the_commands(recsys, config):
     lines = config.with_suffix(".csv").read_text().splitlines()
     for day, part in (("2024-01-01", lines[1:301]), ("2024-01-02", lines[301:])):
         Path(f"plays/dt={day}").mkdir(parents=True)

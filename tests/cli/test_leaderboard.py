@@ -1,7 +1,5 @@
 """The leaderboard on terminals of several widths: whole numbers, and columns dropped as a whole."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -40,7 +38,7 @@ def board(*, seeds: tuple[int, ...] = (1, 2, 3)) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
-def test_figures_are_whole_at_any_width(width: int) -> None:
+def test_figures_are_whole_at_any_width(width):
     text = drawn(draw, board(), width)
     assert text.count("0.2400") == text.count("0.2300") == len(METRICS)
     assert text.count("± 0.0021") == len(METRICS)
@@ -52,14 +50,14 @@ def test_figures_are_whole_at_any_width(width: int) -> None:
     assert ("5 min" in text) == (width >= 80)
 
 
-def test_failure_is_reported_once_with_seeds_and_hint() -> None:
+def test_failure_is_reported_once_with_seeds_and_hint():
     text = drawn(draw, board(), 200)
     assert "gru4rec, seed 3 failed: no memory (a smaller batch)\n" in text
     assert "fm, seeds 1, 2, 3 failed: not finite\n" in text
     assert "to retry failures" in text
 
 
-def test_one_seed_has_no_spread() -> None:
+def test_one_seed_has_no_spread():
     text = drawn(draw, {**board(seeds=(1,)), "failures": []}, 200)
     assert (
         text.count("seed")
@@ -70,7 +68,7 @@ def test_one_seed_has_no_spread() -> None:
     assert "±" not in text
 
 
-def test_model_selected_on_these_rows_is_marked() -> None:
+def test_model_selected_on_these_rows_is_marked():
     found = board()
     found["standings"][2]["selected"] = ["epoch"]
     text = drawn(draw, found, 200)

@@ -1,7 +1,5 @@
 """With only the core's packages, as of `make setup`, commands work or name the missing extra."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -71,7 +69,7 @@ print(json.dumps({"missing": missing, "codes": codes, "engine": choose("auto", P
 """
 
 
-def test_the_core_runs_the_demo_and_names_missing_extras(tmp_path: Path) -> None:
+def test_the_core_runs_the_demo_and_names_missing_extras(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(CONFIG)], capture_output=True, text=True, cwd=tmp_path, check=False
     )

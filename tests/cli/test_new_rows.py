@@ -1,19 +1,14 @@
 """Rows that come later: `etl --apply` and `train --continue`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file
 
-from tests.cli.conftest import Recsys
 
-
-def test_new_rows_are_prepared_and_counted(recsys: Recsys, ratings: Path) -> None:
-    assert recsys("init", ratings, "--task", "label").code == 0
+def test_new_rows_are_prepared_and_counted(recsys, labelled):
     made = recsys("etl", "ratings.yaml", "etl.engine=polars", "--json").json
-    new = ratings.with_name("new.csv")
+    new = labelled.with_name("new.csv")
     new.write_text("device,item_id,user_id\nx,i3,u1\nx,i99,nobody\n")
 
     shown = recsys("etl", "--apply", made["path"], new, "etl.engine=polars")
@@ -30,28 +25,26 @@ def test_new_rows_are_prepared_and_counted(recsys: Recsys, ratings: Path) -> Non
     assert pq.read_table("other.parquet").equals(pq.read_table("new.prepared.parquet"))
 
 
-def test_mistakes_are_named(recsys: Recsys, ratings: Path) -> None:
-    nothing = recsys("etl", "--apply", "abc", ratings)
+def test_mistakes_are_named(recsys, labelled):
+    nothing = recsys("etl", "--apply", "abc", labelled)
     assert (nothing.code, nothing.err.splitlines()[0]) == (
         3, "error: no run or prepared data 'abc' in workspace; there are: none yet",
     )  # fmt: skip
     assert recsys("etl", "--apply", "abc").code == 2
     assert "--output needs --apply" in recsys("etl", "ratings.yaml", "--output", "x.parquet").err
-    recsys("init", ratings, "--task", "label")
     made = recsys("etl", "ratings.yaml", "etl.engine=polars", "--json").json
-    new = ratings.with_name("new.csv")
+    new = labelled.with_name("new.csv")
     new.write_text("user_id\nu1\n")
     lacking = recsys("etl", "--apply", made["path"], new)
     assert lacking.code == 4
     assert "no column item_id, required by item_id; the columns are user_id" in lacking.err
 
 
-def test_run_continues_on_a_grown_table(recsys: Recsys, ratings: Path, tmp_path: Path) -> None:
-    recsys("-q", "init", ratings, "--task", "label")
+def test_run_continues_on_a_grown_table(recsys, labelled, tmp_path):
     recsys("-q", "etl", "ratings.yaml")
     first = recsys("--json", "train", "train.epochs=2", "train.device=cpu").json["run"]
     new = [f"n{row % 7},i{row % 20},{5 if row % 2 else 2},{2_000 + row},x" for row in range(400)]
-    ratings.write_text(ratings.read_text() + "\n".join(new) + "\n")
+    labelled.write_text(labelled.read_text() + "\n".join(new) + "\n")
     assert recsys("-q", "etl").code == 0
     answer = recsys("train", "--continue", first[:15])
     assert answer.code == 0
@@ -70,9 +63,7 @@ def test_run_continues_on_a_grown_table(recsys: Recsys, ratings: Path, tmp_path:
     assert [len(table) for table in tables] == [33, 40]
 
 
-def test_missing_run_to_continue_lists_the_existing_ones(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings, "--task", "label")
-    recsys("-q", "etl", "ratings.yaml")
+def test_missing_run_to_continue_lists_the_existing_ones(recsys, prepared):
     answer = recsys("train", "--continue", "nope")
     assert answer.code == 3
     assert "no run 'nope' in workspace; there are: none yet" in " ".join(answer.err.split())

@@ -1,7 +1,5 @@
 """Published data and protocols on small files of the publishers' formats: figures equal those of slow, independent evaluations."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
@@ -98,7 +96,7 @@ def last_out(histories: Histories) -> dict[str, float]:
     return {name: mean(values) for name, values in found.items()}
 
 
-def test_last_item_of_a_history_file(recsys: Recsys, tmp_path: Path) -> None:
+def test_last_item_of_a_history_file(recsys, tmp_path):
     given = tmp_path / "Toys_and_Games.txt"
     likes = _likes(60, 40)
     given.write_text("".join(f"{user + 1} {' '.join(map(str, items))}\n" for user, items in enumerate(likes)))
@@ -108,7 +106,7 @@ def test_last_item_of_a_history_file(recsys: Recsys, tmp_path: Path) -> None:
     assert figures(found) == pytest.approx(last_out(dict(enumerate(likes))))
 
 
-def test_last_item_of_a_file_of_pairs(recsys: Recsys, tmp_path: Path) -> None:
+def test_last_item_of_a_file_of_pairs(recsys, tmp_path):
     given = OF_PROTOCOLS["ml1m-sasrec"](tmp_path)
     histories: dict[int, list[int]] = {}
     for user, item in in_pairs(given):
@@ -127,7 +125,7 @@ def test_last_item_of_a_file_of_pairs(recsys: Recsys, tmp_path: Path) -> None:
     assert verdicts == {(True, "not run"), (False, "not comparable")}
 
 
-def test_one_item_among_given_negatives(recsys: Recsys, tmp_path: Path) -> None:
+def test_one_item_among_given_negatives(recsys, tmp_path):
     folder = OF_PROTOCOLS["ml1m-ncf"](tmp_path)
     train: dict[int, list[int]] = {}
     for user, item, *_ in in_pairs(folder / "ml-1m.train.rating"):
@@ -148,7 +146,7 @@ def test_one_item_among_given_negatives(recsys: Recsys, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gowalla-m1", "movielens1m-m1"])
-def test_published_train_and_test_lists(name: str, recsys: Recsys, tmp_path: Path) -> None:
+def test_published_train_and_test_lists(name, recsys, tmp_path):
     given, other = tmp_path / "given", tmp_path / "other"
     given.mkdir()
     other.mkdir()
@@ -169,7 +167,7 @@ def test_published_train_and_test_lists(name: str, recsys: Recsys, tmp_path: Pat
     assert figures(found) == pytest.approx({"recall@20": mean(recalls), "ndcg@20": mean(gains)})
 
 
-def test_users_without_train_rows(recsys: Recsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_without_train_rows(recsys, tmp_path, monkeypatch):
     monkeypatch.setattr(given_splits, "_HELD_OUT_USERS", 100)  # instead of 10,000
     given = OF_PROTOCOLS["ml20m-liang"](tmp_path)
     with zipfile.ZipFile(given) as archive:
@@ -207,9 +205,7 @@ def test_users_without_train_rows(recsys: Recsys, tmp_path: Path, monkeypatch: p
     assert found["users"] == len(gains)
 
 
-def test_a_default_given_explicitly_is_no_change_and_one_file_stands_for_its_folder(
-    recsys: Recsys, tmp_path: Path
-) -> None:
+def test_a_default_given_explicitly_is_no_change_and_one_file_stands_for_its_folder(recsys, tmp_path):
     given = OF_PROTOCOLS["gowalla-m1"](tmp_path) / "train.txt"
     line = ("--json", "bench", "--protocol", "gowalla-m1", "--from-file", given, "bench.models=[popularity]")
     for overrides, changes in (
@@ -222,13 +218,13 @@ def test_a_default_given_explicitly_is_no_change_and_one_file_stands_for_its_fol
 
 
 @pytest.mark.parametrize("name", ["amazon-cds-m1", "amazon-electronics-m1"])
-def test_other_files_of_the_same_kind(name: str, recsys: Recsys, tmp_path: Path) -> None:
+def test_other_files_of_the_same_kind(name, recsys, tmp_path):
     dataset = load(path_of(name)).dataset.name
     found = bench(recsys, name, {**SAMPLES, **OF_PROTOCOLS}[dataset](tmp_path))
     assert found["published"]["differences"]
 
 
-def test_a_protocol_in_a_config_of_ones_own(recsys: Recsys, tmp_path: Path) -> None:
+def test_a_protocol_in_a_config_of_ones_own(recsys, tmp_path):
     given = SAMPLES["amazon-5core-beauty"](tmp_path)
     own = tmp_path / "own.yaml"
     text = path_of("s3-beauty").read_text().partition("protocol:")[0]
@@ -248,7 +244,7 @@ def test_a_protocol_in_a_config_of_ones_own(recsys: Recsys, tmp_path: Path) -> N
     assert "popularity, NDCG@10: level with equal; below better." in (tmp_path / "page.html").read_text()
 
 
-def test_every_protocol_is_listed_with_its_figures(recsys: Recsys) -> None:
+def test_every_protocol_is_listed_with_its_figures(recsys):
     listed = recsys("--json", "ls", "protocols").json["protocols"]
     assert [row["name"] for row in listed] == list(registry.PROTOCOLS)
     for row in listed:
@@ -263,7 +259,7 @@ def test_every_protocol_is_listed_with_its_figures(recsys: Recsys) -> None:
     assert "0.1872" in recsys("ls", "protocols", "gowalla-m1").out
 
 
-def test_mistakes_name_the_next_command(recsys: Recsys) -> None:
+def test_mistakes_name_the_next_command(recsys):
     assert "did you mean s3-toys" in recsys("bench", "--protocol", "s3-toy").err
     assert "recsys bench own.yaml" in recsys("bench", "--protocol", "own.yaml").err
     assert "--from-file needs --protocol" in recsys("bench", "--from-file", "x").err
@@ -287,7 +283,7 @@ evaluate: {{k: [5], bootstrap: 20, max_ranking_users: null}}
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> list[tuple[int, int, int]]:
+def rows(tmp_path):
     """Distinct (user, item) pairs in order of time."""
     rng = np.random.default_rng(3)
     pairs = [(user, item) for user in range(50) for item in rng.permutation(40)[: rng.integers(8, 16)].tolist()]
@@ -298,7 +294,7 @@ def rows(tmp_path: Path) -> list[tuple[int, int, int]]:
     return made
 
 
-def test_targets_of_a_split_by_time(recsys: Recsys, rows: list[tuple[int, int, int]]) -> None:
+def test_targets_of_a_split_by_time(recsys, rows):
     valid, test = (int(round(len(rows) * share, 6)) for share in (0.6, 0.8))
     train: dict[int, list[int]] = {}
     before: dict[int, list[int]] = {}
@@ -309,7 +305,7 @@ def test_targets_of_a_split_by_time(recsys: Recsys, rows: list[tuple[int, int, i
             train.setdefault(user, []).append(item)
     scores = ease(train)
 
-    def expected(first: int, last: int | None) -> float:
+    def expected(first, last):
         values = []
         for user, items in after.items():
             place = len(items) + first if first < 0 else first
@@ -333,7 +329,7 @@ def test_targets_of_a_split_by_time(recsys: Recsys, rows: list[tuple[int, int, i
     assert len(set(values.values())) == 4
 
 
-def test_a_dataset_without_splits_needs_files(recsys: Recsys, rows: list[tuple[int, int, int]]) -> None:
+def test_a_dataset_without_splits_needs_files(recsys, rows):
     assert rows
     found = recsys("etl", "config.yaml", "split={method: files}")
     assert found.code == 2
@@ -349,7 +345,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_config_trains_from_the_publishers_files(name: str, recsys: Recsys, tmp_path: Path) -> None:
+def test_config_trains_from_the_publishers_files(name, recsys, tmp_path):
     given = tmp_path / "given"
     given.mkdir()
     config = f"configs/{name}.yaml"
@@ -371,7 +367,7 @@ def _one_epoch(name: str) -> tuple[str, ...]:
     ("name", "size"),
     [("clicks", "rows=4_000"), ("sessions", "count=400"), ("impressions", "count=400")],
 )
-def test_synthetic_events_have_a_ceiling(name: str, size: str, recsys: Recsys) -> None:
+def test_synthetic_events_have_a_ceiling(name, size, recsys):
     config, options = f"configs/synthetic-{name}.yaml", (f"dataset.{size.replace('_', '')}", "train.epochs=1")
 
     ran = recsys("--json", "run", config, *options, "evaluate.bootstrap=20", "evaluate.max_ranking_users=100")

@@ -1,7 +1,5 @@
 """`recsys recommend`, `score` and `export` as typed: tables, files, and what is wrong with a line."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -16,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from recsys_cli.stages.export import FORMATS
 from recsys_cli.workspace import TrainedRun, write_json
-from tests.cli.conftest import Recsys
+from tests.cli.conftest import copied, type_in, write_ratings
 from tests.sealing import reseal
 
 CONFIG = """
@@ -36,21 +34,26 @@ train: {device: cpu}
 """
 
 
-@pytest.fixture
-def trained(recsys: Recsys, ratings: Path) -> Recsys:
-    """A trained run on ratings of 20 movies with titles and genres, in the current folder."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A trained run on ratings of 20 movies with titles and genres."""
+    folder = tmp_path_factory.mktemp("movies")
     movies = [f"{number},Film {number},{'comedy' if number % 2 else 'drama'}" for number in range(20)]
-    Path("movies.csv").write_text("\n".join(["movieId,title,genre", *movies]) + "\n")
-    rows = re.sub(r"\b[ui](\d+)", r"\1", ratings.read_text())
-    Path("ratings.csv").write_text(rows.replace("user_id", "userId").replace("item_id", "movieId"))
-    Path("c.yaml").write_text(CONFIG)
-    for line in (["etl", "c.yaml"], ["train"]):
-        done = recsys("--quiet", *line)
-        assert done.code == 0, done.err
+    (folder / "movies.csv").write_text("\n".join(["movieId,title,genre", *movies]) + "\n")
+    rows = re.sub(r"\b[ui](\d+)", r"\1", write_ratings(folder).read_text())
+    (folder / "ratings.csv").write_text(rows.replace("user_id", "userId").replace("item_id", "movieId"))
+    (folder / "c.yaml").write_text(CONFIG)
+    type_in(folder, ["-q", "etl", "c.yaml"], ["-q", "train"])
+    return folder
+
+
+@pytest.fixture
+def trained(recsys, made, tmp_path):
+    copied(made, tmp_path)
     return recsys
 
 
-def test_a_user_a_history_and_an_item(trained: Recsys) -> None:
+def test_a_user_a_history_and_an_item(trained):
     shown = trained("recommend", "--user", "4", "--k", "3", "--where", "genre == 'comedy'")
     assert shown.code == 0, shown.err
     assert "for user 4, ease: by the model" in shown.out
@@ -67,7 +70,7 @@ def test_a_user_a_history_and_an_item(trained: Recsys) -> None:
     assert "user nobody has no history of items in train: give item ids as the history" in unknown.out
 
 
-def test_files_for_all_users_for_some_and_for_new_ones(trained: Recsys) -> None:
+def test_files_for_all_users_for_some_and_for_new_ones(trained):
     Path("allowed.txt").write_text("movieId\n1\n2\n3\n")
     Path("users.csv").write_text("userId\n3\n1\n")
     Path("new.csv").write_text("userId,movieId\nanna,1\nanna,3\nbob,2\n")
@@ -110,7 +113,7 @@ def test_files_for_all_users_for_some_and_for_new_ones(trained: Recsys) -> None:
     assert not list(Path().glob(".*.partial"))
 
 
-def test_unknown_users_of_a_file_get_popularity(trained: Recsys) -> None:
+def test_unknown_users_of_a_file_get_popularity(trained):
     Path("users.txt").write_text("3\nnobody\n1\n999\n")
     done = trained("recommend", "--users", "users.txt", "--k", "2", "--out", "some.csv")
     assert done.code == 0, done.err
@@ -136,7 +139,7 @@ def test_unknown_users_of_a_file_get_popularity(trained: Recsys) -> None:
     assert sources == ["fold-in", "popularity"]
 
 
-def test_scores_are_in_the_format_of_the_name(trained: Recsys) -> None:
+def test_scores_are_in_the_format_of_the_name(trained):
     Path("rows.csv").write_text("userId,movieId\n1,3\n2,4\n")
     for out in ("s.parquet", "s.csv", "s.jsonl"):
         assert trained("score", "ease", "rows.csv", "--out", out).code == 0
@@ -146,7 +149,7 @@ def test_scores_are_in_the_format_of_the_name(trained: Recsys) -> None:
     assert lines == pytest.approx(expected)
 
 
-def test_a_path_below_new_folders_is_refused_and_makes_none(trained: Recsys) -> None:
+def test_a_path_below_new_folders_is_refused_and_makes_none(trained):
     Path("rows.csv").write_text("userId,movieId\n1,3\n2,4\n")
     wrong = ["--out", "no/such/x.csv"]
     commands = (["recommend", "--all", *wrong], ["score", "ease", "rows.csv", *wrong], ["export", "ease", *wrong],
@@ -157,7 +160,7 @@ def test_a_path_below_new_folders_is_refused_and_makes_none(trained: Recsys) -> 
     assert trained("recommend", "--all", "--out", "no/x.csv").code == 0
 
 
-def test_the_kind_of_a_score_is_shown(trained: Recsys) -> None:
+def test_the_kind_of_a_score_is_shown(trained):
     Path("rows.csv").write_text("userId,movieId\n1,3\n2,4\n")
     assert (
         "2 scores (they order items, and are no predictions): scores.parquet"
@@ -166,7 +169,7 @@ def test_the_kind_of_a_score_is_shown(trained: Recsys) -> None:
     assert "logit of a binary label" in trained("score", "--help").out
 
 
-def test_the_formats_of_an_export_are_listed(trained: Recsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_formats_of_an_export_are_listed(trained, tmp_path, monkeypatch):
     shown = trained("export", "--help").out
     assert all(name in shown for name in FORMATS)
     empty = tmp_path / "empty"
@@ -178,7 +181,7 @@ def test_the_formats_of_an_export_are_listed(trained: Recsys, tmp_path: Path, mo
     assert "use bundle, onnx" in refused.err
 
 
-def test_a_bundle_answers_and_scores_as_the_run(trained: Recsys) -> None:
+def test_a_bundle_answers_and_scores_as_the_run(trained):
     made = trained("--json", "export", "--out", "b").json
     assert made["verified_rows"] > 100
     card = Path("b/model_card.md").read_text()
@@ -218,13 +221,13 @@ def test_a_bundle_answers_and_scores_as_the_run(trained: Recsys) -> None:
         (["export", "--out", "ratings.csv"], 2, "ratings.csv is a file"),
     ],
 )
-def test_a_wrong_line_says_what_is_wrong(line: list[str], code: int, message: str, trained: Recsys) -> None:
+def test_a_wrong_line_says_what_is_wrong(line, code, message, trained):
     done = trained(*line)
     assert (done.code, message in done.err) == (code, True), done.err
     assert "hint: " in done.err
 
 
-def test_rankings_below_popularity_are_announced_where_they_are_used(recsys: Recsys) -> None:
+def test_rankings_below_popularity_are_announced_where_they_are_used(recsys):
     """Some items are chosen far more often; with the weights of ease turned around, the others come first."""
     rng = np.random.default_rng(1)
     chances = 1 / np.arange(1, 41) ** 2

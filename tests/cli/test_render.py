@@ -1,7 +1,5 @@
 """Events as bars and lines."""
 
-from __future__ import annotations
-
 import io
 import math
 import re
@@ -27,14 +25,14 @@ from recsys_cli.events import Event, Message, Progress, ignore
         (1e9, "1.00 G"),
     ],
 )
-def test_amount_is_short(number: float, text: str) -> None:
+def test_amount_is_short(number, text):
     assert amount(number) == text
 
 
 @pytest.mark.parametrize(
     ("num_bytes", "text"), [(0, "0 B"), (999, "999 B"), (261_978_986, "262 MB"), (3.16e9, "3.16 GB")]
 )
-def test_size_is_in_powers_of_ten(num_bytes: float, text: str) -> None:
+def test_size_is_in_powers_of_ten(num_bytes, text):
     assert size(num_bytes) == text
 
 
@@ -42,14 +40,14 @@ def test_size_is_in_powers_of_ten(num_bytes: float, text: str) -> None:
     ("seconds", "text"),
     [(0, "0.0 s"), (9.96, "10 s"), (61, "61 s"), (150, "2 min"), (3_599, "1 h 00 min"), (4_000, "1 h 07 min")],
 )
-def test_duration_has_a_suitable_unit(seconds: float, text: str) -> None:
+def test_duration_has_a_suitable_unit(seconds, text):
     assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(
     ("part", "text"), [(0, "0.0 %"), (1e-7, "<0.1 %"), (0.1234, "12.3 %"), (0.99999, ">99.9 %"), (1, "100.0 %")]
 )
-def test_share_does_not_round_to_zero_or_all(part: float, text: str) -> None:
+def test_share_does_not_round_to_zero_or_all(part, text):
     assert share(part) == text
 
 
@@ -62,7 +60,7 @@ class Clock:
         return self.now
 
 
-def test_lines_come_every_ten_seconds_and_at_the_end() -> None:
+def test_lines_come_every_ten_seconds_and_at_the_end():
     written: list[str] = []
     clock = Clock()
     draw = LogRenderer(written.append, clock)
@@ -76,7 +74,7 @@ def test_lines_come_every_ten_seconds_and_at_the_end() -> None:
     ]
 
 
-def test_lines_count_the_pace_of_a_resumed_download_from_where_it_began() -> None:
+def test_lines_count_the_pace_of_a_resumed_download_from_where_it_began():
     written: list[str] = []
     clock = Clock()
     draw = LogRenderer(written.append, clock)
@@ -86,7 +84,7 @@ def test_lines_count_the_pace_of_a_resumed_download_from_where_it_began() -> Non
     assert written == ["download: 95.0 % of 100 MB · 500 kB/s · 10 s left"]
 
 
-def test_short_tasks_have_no_lines() -> None:
+def test_short_tasks_have_no_lines():
     written: list[str] = []
     draw = LogRenderer(written.append, Clock())
     draw(Progress("unpack", 0, 10, "bytes"))
@@ -94,7 +92,7 @@ def test_short_tasks_have_no_lines() -> None:
     assert written == []
 
 
-def test_repeated_task_restarts_its_lines() -> None:
+def test_repeated_task_restarts_its_lines():
     written: list[str] = []
     clock = Clock()
     draw = LogRenderer(written.append, clock)
@@ -105,7 +103,7 @@ def test_repeated_task_restarts_its_lines() -> None:
     assert written == ["read: 10 rows in 10 s · 1 rows/s"] * 2
 
 
-def test_lines_support_unknown_and_zero_totals() -> None:
+def test_lines_support_unknown_and_zero_totals():
     written: list[str] = []
     clock = Clock()
     draw = LogRenderer(written.append, clock)
@@ -116,7 +114,7 @@ def test_lines_support_unknown_and_zero_totals() -> None:
     assert written == ["read: 5.00 M rows · 250 k rows/s"]
 
 
-def test_lines_prefer_the_speed_of_the_stage() -> None:
+def test_lines_prefer_the_speed_of_the_stage():
     written: list[str] = []
     clock = Clock()
     draw = LogRenderer(written.append, clock)
@@ -126,7 +124,7 @@ def test_lines_prefer_the_speed_of_the_stage() -> None:
     assert written == ["train: 50.0 % of 100 rows · 10 s left · rows/s 7"]
 
 
-def test_messages_are_lines_and_warnings_say_so() -> None:
+def test_messages_are_lines_and_warnings_say_so():
     written: list[str] = []
     draw = LogRenderer(written.append)
     draw(Message("hello [bold]"))
@@ -134,18 +132,18 @@ def test_messages_are_lines_and_warnings_say_so() -> None:
     assert written == ["hello [bold]", "warning: beware"]
 
 
-def test_quiet_draws_nothing() -> None:
+def test_quiet_draws_nothing():
     with renderer("etl", quiet=True) as emit:
         assert emit is ignore
 
 
-def test_a_pipe_gets_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_lines(capsys):
     with renderer("etl", quiet=False) as emit:
         emit(Message("hello"))
     assert capsys.readouterr() == ("", "hello\n")
 
 
-def test_remaining_time_of_the_stage_has_precedence() -> None:
+def test_remaining_time_of_the_stage_has_precedence():
     """One run of two in a second, and the other one is a slow model."""
     written: list[str] = []
     clock = Clock()
@@ -156,7 +154,7 @@ def test_remaining_time_of_the_stage_has_precedence() -> None:
     assert written == ["bench: 50.0 % of 2 runs · 5 runs/min · 5 min left"]
 
 
-def test_no_remaining_time_where_the_last_part_is_the_longest() -> None:
+def test_no_remaining_time_where_the_last_part_is_the_longest():
     written: list[str] = []
     clock = Clock()
     draw = LogRenderer(written.append, clock)
@@ -167,7 +165,7 @@ def test_no_remaining_time_where_the_last_part_is_the_longest() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_bars_fit_the_terminal(width: int) -> None:
+def test_bars_fit_the_terminal(width):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=width, color_system=None, legacy_windows=False)
     with render._bars(console, "train") as emit:
@@ -190,9 +188,9 @@ def test_bars_fit_the_terminal(width: int) -> None:
     assert all(len(line) <= width for part in plain.splitlines() for line in part.split("\r"))
 
 
-def test_progress_says_how_many_cores_other_processes_leave() -> None:
+def test_progress_says_how_many_cores_other_processes_leave():
     class Starved:
-        def describe(self) -> str:
+        def describe(self):
             return "0.4 of 2 (other processes)"
 
     seen: list[Event] = []

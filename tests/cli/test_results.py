@@ -1,23 +1,17 @@
 """Results of the stages on a terminal: whole numbers at any width."""
 
-from __future__ import annotations
-
-import contextlib
 import json
 import os
-import shutil
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from recsys_cli.cli import app
 from recsys_cli.cli.results import etl, evaluate, train
 from recsys_cli.evaluation.result import Counts
 from recsys_cli.workspace import Workspace
-from tests.cli.conftest import Recsys, drawn, write_ratings
+from tests.cli.conftest import drawn
 
 ETL: dict[str, Any] = {
     "up_to_date": False,
@@ -64,7 +58,7 @@ TRAIN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_etl_shows_splits_columns_and_findings(width: int) -> None:
+def test_etl_shows_splits_columns_and_findings(width):
     text = drawn(etl.draw, ETL, width)
     for figure in (
         "20,000,076",
@@ -85,13 +79,13 @@ def test_etl_shows_splits_columns_and_findings(width: int) -> None:
     assert "next: recsys train" in text
 
 
-def test_etl_up_to_date_is_two_lines() -> None:
+def test_etl_up_to_date_is_two_lines():
     text = drawn(etl.draw, {**ETL, "up_to_date": True}, 80)
     assert text == "prepared data is up to date: workspace/data/0123456789abcdef\nnext: recsys train\n"
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_train_shows_each_epoch_and_marks_the_best(width: int) -> None:
+def test_train_shows_each_epoch_and_marks_the_best(width):
     text = drawn(train.draw, TRAIN, width)
     for figure in ("* 1", "0.6123", "0.7124", "2000", "5.0 %", "2.0 s", "–", "53,889"):
         assert figure in text
@@ -115,9 +109,7 @@ def estimate(value: float | None, spread: float = 0.01) -> dict[str, float | Non
         ("auc", (0.7,), set()),
     ],
 )
-def test_evaluate_marks_the_best_by_the_direction_of_the_metric(
-    metric: str, values: tuple[float, ...], best: set[float]
-) -> None:
+def test_evaluate_marks_the_best_by_the_direction_of_the_metric(metric, values, best):
     systems = {name: {metric: estimate(value)} for name, value in zip(("model", "one", "other"), values, strict=False)}
     text = drawn(lambda to, found: evaluate._draw_systems(to, "title", found, [metric]), systems, 120)
     marked = {float(word.strip("*")) for word in text.split() if word.startswith("*")}
@@ -125,7 +117,7 @@ def test_evaluate_marks_the_best_by_the_direction_of_the_metric(
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_evaluate_shows_whole_figures_at_any_width(width: int) -> None:
+def test_evaluate_shows_whole_figures_at_any_width(width):
     systems = {
         name: {"auc": estimate(0.7943), "log_loss": estimate(None)} for name in ("model", "item mean", "constant")
     }
@@ -165,7 +157,7 @@ def evaluation() -> dict[str, Any]:
     }
 
 
-def test_evaluate_answers_shortly_and_keeps_the_rest_for_the_report() -> None:
+def test_evaluate_answers_shortly_and_keeps_the_rest_for_the_report():
     text = drawn(evaluate.draw, evaluation(), 100)
     assert len(text.splitlines()) <= 33
     for shown in ("0.7943 [0.7843, 0.8043]", "NDCG@10", "0.0421", "cohort 7", "better than item mean", "has to know"):
@@ -181,7 +173,7 @@ def test_evaluate_answers_shortly_and_keeps_the_rest_for_the_report() -> None:
     assert "by cohort: NDCG@10 of all" in drawn(evaluate.draw, one_class, 100)
 
 
-def test_evaluate_of_numeric_labels_shows_errors() -> None:
+def test_evaluate_of_numeric_labels_shows_errors():
     errors = {"rmse": estimate(0.8812), "mae": estimate(0.6745), "normalized_entropy": estimate(0.9)}
     ratings = evaluation() | {
         "pointwise": {"model": errors, "constant": errors},
@@ -195,35 +187,10 @@ def test_evaluate_of_numeric_labels_shows_errors() -> None:
     assert "entropy" not in text
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder after `recsys run` on the small table."""
-    folder = tmp_path_factory.mktemp("finished")
-    write_ratings(folder)
-    with contextlib.chdir(folder):
-        for line in (
-            ["init", "ratings.csv", "--task", "label"],
-            ["run", "ratings.yaml", "train.epochs=2", "train.batch_size=64", "evaluate.bootstrap=20", "--json"],
-        ):
-            done = CliRunner().invoke(app, line)
-            assert done.exit_code == 0, done.output
-        Path("result.json").write_text(done.stdout)
-    return folder
-
-
-@pytest.fixture
-def ran(recsys: Recsys, finished: Path, tmp_path: Path) -> dict[str, Any]:
-    """What `recsys run` answered, in a working directory where it was run."""
-    # The files of the config are known by their time of change, too, which the copy has to keep.
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True, copy_function=shutil.copy2)
-    found: dict[str, Any] = json.loads((tmp_path / "result.json").read_text())
-    return found
-
-
-def test_run_does_everything_and_then_is_up_to_date(recsys: Recsys, ran: dict[str, Any]) -> None:
-    assert list(ran) == ["etl", "train", "evaluate"]
-    assert not any(stage["up_to_date"] for stage in ran.values())
-    assert ran["evaluate"]["pointwise"]["model"]["auc"]["value"] is not None
+def test_run_does_everything_and_then_is_up_to_date(recsys, finished):
+    assert list(finished) == ["etl", "train", "evaluate"]
+    assert [stage["up_to_date"] for stage in finished.values()] == [True, False, False]
+    assert finished["evaluate"]["pointwise"]["model"]["auc"]["value"] is not None
     again = recsys("run")
     assert again.code == 0
     assert again.out.count("up to date") == 3
@@ -232,11 +199,11 @@ def test_run_does_everything_and_then_is_up_to_date(recsys: Recsys, ran: dict[st
     assert all(stage["up_to_date"] for stage in recsys("run", "--json").json.values())
 
 
-def test_after_a_run_the_other_commands_know_it(recsys: Recsys, ran: dict[str, Any]) -> None:
-    name = ran["train"]["run"]
+def test_after_a_run_the_other_commands_know_it(recsys, finished):
+    name = finished["train"]["run"]
     found = recsys("status", "--json").json
     assert [(run["name"], run["state"]) for run in found["runs"]] == [(name, "evaluated")]
-    assert found["runs"][0]["metrics"]["auc"] == ran["evaluate"]["pointwise"]["model"]["auc"]["value"]
+    assert found["runs"][0]["metrics"]["auc"] == finished["evaluate"]["pointwise"]["model"]["auc"]["value"]
     assert found["current"]["next"] == "recsys report"
     assert name in recsys("status").out
     report = Path(recsys("report").out.strip())
@@ -245,8 +212,8 @@ def test_after_a_run_the_other_commands_know_it(recsys: Recsys, ran: dict[str, A
     assert recsys("train", "--json").json["up_to_date"]
 
 
-def test_evaluate_takes_a_run_and_overrides_of_its_own_section(recsys: Recsys, ran: dict[str, Any]) -> None:
-    name = ran["train"]["run"]
+def test_evaluate_takes_a_run_and_overrides_of_its_own_section(recsys, finished):
+    name = finished["train"]["run"]
     found = recsys("evaluate", name[-8:], "evaluate.split=valid", "--json").json
     assert (found["run"], found["split"]) == (name, "valid")
     assert json.loads(Path(found["path"]).read_text())["split"] == "valid"
@@ -256,15 +223,15 @@ def test_evaluate_takes_a_run_and_overrides_of_its_own_section(recsys: Recsys, r
     assert "hint: train another run: recsys train " in answer.err
 
 
-def test_evaluate_of_an_untrained_config_is_an_error(recsys: Recsys, ran: dict[str, Any]) -> None:
+def test_evaluate_of_an_untrained_config_is_an_error(recsys, finished):
     answer = recsys("evaluate", "ratings.yaml", "train.epochs=3")
     assert answer.code == 3
     assert "the model of this config is not trained in workspace" in answer.err
     assert "hint: recsys train" in answer.err
 
 
-def test_an_unfinished_run_is_shown_and_resumed_from(recsys: Recsys, ran: dict[str, Any]) -> None:
-    folder = Path(ran["train"]["path"])
+def test_an_unfinished_run_is_shown_and_resumed_from(recsys, finished):
+    folder = Path(finished["train"]["path"])
     (folder / "manifest.json").unlink()
     (folder / "evaluation.json").unlink()
     found = recsys("status", "--json").json
@@ -285,14 +252,14 @@ def test_an_unfinished_run_is_shown_and_resumed_from(recsys: Recsys, ran: dict[s
     assert (whole["train"]["run"], whole["evaluate"]["run"]) == (folder.name, folder.name)
 
 
-def test_speed_of_epochs_is_in_the_unit_of_the_model() -> None:
+def test_speed_of_epochs_is_in_the_unit_of_the_model():
     assert "rows/s" in drawn(train.draw, TRAIN, 120)  # a run of before has no unit
     of_users = drawn(train.draw, {**TRAIN, "unit": "users"}, 120)
     assert "users/s" in of_users
     assert "rows/s" not in of_users
 
 
-def test_train_names_the_popularity_that_no_candidate_exceeds() -> None:
+def test_train_names_the_popularity_that_no_candidate_exceeds():
     one = {"label": "popularity, half-life 1/8 of train", "run": "x", "metric": "ndcg@10", "value": 0.2, "seconds": 1.0}
     others = [{**one, "label": label, "value": 0.1} for label in ("popularity", "ease")]
     text = drawn(train.draw, {**TRAIN, "candidates": [one, *others]}, 120)

@@ -1,7 +1,5 @@
 """The frozen commands and options, their texts, and included configs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ from recsys_cli.cli.field_docs import field_docs
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.load import model_config_type
 from recsys_cli.registry import MODELS
-from tests.cli.conftest import Recsys
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "cli_surface.txt"
 
@@ -38,11 +35,11 @@ def _params(command: object) -> str:
     return " ".join(shown)
 
 
-def test_surface_is_the_frozen_one() -> None:
+def test_surface_is_the_frozen_one():
     assert surface() == GOLDEN.read_text(), f"if that is meant, write this to {GOLDEN}:\n{surface()}"
 
 
-def test_every_command_and_option_has_a_help_text() -> None:
+def test_every_command_and_option_has_a_help_text():
     group = get_command(app)
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         assert command.help, name
@@ -50,7 +47,7 @@ def test_every_command_and_option_has_a_help_text() -> None:
             assert param.help, f"{name} {param.name}"
 
 
-def test_usage_is_written_as_people_type_it() -> None:
+def test_usage_is_written_as_people_type_it():
     group = get_command(app)
     usage = {
         name: command.get_usage(command.make_context(f"recsys {name}", [], resilient_parsing=True))
@@ -62,12 +59,12 @@ def test_usage_is_written_as_people_type_it() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_option_of_a_model_has_a_text(name: str) -> None:
+def test_every_option_of_a_model_has_a_text(name):
     config = model_config_type(name)
     assert set(config.model_fields) <= set(field_docs(config))
 
 
-def test_the_text_is_that_of_the_source() -> None:
+def test_the_text_is_that_of_the_source():
     class Base(BaseModel):
         first: int = 1
         """The first one,
@@ -83,13 +80,13 @@ def test_the_text_is_that_of_the_source() -> None:
     assert set(field_docs(TrainConfig)) == set(TrainConfig.model_fields)
 
 
-def test_shipped_config_is_found_from_any_directory(recsys: Recsys) -> None:
+def test_shipped_config_is_found_from_any_directory(recsys):
     answer = recsys("validate", "configs/ml25m.yaml")
 
     assert (answer.code, "ml25m.yaml is valid" in answer.out) == (0, True)
 
 
-def test_own_config_comes_before_the_shipped_one(recsys: Recsys) -> None:
+def test_own_config_comes_before_the_shipped_one(recsys):
     own = Path("configs/ml25m.yaml")
     own.parent.mkdir()
     own.write_text("dataset: {name: movielens-52m}\n")
@@ -101,7 +98,7 @@ def test_own_config_comes_before_the_shipped_one(recsys: Recsys) -> None:
     assert shipped.configs() == [own]
 
 
-def test_unknown_config_is_missing(recsys: Recsys) -> None:
+def test_unknown_config_is_missing(recsys):
     answer = recsys("validate", "configs/ml26m.yaml")
 
     assert answer.code == 2

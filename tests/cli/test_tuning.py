@@ -1,7 +1,5 @@
 """`recsys tune` from the line to the table, the page and the next command."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path
@@ -11,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from recsys_cli.cli import tune
-from tests.cli.conftest import Recsys
 
 pytest.importorskip("optuna")
 
@@ -22,9 +19,7 @@ SPACE = (
 LINE = ("tune", "ratings.yaml", SPACE, "train.epochs=1", "model.embedding_dim=4")
 
 
-def test_tune_from_the_line_to_the_next_command(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings, "--task", "label")
-    assert recsys("etl", "ratings.yaml").code == 0
+def test_tune_from_the_line_to_the_next_command(recsys, prepared):
     answer = recsys(*LINE, "--trials", "2")
     assert answer.code == 0, answer.err
     assert "trial 2 of 2: train.learning_rate=" in answer.err
@@ -44,9 +39,7 @@ def test_tune_from_the_line_to_the_next_command(recsys: Recsys, ratings: Path) -
     assert "training is up to date" in recsys("train", str(study / "best.yaml")).out
 
 
-def test_search_needs_no_section(recsys: Recsys, ratings: Path) -> None:
-    recsys("-q", "init", ratings, "--task", "label")
-    assert recsys("etl", "ratings.yaml").code == 0
+def test_search_needs_no_section(recsys, prepared):
     answer = recsys("tune", "ratings.yaml", "--trials", "1", "--minutes", "9", "model.name=item-knn")
     assert answer.code == 0, answer.err
     assert "model.shrinkage" in answer.out
@@ -60,7 +53,7 @@ def an_entry(trial: int, state: str, value: float | None, rank: int | None = Non
     }  # fmt: skip
 
 
-def test_the_table_shows_every_trial_and_the_line_to_paste() -> None:
+def test_the_table_shows_every_trial_and_the_line_to_paste():
     best = an_entry(2, "finished", 0.81234, rank=1)
     found = {
         "caveat": "which is optimistic",
@@ -85,7 +78,7 @@ def test_the_table_shows_every_trial_and_the_line_to_paste() -> None:
 @pytest.mark.parametrize(
     ("combinations", "end"), [(None, "; --trials N adds more"), (4, ", all combinations of the search space")]
 )
-def test_an_exhausted_space_is_named(combinations: int | None, end: str) -> None:
+def test_an_exhausted_space_is_named(combinations, end):
     found = {
         "up_to_date": True, "report": "w/tune.html", "next": None, "metric": {"name": "auc"}, "space": {}, "best": None,
         "combinations": combinations, "ranking": [],

@@ -1,14 +1,10 @@
 """Models that do not fit the columns, and joined keys of several types."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from tests.cli.conftest import Recsys
 
 
 @pytest.mark.parametrize(
@@ -18,11 +14,7 @@ from tests.cli.conftest import Recsys
         ("model.rerank=[{name: at-most, feature: colour, number: 4}]", "colour is no categorical feature of item_id"),
     ],
 )
-def test_a_model_that_does_not_fit_the_columns_is_an_error(
-    recsys: Recsys, ratings: Path, override: str, problem: str
-) -> None:
-    assert recsys("init", ratings, "--task", "label").code == 0
-    assert recsys("etl", "ratings.yaml").code == 0
+def test_a_model_that_does_not_fit_the_columns_is_an_error(recsys, prepared, override, problem):
     answer = recsys("train", "ratings.yaml", "model.name=two-stage", override)
     assert answer.code == 2
     assert problem in answer.err
@@ -47,7 +39,7 @@ model: {{name: mlp}}
     return "joined.yaml"
 
 
-def test_a_model_with_vectors_is_valid(recsys: Recsys) -> None:
+def test_a_model_with_vectors_is_valid(recsys):
     """The length of vectors is unknown before ValueCount is fitted."""
     items = pa.table({"item": [f"i{item}" for item in range(20)], "vector": [[float(item), 1.0] for item in range(20)]})
     ops = "    - {op: JoinExternal, table: items, on: item, columns: [vector]}\n    - {op: Categorify, columns: [user, item]}"
@@ -58,7 +50,7 @@ def test_a_model_with_vectors_is_valid(recsys: Recsys) -> None:
     assert recsys("run", counted, "train.epochs=1").code == 0
 
 
-def test_keys_of_several_types_match_as_in_the_preparation(recsys: Recsys) -> None:
+def test_keys_of_several_types_match_as_in_the_preparation(recsys):
     items = pa.table({"item": range(20), "color": ["red", "blue"] * 10})
     ops = "    - {op: JoinExternal, table: items, on: item, columns: [color]}\n    - {op: Categorify, columns: [user, item, color]}"
     answer = recsys("--json", "validate", joining(items, ops, item="{}"))
