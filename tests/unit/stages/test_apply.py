@@ -1,7 +1,5 @@
 """A fitted plan on new rows: the same result as in etl, and missing columns."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
@@ -54,7 +52,7 @@ FEATURES: dict[str, Any] = {"user": "user", "item": "item", "label": "label", "t
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     """A working directory with train, valid and movies."""
     monkeypatch.chdir(tmp_path)
     for name, table in {"train": TRAIN, "valid": VALID, "movies": MOVIES}.items():
@@ -95,7 +93,7 @@ def plan(*ops: dict[str, Any]) -> dict[str, Any]:
 
 
 @every_engine
-def test_the_rows_that_were_prepared_come_out_the_same(name: str, here: Path, workspace: Workspace) -> None:
+def test_the_rows_that_were_prepared_come_out_the_same(name, here, workspace):
     data = prepared(workspace)
     how = [f"etl.engine={name}"]
     train = applied(data, workspace, "train.parquet", overrides=how)
@@ -112,7 +110,7 @@ def test_the_rows_that_were_prepared_come_out_the_same(name: str, here: Path, wo
     ]  # fmt: skip
 
 
-def test_a_star_gives_the_same_columns_in_one_file(here: Path, workspace: Workspace) -> None:
+def test_a_star_gives_the_same_columns_in_one_file(here, workspace):
     flat = applied(prepared(workspace), workspace, "train.parquet")
     data = prepared(workspace, etl={"layout": "star"})
     star = applied(data, workspace, "train.parquet", output=here / "deep" / "star.parquet")
@@ -120,7 +118,7 @@ def test_a_star_gives_the_same_columns_in_one_file(here: Path, workspace: Worksp
     assert star.column("genres").to_pylist() == [[4, 3], [3], [3], [], [4, 3], [4, 3]]
 
 
-def test_new_values_are_unseen_and_null_stays_null(here: Path, workspace: Workspace) -> None:
+def test_new_values_are_unseen_and_null_stays_null(here, workspace):
     new = pa.table({
         "rating": [1.0, 5.0, None],
         "surplus": ["a", "b", "c"],
@@ -143,7 +141,7 @@ def test_new_values_are_unseen_and_null_stays_null(here: Path, workspace: Worksp
     assert made.left_out == {}
 
 
-def test_nan_in_whole_numbers_and_texts_is_null(here: Path, workspace: Workspace) -> None:
+def test_nan_in_whole_numbers_and_texts_is_null(here, workspace):
     data = prepared(workspace, features=plan())
     new = VALID.set_column(1, "movie", pa.array([NAN, 10.0, 20.0])).set_column(0, "userId", pa.array([NAN] * 3))
     pq.write_table(new, "new.parquet")
@@ -155,7 +153,7 @@ def test_nan_in_whole_numbers_and_texts_is_null(here: Path, workspace: Workspace
     assert read(made).equals(applied(data, workspace, "null.parquet"))
 
 
-def test_label_and_time_may_be_missing(here: Path, workspace: Workspace) -> None:
+def test_label_and_time_may_be_missing(here, workspace):
     data = prepared(workspace)
     whole = applied(data, workspace, "train.parquet")
     pq.write_table(TRAIN.drop_columns(["rating", "time"]), "new.parquet")
@@ -164,9 +162,7 @@ def test_label_and_time_may_be_missing(here: Path, workspace: Workspace) -> None
     assert repr(read(made).to_pydict()) == repr(whole.drop_columns(["label", "time"]).to_pydict())
 
 
-def test_weights_and_further_labels_may_be_missing_and_weights_of_lists_may_not(
-    here: Path, workspace: Workspace
-) -> None:
+def test_weights_and_further_labels_may_be_missing_and_weights_of_lists_may_not(here, workspace):
     rows = TRAIN.append_column("boost", pa.array([1.0, 2.0, 0.0, 1.0, 1.0, 3.0]))
     sizes = [len(tags or []) for tags in TRAIN.column("tags").to_pylist()]
     rows = rows.append_column("scores", pa.array([[0.5] * size for size in sizes], pa.list_(pa.float32())))
@@ -187,7 +183,7 @@ def test_weights_and_further_labels_may_be_missing_and_weights_of_lists_may_not(
         apply(str(data.folder), ["new.parquet"], workspace, force=True)
 
 
-def test_a_column_that_is_needed_and_missing_is_named(here: Path, workspace: Workspace) -> None:
+def test_a_column_that_is_needed_and_missing_is_named(here, workspace):
     data = prepared(workspace)
     pq.write_table(TRAIN.drop_columns(["movie", "tags", "rating"]), "new.parquet")
     problem = r"no column movie, tags, required by item, genres, year, tags, mixed; the columns are userId, price, time"
@@ -197,7 +193,7 @@ def test_a_column_that_is_needed_and_missing_is_named(here: Path, workspace: Wor
     assert not Path("new.prepared.parquet").exists()
 
 
-def test_values_that_do_not_fit_the_type_are_named(here: Path, workspace: Workspace) -> None:
+def test_values_that_do_not_fit_the_type_are_named(here, workspace):
     data = prepared(workspace)
     index = TRAIN.column_names.index("movie")
     pq.write_table(TRAIN.set_column(index, "movie", pa.array([2**40] * 6)), "new.parquet")
@@ -211,7 +207,7 @@ def test_values_that_do_not_fit_the_type_are_named(here: Path, workspace: Worksp
     assert not list(Path().glob(".*partial"))
 
 
-def test_text_is_read_in_the_types_of_the_plan(here: Path, workspace: Workspace) -> None:
+def test_text_is_read_in_the_types_of_the_plan(here, workspace):
     data = prepared(workspace, features=plan())
     plain = TRAIN.select(["userId", "movie", "rating", "time"])
     csv.write_csv(plain.slice(0, 1).drop_columns(["rating"]), "new.csv")  # "007" and nothing that tells it is a text
@@ -224,7 +220,7 @@ def test_text_is_read_in_the_types_of_the_plan(here: Path, workspace: Workspace)
         apply(str(with_lists.folder), ["new.csv"], workspace, force=True)
 
 
-def test_lists_in_text_are_read_as_the_dataset_says(here: Path, workspace: Workspace) -> None:
+def test_lists_in_text_are_read_as_the_dataset_says(here, workspace):
     text = "userId,movie,tags,rating,time\n1,10,x|y,5,1\n2,20,,1,2\n"
     for name in ("train", "valid"):
         Path(f"{name}.csv").write_text(text)
@@ -246,7 +242,7 @@ def test_lists_in_text_are_read_as_the_dataset_says(here: Path, workspace: Works
     }
 
 
-def test_every_row_comes_out_of_ops_that_choose_rows(here: Path, workspace: Workspace) -> None:
+def test_every_row_comes_out_of_ops_that_choose_rows(here, workspace):
     features = plan(
         {"op": "Filter", "expression": "rating >= 2"},
         {"op": "Deduplicate", "columns": ["userId"]},
@@ -263,7 +259,7 @@ def test_every_row_comes_out_of_ops_that_choose_rows(here: Path, workspace: Work
     assert repr(without.to_pydict()) == repr(table.drop_columns(["label"]).to_pydict())
 
 
-def test_drawn_rows_are_no_matter_of_new_ones(here: Path, workspace: Workspace) -> None:
+def test_drawn_rows_are_no_matter_of_new_ones(here, workspace):
     draw = {"op": "NegativeSampling", "user": "userId", "item": "movie", "num_negatives": 1}
     features = plan(draw)
     features["ops"][-1] = {"op": "LambdaOp", "expression": "sampled == 0", "output": "label", "dtype": "int8"}
@@ -274,7 +270,7 @@ def test_drawn_rows_are_no_matter_of_new_ones(here: Path, workspace: Workspace) 
 
 
 @every_engine
-def test_no_target_is_needed_where_it_was_learnt_from(name: str, here: Path, workspace: Workspace) -> None:
+def test_no_target_is_needed_where_it_was_learnt_from(name, here, workspace):
     features = plan({"op": "TargetEncoding", "columns": ["movie"], "target": "rating", "kfold": 1})
     data = prepared(workspace, features=features)
     whole = applied(data, workspace, "train.parquet")
@@ -283,7 +279,7 @@ def test_no_target_is_needed_where_it_was_learnt_from(name: str, here: Path, wor
     assert repr(without.to_pydict()) == repr(whole.drop_columns(["label"]).to_pydict())
 
 
-def test_ops_across_tables_find_what_they_need(here: Path, workspace: Workspace) -> None:
+def test_ops_across_tables_find_what_they_need(here, workspace):
     features = {
         **FEATURES,
         "ops": [*OPS, {"op": "LambdaOp", "expression": "price - year", "output": "gap"}],
@@ -299,7 +295,7 @@ def test_ops_across_tables_find_what_they_need(here: Path, workspace: Workspace)
     assert repr(without.to_pydict()) == repr(whole.drop_columns(["label"]).to_pydict())
 
 
-def test_an_op_on_several_columns_does_what_it_can(here: Path, workspace: Workspace) -> None:
+def test_an_op_on_several_columns_does_what_it_can(here, workspace):
     features = plan({"op": "FillMissing", "columns": ["rating", "price"], "fill_val": 1})
     data = prepared(workspace, features={**features, "drop": ["rating"]})
     pq.write_table(TRAIN.drop_columns(["rating"]), "new.parquet")
@@ -308,9 +304,7 @@ def test_an_op_on_several_columns_does_what_it_can(here: Path, workspace: Worksp
     assert read(made).column("price").to_pylist() == [1.0, 1.0, 3.0, 5.0, 2.0, 2.0]
 
 
-def test_many_files_in_small_pieces_keep_their_order(
-    here: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_files_in_small_pieces_keep_their_order(here, workspace, monkeypatch):
     data = prepared(workspace)
     whole = applied(data, workspace, "train.parquet")
     monkeypatch.setattr(new_rows, "rows_per_shard", lambda *_: 2)
@@ -323,7 +317,7 @@ def test_many_files_in_small_pieces_keep_their_order(
 
 
 @every_engine
-def test_no_row_gives_typed_columns(name: str, here: Path, workspace: Workspace) -> None:
+def test_no_row_gives_typed_columns(name, here, workspace):
     data = prepared(workspace)
     pq.write_table(TRAIN.slice(0, 0), "empty.parquet")
     table = applied(data, workspace, "empty.parquet", overrides=[f"etl.engine={name}"])
@@ -331,7 +325,7 @@ def test_no_row_gives_typed_columns(name: str, here: Path, workspace: Workspace)
     assert table.schema.equals(applied(data, workspace, "train.parquet").schema)
 
 
-def test_a_run_or_data_is_found_by_name_and_by_folder(here: Path, workspace: Workspace) -> None:
+def test_a_run_or_data_is_found_by_name_and_by_folder(here, workspace):
     data = prepared(workspace)
     run = workspace.root / "runs" / "20260101T000000-mlp-abcdef12"
     (run / "checkpoints").mkdir(parents=True)
@@ -354,7 +348,7 @@ def test_a_run_or_data_is_found_by_name_and_by_folder(here: Path, workspace: Wor
     assert str(found.value.hint).startswith("recsys etl ")
 
 
-def test_files_are_not_written_over(here: Path, workspace: Workspace) -> None:
+def test_files_are_not_written_over(here, workspace):
     data = prepared(workspace)
     applied(data, workspace, "train.parquet")
     with pytest.raises(ConfigError, match=r"train\.prepared\.parquet already exists"):
@@ -375,7 +369,7 @@ def test_files_are_not_written_over(here: Path, workspace: Workspace) -> None:
     assert not (here / "nowhere.prepared.parquet").exists()
 
 
-def test_renamed_roles_are_split_by_and_counted(here: Path, workspace: Workspace) -> None:
+def test_renamed_roles_are_split_by_and_counted(here, workspace):
     names = {"op": "Rename", "columns": {"userId": "user", "movie": "item", "time": "at"}}
     ids = {"op": "Categorify", "columns": ["user", "item"]}
     label = {"op": "LambdaOp", "expression": "rating > 3", "output": "label"}
@@ -389,7 +383,7 @@ def test_renamed_roles_are_split_by_and_counted(here: Path, workspace: Workspace
     assert data.manifest["cold"]["test"]["users"] == {"distinct": 2, "cold": 1}
 
 
-def test_a_cluster_of_the_data_is_not_used_and_that_is_said(here: Path) -> None:
+def test_a_cluster_of_the_data_is_not_used_and_that_is_said(here):
     workspace = Workspace(here / "w")
     data = prepared(workspace)
     config = data.folder / "config.yaml"
@@ -404,9 +398,7 @@ def test_a_cluster_of_the_data_is_not_used_and_that_is_said(here: Path) -> None:
 
 
 @pytest.mark.parametrize(("value", "refused"), [(2.0**53, True), (-(2.0**53), True), (2.0**53 - 1, False)])
-def test_float_ids_that_are_not_exact_are_refused_as_by_etl(
-    value: float, refused: bool, here: Path, workspace: Workspace
-) -> None:
+def test_float_ids_that_are_not_exact_are_refused_as_by_etl(value, refused, here, workspace):
     pq.write_table(TRAIN.set_column(1, "movie", TRAIN.column("movie").cast(pa.int64())), "train.parquet")
     data = prepared(workspace)
     floats = pa.array([value, 20, 20, 30, 10, 10], pa.float64())

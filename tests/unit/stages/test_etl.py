@@ -1,7 +1,5 @@
 """The etl stage: artifacts of real and hand-made data, repeated calls, and leftovers."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections import Counter
@@ -18,7 +16,7 @@ from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.features.columns import ROW_NUMBER, SHARED_ID, USER_HASH, row_column
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl, prepared_data
-from recsys_cli.workspace import PreparedData, Workspace
+from recsys_cli.workspace import PreparedData
 
 RECIPE = {
     "user": "userId",
@@ -39,7 +37,7 @@ def rows(data: PreparedData, split: str) -> pa.Table:
 
 
 @pytest.fixture
-def own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
+def own_files(tmp_path, monkeypatch):
     """A config over four users' own files; items 10 and 20 are equally frequent in train."""
     monkeypatch.chdir(tmp_path)
     train = [(1, 20, 4), (2, 10, 3), (1, 10, 5), (2, 20, 1), (3, 30, 4)]
@@ -58,7 +56,7 @@ def own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
     }
 
 
-def test_etl_of_known_data(own_files: dict, workspace: Workspace) -> None:
+def test_etl_of_known_data(own_files, workspace):
     made = etl(RunConfig.model_validate(own_files), workspace)
 
     data = made.artifact
@@ -83,7 +81,7 @@ def test_etl_of_known_data(own_files: dict, workspace: Workspace) -> None:
     assert manifest["cold"]["valid"] == {"users": {"distinct": 2, "cold": 1}, "items": {"distinct": 3, "cold": 1}}
 
 
-def test_etl_flat_layout_writes_what_star_gathers(own_files: dict, workspace: Workspace) -> None:
+def test_etl_flat_layout_writes_what_star_gathers(own_files, workspace):
     star = etl(RunConfig.model_validate(own_files), workspace).artifact
     flat = etl(RunConfig.model_validate({**own_files, "etl": {"layout": "flat"}}), workspace).artifact
 
@@ -95,7 +93,7 @@ def test_etl_flat_layout_writes_what_star_gathers(own_files: dict, workspace: Wo
     assert pq.read_table(flat.table("movieId")) == table
 
 
-def test_etl_is_not_redone_until_something_changes(own_files: dict, workspace: Workspace) -> None:
+def test_etl_is_not_redone_until_something_changes(own_files, workspace):
     config = RunConfig.model_validate(own_files)
     first = etl(config, workspace)
 
@@ -109,7 +107,7 @@ def test_etl_is_not_redone_until_something_changes(own_files: dict, workspace: W
     assert not etl(config, workspace).up_to_date
 
 
-def test_etl_leaves_nothing_behind(own_files: dict, workspace: Workspace, tmp_path: Path) -> None:
+def test_etl_leaves_nothing_behind(own_files, workspace, tmp_path):
     before = set(tmp_path.iterdir())
     etl(RunConfig.model_validate(own_files), workspace)
 
@@ -118,7 +116,7 @@ def test_etl_leaves_nothing_behind(own_files: dict, workspace: Workspace, tmp_pa
     assert list((workspace.root / ".scratch").iterdir()) == []
 
 
-def test_etl_that_fails_leaves_no_artifact(own_files: dict, workspace: Workspace) -> None:
+def test_etl_that_fails_leaves_no_artifact(own_files, workspace):
     movies = pa.table({"movieId": [10, 10, 20, 20], "genres": [["a"], ["b"], [], []]})
     pq.write_table(movies, "movies.parquet")
     config = RunConfig.model_validate(own_files)
@@ -129,7 +127,7 @@ def test_etl_that_fails_leaves_no_artifact(own_files: dict, workspace: Workspace
         prepared_data(config, workspace)
 
 
-def test_etl_names_the_file_that_differs_from_the_others(own_files: dict, workspace: Workspace) -> None:
+def test_etl_names_the_file_that_differs_from_the_others(own_files, workspace):
     whole = pq.read_table("valid.parquet")
     config = RunConfig.model_validate(own_files)
 
@@ -143,7 +141,7 @@ def test_etl_names_the_file_that_differs_from_the_others(own_files: dict, worksp
     assert "userId int64" in str(found.value.hint)
 
 
-def test_etl_skips_bad_rows_and_keeps_them(tmp_path: Path, workspace: Workspace, monkeypatch) -> None:
+def test_etl_skips_bad_rows_and_keeps_them(tmp_path, workspace, monkeypatch):
     folder = workspace.raw("movielens-latest-small").folder
     folder.mkdir(parents=True)
     zipped = tmp_path / "ml.zip"
@@ -163,7 +161,7 @@ def test_etl_skips_bad_rows_and_keeps_them(tmp_path: Path, workspace: Workspace,
     assert (rejected["line"], rejected["column"]) == (11, "rating")
 
 
-def test_etl_needs_its_dataset(workspace: Workspace) -> None:
+def test_etl_needs_its_dataset(workspace):
     config = RunConfig.model_validate({"dataset": {"name": "movielens-1m"}, "features": RECIPE})
 
     with pytest.raises(MissingArtifactError, match="movielens-1m is missing") as found:
@@ -171,7 +169,7 @@ def test_etl_needs_its_dataset(workspace: Workspace) -> None:
     assert "recsys download movielens-1m" in str(found.value.hint)
 
 
-def test_etl_of_real_movielens_equals_a_plain_count(workspace: Workspace, shared_data: Path) -> None:
+def test_etl_of_real_movielens_equals_a_plain_count(workspace, shared_data):
     config = RunConfig.model_validate({"dataset": {"name": "movielens-latest-small"}, "features": RECIPE})
     download(config.dataset, workspace, from_file=shared_data / "ml-latest-small.zip")
 
@@ -208,7 +206,7 @@ def with_categorify(own_files: dict, **options: object) -> RunConfig:
     return RunConfig.model_validate(own_files | {"features": RECIPE | {"ops": [join, {**encode, **options}, label]}})
 
 
-def test_a_given_vocabulary_is_part_of_what_the_data_depends_on(own_files: dict, workspace: Workspace) -> None:
+def test_a_given_vocabulary_is_part_of_what_the_data_depends_on(own_files, workspace):
     config = with_categorify(own_files, vocabs={"genres": "genres.txt"})
     Path("genres.txt").write_text("never\na\n", encoding="utf-8")
     first = etl(config, workspace)
@@ -226,7 +224,7 @@ def test_a_given_vocabulary_is_part_of_what_the_data_depends_on(own_files: dict,
         etl(config, workspace)
 
 
-def test_what_buckets_hold_is_counted_as_unseen(own_files: dict, workspace: Workspace) -> None:
+def test_what_buckets_hold_is_counted_as_unseen(own_files, workspace):
     made = etl(with_categorify(own_files, freq_threshold=2, num_buckets=4), workspace)
 
     data, manifest = made.artifact, made.artifact.manifest
@@ -239,7 +237,7 @@ def test_what_buckets_hold_is_counted_as_unseen(own_files: dict, workspace: Work
     assert manifest["vocabularies"] == {"userId": 2, "movieId": 2, "genres": 2}
 
 
-def test_a_joint_vocabulary_is_written_once(own_files: dict, workspace: Workspace) -> None:
+def test_a_joint_vocabulary_is_written_once(own_files, workspace):
     join, _, label = RECIPE["ops"]
     ops = [join, {"op": "Categorify", "columns": ["userId", "movieId"], "joint": True}, label]
     features = RECIPE | {"ops": ops, "drop": ["genres"]}

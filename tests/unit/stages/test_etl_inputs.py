@@ -1,12 +1,9 @@
 """However the same interactions are stored, the same data is prepared."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
@@ -50,7 +47,7 @@ def as_csv(rows: pa.Table) -> bytes:
 
 
 @pytest.fixture(autouse=True)
-def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def stored(tmp_path, monkeypatch):
     """The interactions in the working directory in every format, and `items.parquet`."""
     monkeypatch.chdir(tmp_path)
     text = as_csv(INTERACTIONS)
@@ -102,7 +99,7 @@ def prepared(data: PreparedData) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def expected(tmp_path_factory):
     """Prepared data of one plain file."""
     folder = tmp_path_factory.mktemp("expected")
     (folder / "one.csv").write_bytes(as_csv(INTERACTIONS))
@@ -122,16 +119,14 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     ],
     ids=str,
 )  # fmt: skip
-def test_same_rows_are_prepared_the_same(
-    interactions: object, workspace: Workspace, expected: dict[str, bytes]
-) -> None:
+def test_same_rows_are_prepared_the_same(interactions, workspace, expected):
     made = etl(config(interactions), workspace)
 
     assert not made.up_to_date
     assert prepared(made.artifact) == expected
 
 
-def test_joined_tables_come_in_every_way_too(workspace: Workspace, expected: dict[str, bytes]) -> None:
+def test_joined_tables_come_in_every_way_too(workspace, expected):
     text = b"item,tags,more\n" + b"".join(
         f"{item},{'|'.join(tags) or '-'},x\n".encode() for item, tags in zip(*ITEMS.to_pydict().values(), strict=True)
     )
@@ -146,7 +141,7 @@ def test_joined_tables_come_in_every_way_too(workspace: Workspace, expected: dic
     assert prepared(etl(config("one.csv", tables="nested.parquet"), workspace).artifact) == expected
 
 
-def test_memory_and_chunks_change_nothing(workspace: Workspace, expected: dict[str, bytes], monkeypatch) -> None:
+def test_memory_and_chunks_change_nothing(workspace, expected, monkeypatch):
     monkeypatch.setattr("recsys_cli.etl.reading.reader.chunk_bytes", lambda *_: 1_000)
 
     for interactions in ("one.csv", "mixed", "tiny.parquet"):
@@ -154,13 +149,13 @@ def test_memory_and_chunks_change_nothing(workspace: Workspace, expected: dict[s
         assert prepared(small.artifact) == expected
 
 
-def test_given_splits_are_written_as_the_dataset_is(workspace: Workspace) -> None:
+def test_given_splits_are_written_as_the_dataset_is(workspace):
     for name, rows in (("train", INTERACTIONS[:1500]), ("valid", INTERACTIONS[1500:])):
         Path(f"{name}.csv.gz").write_bytes(gzip.compress(as_csv(rows).replace(b",", b";")))
         pq.write_table(rows, f"{name}.parquet")
     semicolons = {"files": "train.csv.gz", "separator": ";", "types": {"rating": "float64"}}
 
-    def split(suffix: str) -> dict[str, str]:
+    def split(suffix):
         return {"method": "files", "train": f"train{suffix}", "valid": f"valid{suffix}"}
 
     of_text = etl(config(semicolons, split=split(".csv.gz")), workspace).artifact
@@ -169,7 +164,7 @@ def test_given_splits_are_written_as_the_dataset_is(workspace: Workspace) -> Non
     assert prepared(of_text) == prepared(etl(config("train.parquet", split=split(".parquet")), workspace).artifact)
 
 
-def test_positions_go_on_in_the_file_of_the_next_split(workspace: Workspace) -> None:
+def test_positions_go_on_in_the_file_of_the_next_split(workspace):
     for split, lines in (("train", "a x y\nb y z x\n"), ("valid", "a z\n"), ("test", "b w\na w\n")):
         Path(f"{split}.txt").write_text(lines)
     lists = {"separator": " ", "quote": None, "names": ["user", "item"], "lists": {"item": " "}, "explode": "item"}
@@ -189,7 +184,7 @@ def test_positions_go_on_in_the_file_of_the_next_split(workspace: Workspace) -> 
     assert "later row of the same user" not in data.report.read_text()
 
 
-def test_a_leak_is_refused_though_its_data_is_prepared(workspace: Workspace) -> None:
+def test_a_leak_is_refused_though_its_data_is_prepared(workspace):
     ops = [*FEATURES["ops"], {"op": "Normalize", "columns": ["rating"]}]
     leaking = config("one.csv", features={**FEATURES, "ops": ops, "known": ["rating"]})
     etl(leaking, workspace)
@@ -197,8 +192,8 @@ def test_a_leak_is_refused_though_its_data_is_prepared(workspace: Workspace) -> 
         etl(config("one.csv", features={**FEATURES, "ops": ops}), workspace)
 
 
-def test_key_depends_on_how_files_are_read(workspace: Workspace) -> None:
-    def key(**options: object) -> str:
+def test_key_depends_on_how_files_are_read(workspace):
+    def key(**options):
         return data_key(config({"files": "one.csv", **options}), workspace)
 
     assert key() == data_key(config("one.csv"), workspace) == data_key(config(["one.csv"]), workspace)
@@ -213,7 +208,7 @@ def in_seconds(data: PreparedData, split: str) -> pa.Table:
     return rows.set_column(rows.column_names.index("time"), "time", seconds)
 
 
-def test_times_and_truth_values_are_the_same_in_text_and_parquet(workspace: Workspace) -> None:
+def test_times_and_truth_values_are_the_same_in_text_and_parquet(workspace):
     seconds = (1_700_000_000 + INTERACTIONS["time"].to_numpy() * 3600).astype("datetime64[s]")
     rows = INTERACTIONS.set_column(3, "time", pa.array(seconds)).set_column(
         2, "liked", pc.greater(INTERACTIONS["rating"], 3)
@@ -238,7 +233,7 @@ def test_times_and_truth_values_are_the_same_in_text_and_parquet(workspace: Work
     assert len(set(map(repr, fixed))) == 1
 
 
-def test_ids_with_leading_zeros_are_kept(workspace: Workspace) -> None:
+def test_ids_with_leading_zeros_are_kept(workspace):
     Path("zeros.csv").write_text(re.sub(r'"i(\d+)"', r"00\1", as_csv(INTERACTIONS).decode()))
     items = {"files": "zero_items.csv", "lists": {"tags": "|"}}
     Path("zero_items.csv").write_text("item,tags\n" + "".join(f"00{item},t\n" for item in range(40)))
@@ -256,7 +251,7 @@ def test_ids_with_leading_zeros_are_kept(workspace: Workspace) -> None:
         ("short.parquet", "user", r"167772\d\d\.0, a float: from 2\^24"),
     ],
 )
-def test_float_ids_that_would_merge_are_refused(workspace: Workspace, name: str, column: str, shown: str) -> None:
+def test_float_ids_that_would_merge_are_refused(workspace, name, column, shown):
     rows = INTERACTIONS.to_pylist()
     for row in rows:
         row["item"] = int(row["item"][1:]) + (10**25 if name == "big.jsonl" else 10**18)
@@ -285,7 +280,7 @@ def test_float_ids_that_would_merge_are_refused(workspace: Workspace, name: str,
 
 
 @pytest.mark.parametrize("key", [2.0**53 - 1, None, float("nan")])
-def test_keys_of_a_table_are_as_exact_as_ids(workspace: Workspace, key: float | None) -> None:
+def test_keys_of_a_table_are_as_exact_as_ids(workspace, key):
     numbers = pa.array([float(item[1:]) for item in INTERACTIONS["item"].to_pylist()])
     pq.write_table(INTERACTIONS.set_column(1, "item", numbers), "numbers.parquet")
     for last, is_exact in ((key, True), (2.0**53, False)):
@@ -298,7 +293,7 @@ def test_keys_of_a_table_are_as_exact_as_ids(workspace: Workspace, key: float | 
             etl(config("numbers.parquet", tables="keys.parquet"), workspace)
 
 
-def test_truncated_archive_prepares_nothing(workspace: Workspace) -> None:
+def test_truncated_archive_prepares_nothing(workspace):
     Path("half.csv.gz").write_bytes(Path("one.csv.gz").read_bytes()[:-500])
 
     with pytest.raises(DataError, match=r"half\.csv\.gz: cannot be read to its end"):
@@ -306,7 +301,7 @@ def test_truncated_archive_prepares_nothing(workspace: Workspace) -> None:
     assert workspace.all_data() == []
 
 
-def test_column_that_no_op_can_take_is_named(workspace: Workspace) -> None:
+def test_column_that_no_op_can_take_is_named(workspace):
     pq.write_table(ITEMS.set_column(1, "tags", pa.array([[["t"]]] * 40)), "nested.parquet")
 
     with pytest.raises((ConfigError, DataError), match="tags"):

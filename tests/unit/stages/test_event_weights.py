@@ -1,7 +1,5 @@
 """Event names to weights and to several labels, by the expressions of docs/events.md, on each engine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +18,6 @@ from recsys_cli.models import build
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train
-from recsys_cli.workspace import Workspace
 from tests.engines import every_engine
 
 DOCS = Path(__file__).parents[3] / "docs" / "events.md"
@@ -30,9 +27,7 @@ LABELS = {"purchase": "event == 'purchase'", "cart": "event == 'cart' or event =
 
 
 @every_engine
-def test_events_have_weights_and_labels(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: Workspace
-) -> None:
+def test_events_have_weights_and_labels(name, tmp_path, monkeypatch, workspace):
     monkeypatch.chdir(tmp_path)
     rows = [f"{row % 3},{row},{event}" for row, event in enumerate([*EVENTS] * 10)]
     Path("log.csv").write_text("\n".join(["user_id,item_id,event", *rows]) + "\n")
@@ -63,9 +58,7 @@ def test_events_have_weights_and_labels(
     assert loss[0] == pytest.approx(5 * loss[1])
 
 
-def test_frequent_labels_help_to_predict_a_rare_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: Workspace
-) -> None:
+def test_frequent_labels_help_to_predict_a_rare_one(tmp_path, monkeypatch, workspace):
     """Users put items of their group into the cart, and buy a tenth of these; the group is in no column."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
@@ -76,7 +69,7 @@ def test_frequent_labels_help_to_predict_a_rare_one(
 
     matched = AUC.of_rows(events == "purchase", (user % 4 == item % 4).astype(float))
 
-    def auc(*labels: str) -> float:
+    def auc(*labels):
         ops = [{"op": "LambdaOp", "expression": LABELS[name], "output": name, "dtype": "int8"} for name in labels]
         config = RunConfig.model_validate({
             "dataset": {"name": "files", "interactions": "log.parquet"},

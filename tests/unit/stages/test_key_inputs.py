@@ -1,7 +1,5 @@
 """Inputs of keys: content of files without times, versions of ops and models, foreign code."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -10,7 +8,6 @@ from typing import Any
 import pytest
 
 from recsys_cli.config import ModelConfig, RunConfig
-from recsys_cli.config.section import Section
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Event, Message
 from recsys_cli.models.configs.matrix import EASEConfig as Ease
@@ -21,11 +18,11 @@ from recsys_cli.ops import Categorify
 from recsys_cli.stages.etl import data_key, etl, prepared_data
 from recsys_cli.stages.keys import code_of
 from recsys_cli.stages.run_selection import run_key
-from recsys_cli.workspace import Workspace, write_json
+from recsys_cli.workspace import write_json
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
+def config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = [f"{row % 7},{row % 5},{row % 2},{row}" for row in range(60)]
     for name in ("a", "b"):
@@ -38,14 +35,14 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     })  # fmt: skip
 
 
-def test_a_touched_file_leaves_the_data_up_to_date(config: RunConfig, workspace: Workspace) -> None:
+def test_a_touched_file_leaves_the_data_up_to_date(config, workspace):
     made = etl(config, workspace)
     os.utime("a.csv", ns=(1, 1))
     assert etl(config, workspace).up_to_date
     assert prepared_data(config, workspace) == made.artifact
 
 
-def test_a_changed_file_is_named(config: RunConfig, workspace: Workspace) -> None:
+def test_a_changed_file_is_named(config, workspace):
     made = etl(config, workspace).artifact
     before = Path("b.csv").stat()
     Path("b.csv").write_text(Path("b.csv").read_text().replace("59\n", "58\n"))
@@ -56,9 +53,7 @@ def test_a_changed_file_is_named(config: RunConfig, workspace: Workspace) -> Non
     assert "a.csv" not in caught.value.message
 
 
-def test_another_format_of_an_op_or_a_model_makes_other_artifacts(
-    config: RunConfig, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_format_of_an_op_or_a_model_makes_other_artifacts(config, workspace, monkeypatch):
     data = etl(config, workspace).artifact
     key, run = data_key(config, workspace), run_key(config, data)
     repeats = config.evaluate.model_copy(update={"repeats": True})
@@ -71,9 +66,7 @@ def test_another_format_of_an_op_or_a_model_makes_other_artifacts(
 
 
 @pytest.mark.parametrize("part", [Popularity, Ease, Din])
-def test_another_format_of_a_part_makes_another_stack(
-    config: RunConfig, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, part: type[Section]
-) -> None:
+def test_another_format_of_a_part_makes_another_stack(config, workspace, monkeypatch, part):
     """Ease is a part of a part."""
     inner = {"name": "two-stage", "candidates": [{"name": "ease"}], "ranker": None}
     options = {"candidates": [{"name": "popularity"}, inner], "ranker": {"name": "din"}}
@@ -86,13 +79,13 @@ def test_another_format_of_a_part_makes_another_stack(
     assert run_key(stack, data) != run
 
 
-def test_the_memory_of_training_is_in_the_key(config: RunConfig, workspace: Workspace) -> None:
+def test_the_memory_of_training_is_in_the_key(config, workspace):
     data = etl(config, workspace).artifact
     train = config.train.model_copy(update={"memory_mib": config.train.memory_mib + 1})
     assert run_key(config, data) != run_key(config.model_copy(update={"train": train}), data)
 
 
-def test_what_another_version_made_is_said(config: RunConfig, workspace: Workspace) -> None:
+def test_what_another_version_made_is_said(config, workspace):
     data = etl(config, workspace).artifact
     manifest: dict[str, Any] = data.manifest
     write_json(data.folder / "manifest.json", {**manifest, "recsys": "0.0.1"})
@@ -103,7 +96,7 @@ def test_what_another_version_made_is_said(config: RunConfig, workspace: Workspa
     assert "--force" in said
 
 
-def test_code_from_elsewhere_is_in_the_key_and_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_from_elsewhere_is_in_the_key_and_is_not_run(tmp_path, monkeypatch):
     package = tmp_path / "theirs" / "model_a"
     package.mkdir(parents=True)
     (tmp_path / "theirs" / "__init__.py").write_text("raise SystemExit('it was run')")

@@ -1,9 +1,5 @@
 """Column names with separators of paths, claims about times of data without times, and exports of exploded lists."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -20,7 +16,7 @@ LISTS = {"files": "lists.txt", "separator": " ", "names": ["u:token", "i/item"],
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lists = [f"{user} " + " ".join(str((user + n) % 9) for n in range(5)) for user in range(20)]
     (tmp_path / "lists.txt").write_text("\n".join(lists))
@@ -42,7 +38,7 @@ def config(split: str, *, order: str | None, timestamp: str | None) -> RunConfig
     return RunConfig.model_validate({"dataset": dataset, "split": {"method": split}, "features": features})
 
 
-def test_dimension_tables_of_escaped_names_are_joined(folder: Path) -> None:
+def test_dimension_tables_of_escaped_names_are_joined(folder):
     data = etl(config("random", order=None, timestamp=None), Workspace(folder / "w")).artifact
     assert set(DimensionTables(data).join({"i/item": torch.tensor([3])})) == {"i/item", "genre:token"}
 
@@ -50,7 +46,7 @@ def test_dimension_tables_of_escaped_names_are_joined(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("split", "order", "timestamp"), [("random", None, None), ("leave-last-out", "place", "place")]
 )
-def test_no_claim_about_times_without_times(folder: Path, split: str, order: str | None, timestamp: str | None) -> None:
+def test_no_claim_about_times_without_times(folder, split, order, timestamp):
     events: list[object] = []
     found = etl(config(split, order=order, timestamp=timestamp), Workspace(folder / "w"), emit=events.append)
     said = [event.text for event in events if isinstance(event, Message)]
@@ -60,7 +56,7 @@ def test_no_claim_about_times_without_times(folder: Path, split: str, order: str
 
 @pytest.mark.parametrize("types", [{}, {"i/item": "int64"}])
 @pytest.mark.parametrize("order", [None, "place"])
-def test_an_export_of_exploded_lists_is_verified(folder: Path, order: str | None, types: dict[str, str]) -> None:
+def test_an_export_of_exploded_lists_is_verified(folder, order, types):
     values = config("random", order=order, timestamp=order).model_dump()
     values["dataset"]["interactions"]["types"] = types
     values |= {"model": {"name": "ease"}}
@@ -72,7 +68,7 @@ def test_an_export_of_exploded_lists_is_verified(folder: Path, order: str | None
     assert export(train(exploded, workspace).artifact, workspace).verified == 100
 
 
-def test_an_export_of_impressions_is_verified(folder: Path) -> None:
+def test_an_export_of_impressions_is_verified(folder):
     shown = [f"{user}\t" + " ".join(f"n{(user + n) % 9}-{int(n == user % 3)}" for n in range(3)) for user in range(40)]
     (folder / "shown.tsv").write_text("\n".join(shown))
     files = {"files": "shown.tsv", "separator": "\t", "names": ["user", "news"], "lists": {"news": " "}}

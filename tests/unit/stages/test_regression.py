@@ -1,7 +1,5 @@
 """A numeric label from raw rows to a comparison: planted effects of users and items, with known noise."""
 
-from __future__ import annotations
-
 import json
 from functools import reduce
 from pathlib import Path
@@ -50,7 +48,7 @@ LONG = "{op: LambdaOp, expression: seconds > 300, output: long, dtype: int8}"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Each user has 80 % of the items; seconds are 300 + user + item + noise, with deviations 40, 30 and 10."""
     made, rng = tmp_path_factory.mktemp("regression"), np.random.default_rng(0)
     users, items = rng.normal(0, 40, USERS), rng.normal(0, 30, ITEMS)
@@ -74,12 +72,12 @@ def run_of(folder: Path, model: str, *overrides: str, label: str = NUMBER) -> Tr
 
 
 @pytest.fixture(scope="module")
-def logistic(folder: Path) -> TrainedRun:
+def logistic(folder):
     return run_of(folder, "{name: logistic}")
 
 
 @pytest.fixture(scope="module")
-def worse(folder: Path) -> TrainedRun:
+def worse(folder):
     return run_of(folder, "{name: logistic}", "train.epochs=1", "train.learning_rate=0.001")
 
 
@@ -89,7 +87,7 @@ def rows_of(run: TrainedRun, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return kept.logits, kept.labels
 
 
-def test_a_sum_is_learnt_to_its_noise_and_measured_in_its_units(logistic: TrainedRun, folder: Path) -> None:
+def test_a_sum_is_learnt_to_its_noise_and_measured_in_its_units(logistic, folder):
     found = Evaluation.read(logistic.evaluation)
     predicted, told = rows_of(logistic, folder)
 
@@ -104,7 +102,7 @@ def test_a_sum_is_learnt_to_its_noise_and_measured_in_its_units(logistic: Traine
     assert 100 < told.min() < told.max() < 500
 
 
-def test_baselines_are_the_mean_and_what_users_and_items_add(logistic: TrainedRun, folder: Path) -> None:
+def test_baselines_are_the_mean_and_what_users_and_items_add(logistic, folder):
     found = Evaluation.read(logistic.evaluation)
     _, told = rows_of(logistic, folder)
 
@@ -119,7 +117,7 @@ def test_baselines_are_the_mean_and_what_users_and_items_add(logistic: TrainedRu
     assert "above" in found.protocol.relevant
 
 
-def test_there_are_no_curves_of_probabilities(logistic: TrainedRun) -> None:
+def test_there_are_no_curves_of_probabilities(logistic):
     found = Evaluation.read(logistic.evaluation)
     page = logistic.report.read_text(encoding="utf-8")
 
@@ -129,7 +127,7 @@ def test_there_are_no_curves_of_probabilities(logistic: TrainedRun) -> None:
         assert absent not in page.partition("<details><summary>config.yaml")[0], absent
 
 
-def test_training_goes_by_the_error_in_the_labels_units(logistic: TrainedRun, folder: Path) -> None:
+def test_training_goes_by_the_error_in_the_labels_units(logistic, folder):
     told = [json.loads(line) for line in logistic.metrics.read_text().splitlines()]
     valid = [line["valid"] for line in told if line.get("event") == "epoch"]
 
@@ -145,7 +143,7 @@ def train_here(data: PreparedData, config: RunConfig, root: Path) -> None:
     train_on(data, config, Workspace(root))
 
 
-def test_processes_measure_what_one_measures(folder: Path, tmp_path: Path) -> None:
+def test_processes_measure_what_one_measures(folder, tmp_path):
     """Each rank has a part of the rows; the scale covers all."""
     config = config_of(folder, "{name: fm, embedding_dim: 4}", "train.epochs=2")
     data = etl(config, Workspace(folder / "workspace")).artifact
@@ -153,13 +151,13 @@ def test_processes_measure_what_one_measures(folder: Path, tmp_path: Path) -> No
     assert on_ranks(2, train_here, data, config, tmp_path / "two") == [None, None]
     (together,) = Workspace(tmp_path / "two").runs()
 
-    def errors(run: TrainedRun) -> list[float]:
+    def errors(run):
         return [record["valid"]["rmse"] for record in run.manifest["history"]]
 
     assert errors(together) == pytest.approx(errors(alone), rel=1e-4)
 
 
-def test_the_scale_is_part_of_the_run(logistic: TrainedRun, folder: Path) -> None:
+def test_the_scale_is_part_of_the_run(logistic, folder):
     workspace = Workspace(folder / "workspace")
     data = workspace.data_of(logistic)
     read = model_of(logistic, config_of(folder, "{name: logistic}"), data)
@@ -171,7 +169,7 @@ def test_the_scale_is_part_of_the_run(logistic: TrainedRun, folder: Path) -> Non
     np.testing.assert_allclose(scores, rows_of(logistic, folder)[0], rtol=1e-5)
 
 
-def test_compare_tests_errors_of_the_same_rows(logistic: TrainedRun, worse: TrainedRun, folder: Path) -> None:
+def test_compare_tests_errors_of_the_same_rows(logistic, worse, folder):
     found = compare([worse.folder.name, logistic.folder.name], Workspace(folder / "workspace"))
 
     figures = {figure.metric: figure for figure in found.figures}
@@ -185,7 +183,7 @@ def test_compare_tests_errors_of_the_same_rows(logistic: TrainedRun, worse: Trai
     assert (difference.verdict, figures["rmse"].better) == ("better", "lower")
 
 
-def test_inspect_shows_the_number(logistic: TrainedRun, folder: Path) -> None:
+def test_inspect_shows_the_number(logistic, folder):
     found = inspect_user(logistic, Workspace(folder / "workspace"), "7", k=5)
 
     assert found["label"] == "seconds"
@@ -203,13 +201,13 @@ def test_inspect_shows_the_number(logistic: TrainedRun, folder: Path) -> None:
         "{name: lightgbm, num_trees: 60, embedding_dim: 2, positions: 2, min_data_in_leaf: 5}",
     ],
 )
-def test_ranking_models_learn_numbers(model: str, folder: Path) -> None:
+def test_ranking_models_learn_numbers(model, folder):
     found = Evaluation.read(run_of(folder, model).evaluation).pointwise
 
     assert found["model"]["rmse"].value < 2 * NOISE < found["constant"]["rmse"].value / 2
 
 
-def test_a_number_beside_a_label_of_0_and_1(folder: Path) -> None:
+def test_a_number_beside_a_label_of_0_and_1(folder):
     """Either label may be the main one for the metrics; the model learns both."""
     run = run_of(folder, "{name: logistic}", label=f"[long, {NUMBER}]")
     found = Evaluation.read(run.evaluation)
@@ -226,7 +224,7 @@ def test_a_number_beside_a_label_of_0_and_1(folder: Path) -> None:
     assert right.float().mean() > 0.85
 
 
-def test_a_model_of_the_order_alone_has_no_errors(folder: Path) -> None:
+def test_a_model_of_the_order_alone_has_no_errors(folder):
     found = Evaluation.read(run_of(folder, "{name: popularity}").evaluation)
 
     assert found.pointwise["model"] == {}
@@ -234,7 +232,7 @@ def test_a_model_of_the_order_alone_has_no_errors(folder: Path) -> None:
     assert found.ranking["model"]["ndcg@5"].value == found.ranking["popularity"]["ndcg@5"].value
 
 
-def test_a_number_says_from_where_on_rows_are_relevant(logistic: TrainedRun, folder: Path) -> None:
+def test_a_number_says_from_where_on_rows_are_relevant(logistic, folder):
     workspace = Workspace(folder / "workspace")
     run = evaluate(
         logistic, workspace, config=config_of(folder, "{name: fm}", "evaluate.relevance=340").evaluate
@@ -247,7 +245,7 @@ def test_a_number_says_from_where_on_rows_are_relevant(logistic: TrainedRun, fol
         evaluate(logistic, workspace)
 
 
-def test_what_is_of_labels_of_0_and_1_is_refused(folder: Path) -> None:
+def test_what_is_of_labels_of_0_and_1_is_refused(folder):
     for override, what in (
         ("train.positive_weight=2", r"train.positive_weight needs a binary label \(0 or 1\), but seconds is numeric"),
         ("train.label_smoothing=0.1", "train.label_smoothing needs a binary label"),
@@ -260,14 +258,14 @@ def test_what_is_of_labels_of_0_and_1_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("model", ["mf", "two-tower", "lightgcn"])
-def test_retrieval_models_reject_a_regression_label_and_name_alternatives(model: str, folder: Path) -> None:
+def test_retrieval_models_reject_a_regression_label_and_name_alternatives(model, folder):
     with pytest.raises(ConfigError, match=r"features.label: .* seconds is a regression label") as found:
         run_of(folder, f"{{name: {model}}}")
     assert 'expression: "seconds > ..."' in (found.value.hint or "")
     assert "model.name=fm, mlp, lightgbm" in (found.value.hint or "")
 
 
-def test_what_is_gone_by_follows_from_the_label_unless_it_is_said(folder: Path) -> None:
+def test_what_is_gone_by_follows_from_the_label_unless_it_is_said(folder):
     bench = 'bench={"models": ["fm"]}'
     config = config_of(folder, "{name: fm}", bench, "evaluate.k=[10]")
     assert config.bench is not None
@@ -279,13 +277,13 @@ def test_what_is_gone_by_follows_from_the_label_unless_it_is_said(folder: Path) 
     assert (config.train.monitor, config.bench.metrics[-1]) == ("auc", "auc")
 
 
-def test_a_number_that_is_not_said_to_be_one_is_refused_and_the_error_says_how(folder: Path) -> None:
+def test_a_number_that_is_not_said_to_be_one_is_refused_and_the_error_says_how(folder):
     with pytest.raises(DataError, match="must be 0 or 1") as found:
         run_of(folder, "{name: fm}", label="seconds")
     assert "features.label: {name: seconds, task: regression}" in (found.value.hint or "")
 
 
-def test_an_infinite_or_missing_number_is_refused(folder: Path) -> None:
+def test_an_infinite_or_missing_number_is_refused(folder):
     with pytest.raises(DataError, match=r"ranges from .* to inf in train; it must be finite"):
         run_of(folder, "{name: fm}", *_ops("seconds / (seconds - seconds)"), label=NUMBER.replace("seconds", "made"))
 
@@ -298,7 +296,7 @@ def _ops(expression: str) -> list[str]:
     return [f"features.ops={json.dumps(ops)}"]
 
 
-def test_weights_and_two_losses_add_up(folder: Path) -> None:
+def test_weights_and_two_losses_add_up(folder):
     """An eighth of the squared error in standard deviations, plus the cross-entropy, each times its weight."""
     config = config_of(folder, "{name: logistic, label_weights: {seconds: 3}}", label=f"[{NUMBER}, long]")
     workspace = Workspace(folder / "workspace")

@@ -1,7 +1,5 @@
 """Splits by session and by user, from rows to figures."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,7 @@ from recsys_cli.metrics import Hits
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train
-from recsys_cli.workspace import PreparedData, Workspace
+from recsys_cli.workspace import PreparedData
 from tests.rated import FEATURES
 
 SESSIONS, GROUPS, SIZE, LENGTH = 500, 10, 8, 5
@@ -46,7 +44,7 @@ CONFIG: dict[str, Any] = {
 
 
 @pytest.fixture
-def clicks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def clicks(tmp_path, monkeypatch):
     """Each session has items of one group; its last item is one of the four that it has not seen yet."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
@@ -58,7 +56,7 @@ def clicks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("clicks.csv").write_text("\n".join(["session,item,time", *lines]) + "\n")
 
 
-def test_later_sessions_are_held_out_whole(clicks: None, workspace: Workspace) -> None:
+def test_later_sessions_are_held_out_whole(clicks, workspace):
     data = etl(RunConfig.model_validate(CONFIG), workspace).artifact
 
     bounds = {}
@@ -72,7 +70,7 @@ def test_later_sessions_are_held_out_whole(clicks: None, workspace: Workspace) -
 
 
 @pytest.mark.parametrize("model", ["item-knn", "ease"])
-def test_last_item_is_found_from_the_earlier_ones(clicks: None, workspace: Workspace, model: str) -> None:
+def test_last_item_is_found_from_the_earlier_ones(clicks, workspace, model):
     config = RunConfig.model_validate({**CONFIG, "model": {"name": model}})
     etl(config, workspace)
     run = train(config, workspace).artifact
@@ -87,7 +85,7 @@ def test_last_item_is_found_from_the_earlier_ones(clicks: None, workspace: Works
     assert not any("optimistic" in note for note in evaluation.notes)
 
 
-def test_each_next_item_is_ranked_by_the_items_before_it(clicks: None, workspace: Workspace) -> None:
+def test_each_next_item_is_ranked_by_the_items_before_it(clicks, workspace):
     k = SIZE - 1
     options = {**CONFIG["evaluate"], "k": [k], "fold_in_targets": "each", "max_ranking_users": 250}
     config = RunConfig.model_validate({**CONFIG, "model": {"name": "item-knn"}, "evaluate": options})
@@ -117,7 +115,7 @@ def test_each_next_item_is_ranked_by_the_items_before_it(clicks: None, workspace
     assert "each row but a user's first is a ranking" in measured.protocol.users
 
 
-def test_intervals_of_stages_are_over_sessions(clicks: None, workspace: Workspace) -> None:
+def test_intervals_of_stages_are_over_sessions(clicks, workspace):
     options = {**CONFIG["evaluate"], "k": [SIZE - 1], "fold_in_targets": "each", "max_ranking_users": None}
     model = {
         "name": "two-stage",
@@ -136,7 +134,7 @@ def test_intervals_of_stages_are_over_sessions(clicks: None, workspace: Workspac
     assert evaluation.counts.users_ranked == 0.2 * SESSIONS * (LENGTH - 1)
 
 
-def test_targets_of_a_split_by_time_are_refused(clicks: None, workspace: Workspace) -> None:
+def test_targets_of_a_split_by_time_are_refused(clicks, workspace):
     config = RunConfig.model_validate({**CONFIG, "model": {"name": "item-knn"}})
     etl(config, workspace)
     run = train(config, workspace).artifact
@@ -174,7 +172,7 @@ def _config(**split: Any) -> RunConfig:
 
 
 @pytest.fixture
-def raw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], float]:
+def raw(tmp_path, monkeypatch):
     """Ratings of 60 users, each of 5 of 20 items; by user and item."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
@@ -184,7 +182,7 @@ def raw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int]
     return found
 
 
-def test_held_out_rows_of_a_split_by_user_have_a_hash_of_their_user(raw, workspace: Workspace) -> None:
+def test_held_out_rows_of_a_split_by_user_have_a_hash_of_their_user(raw, workspace):
     data = etl(_config(method="user", valid=0.2, test=0.2), workspace).artifact
 
     of = dict(zip(hash_values(pa.array(USERS)).tolist(), USERS, strict=True))
@@ -201,7 +199,7 @@ def test_held_out_rows_of_a_split_by_user_have_a_hash_of_their_user(raw, workspa
     assert USER_HASH not in data.schema.names
 
 
-def test_users_whom_train_does_not_have_are_told_apart_after_any_split(raw, workspace: Workspace) -> None:
+def test_users_whom_train_does_not_have_are_told_apart_after_any_split(raw, workspace):
     Path("train.csv").write_text("userId,movieId,rating\nann,m1,5\nbob,m2,1\n")
     Path("valid.csv").write_text("userId,movieId,rating\nann,m2,5\neve,m1,1\ndan,m2,4\neve,m2,5\n,m1,5\n")
     Path("test.csv").write_text("userId,movieId,rating\neve,m9,5\nann,m2,1\n")
@@ -221,9 +219,7 @@ def test_users_whom_train_does_not_have_are_told_apart_after_any_split(raw, work
 
 
 @pytest.mark.parametrize("options", [{"freq_threshold": 2}, {"freq_threshold": 2, "num_buckets": 3}, {"max_size": 4}])
-def test_users_of_train_whom_the_vocabulary_leaves_out_are_told_apart(
-    raw, workspace: Workspace, options: dict[str, int]
-) -> None:
+def test_users_of_train_whom_the_vocabulary_leaves_out_are_told_apart(raw, workspace, options):
     Path("train.csv").write_text("userId,movieId,rating\nann,m1,5\nann,m2,1\nbob,m3,1\neve,m4,1\n")
     Path("valid.csv").write_text("userId,movieId,rating\nbob,m1,5\n")
     ops = [

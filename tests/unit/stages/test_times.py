@@ -1,7 +1,5 @@
 """Times from raw files to histories: order of events, units, texts, and rows without a time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -114,7 +112,7 @@ CLOSE = {
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 @pytest.mark.parametrize("case", list(CLOSE))
-def test_events_close_together_keep_their_order(case: str, form: str, tmp_path: Path) -> None:
+def test_events_close_together_keep_their_order(case, form, tmp_path):
     rows = events().append_column("time", CLOSE[case])
     path = tmp_path / f"rows.{form}"
     write = pq.write_table if form == "parquet" else csv.write_csv
@@ -123,7 +121,7 @@ def test_events_close_together_keep_their_order(case: str, form: str, tmp_path: 
 
 
 @pytest.mark.parametrize("split", ["random", "leave-last-out", "temporal"])
-def test_equal_times_keep_the_order_of_the_files(split: str, tmp_path: Path) -> None:
+def test_equal_times_keep_the_order_of_the_files(split, tmp_path):
     rows = events().append_column("time", pa.array([SECONDS - SECONDS % 86400] * (USERS * EACH)))
     for part in range(3):  # a user spans files
         pq.write_table(rows.slice(part * 28, 28), tmp_path / f"part-{part}.parquet")
@@ -146,7 +144,7 @@ def known(data: PreparedData) -> set[str]:
     return set(pq.read_table(data.vocabulary("item"))["value"].to_pylist())
 
 
-def test_rows_keep_their_number_where_ops_leave_rows_out(tmp_path: Path) -> None:
+def test_rows_keep_their_number_where_ops_leave_rows_out(tmp_path):
     rows = events().append_column("time", pa.array([5] * (USERS * EACH)))
     rows = rows.append_column("keep", pa.array(RNG.integers(0, 3, rows.num_rows) > 0))
     pq.write_table(rows, tmp_path / "rows.parquet")
@@ -154,7 +152,7 @@ def test_rows_keep_their_number_where_ops_leave_rows_out(tmp_path: Path) -> None
     assert histories(data) == in_order(rows.filter(rows["keep"]))
 
 
-def test_row_numbers_run_on_over_given_files(tmp_path: Path) -> None:
+def test_row_numbers_run_on_over_given_files(tmp_path):
     rows = events().append_column("time", pa.array([5] * (USERS * EACH)))
     rows = rows.append_column("keep", pa.array([True] * rows.num_rows))
     pq.write_table(rows.slice(0, 56), tmp_path / "train.parquet")
@@ -195,7 +193,7 @@ def times_of(data: PreparedData) -> list[float]:
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 @pytest.mark.parametrize("example", list(TEXTS))
-def test_texts_are_times(example: str, form: str, tmp_path: Path) -> None:
+def test_texts_are_times(example, form, tmp_path):
     texts = [
         f"{at(place).timestamp():.0f}" if example.isdigit() else at(place).strftime(TEXTS[example]) for place in MOMENTS
     ]
@@ -230,7 +228,7 @@ def test_texts_are_times(example: str, form: str, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("form", ["parquet", "csv"])
-def test_an_option_says_how_times_are_written(how: str, text: str, when: str | None, form: str, tmp_path: Path) -> None:
+def test_an_option_says_how_times_are_written(how, text, when, form, tmp_path):
     rows = events(14).append_column("time", pa.array([text] * 14))
     (pq.write_table if form == "parquet" else csv.write_csv)(rows, tmp_path / f"rows.{form}")
     data = prepare(tmp_path, {"files": str(tmp_path / f"rows.{form}"), "times": {"time": how}})
@@ -238,7 +236,7 @@ def test_an_option_says_how_times_are_written(how: str, text: str, when: str | N
     assert times_of(data) == pytest.approx([expected] * 14, abs=1e-6)
 
 
-def test_a_day_that_may_be_a_month_is_refused(tmp_path: Path) -> None:
+def test_a_day_that_may_be_a_month_is_refused(tmp_path):
     path = tmp_path / "rows.csv"
     csv.write_csv(events(14).append_column("time", pa.array(["01/02/2019 10:00"] * 14)), path)
     with pytest.raises(DataError, match="day and month are ambiguous") as caught:
@@ -248,7 +246,7 @@ def test_a_day_that_may_be_a_month_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["%d/%Z", "%H:%f", "sometimes", "%Q"])
-def test_a_format_that_nothing_can_read_is_a_mistake_of_the_config(how: str, tmp_path: Path) -> None:
+def test_a_format_that_nothing_can_read_is_a_mistake_of_the_config(how, tmp_path):
     csv.write_csv(events(14).append_column("time", pa.array(["1"] * 14)), tmp_path / "rows.csv")
     with pytest.raises(ConfigError, match="times"):
         prepare(tmp_path, {"files": str(tmp_path / "rows.csv"), "times": {"time": how}})
@@ -262,7 +260,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", list(BAD))
-def test_what_is_no_time_is_named_with_file_line_and_column(case: str, tmp_path: Path) -> None:
+def test_what_is_no_time_is_named_with_file_line_and_column(case, tmp_path):
     (good, bad), place = BAD[case], 50
     texts = [good[number % len(good)] for number in MOMENTS]
     texts[place] = bad
@@ -278,7 +276,7 @@ def test_what_is_no_time_is_named_with_file_line_and_column(case: str, tmp_path:
     assert str(path) in caught.value.message
 
 
-def test_texts_that_are_no_times_at_all_are_refused(tmp_path: Path) -> None:
+def test_texts_that_are_no_times_at_all_are_refused(tmp_path):
     for form, write in (("csv", csv.write_csv), ("parquet", pq.write_table)):
         path = tmp_path / f"rows.{form}"
         write(events().append_column("time", pa.array(["yesterday"] * len(MOMENTS))), path)
@@ -286,7 +284,7 @@ def test_texts_that_are_no_times_at_all_are_refused(tmp_path: Path) -> None:
             prepare(tmp_path, str(path))
 
 
-def test_a_number_beyond_int64_is_refused(tmp_path: Path) -> None:
+def test_a_number_beyond_int64_is_refused(tmp_path):
     times = np.full(len(MOMENTS), SECONDS, np.uint64)
     times[5] = 2**64 - 1
     pq.write_table(events().append_column("time", pa.array(times)), tmp_path / "rows.parquet")
@@ -304,7 +302,7 @@ SPLITS = [
     ("kind", "split"),
     [*(("null", split) for split in SPLITS), *((kind, SPLITS[1]) for kind in ("NaN", "infinite", "empty field"))],
 )
-def test_rows_without_a_time_are_refused_alike_by_every_split(kind: str, split: dict[str, Any], tmp_path: Path) -> None:
+def test_rows_without_a_time_are_refused_alike_by_every_split(kind, split, tmp_path):
     times: list[float | None] = [float(SECONDS + place) for place in MOMENTS]
     for place in (40, 60):
         times[place] = {"NaN": float("nan"), "infinite": float("inf")}.get(kind)
@@ -322,7 +320,7 @@ def test_rows_without_a_time_are_refused_alike_by_every_split(kind: str, split: 
         assert sum(data.rows(name) for name in ("train", "valid", "test")) == 82
 
 
-def test_a_time_that_an_op_computes_may_not_be_missing(tmp_path: Path) -> None:
+def test_a_time_that_an_op_computes_may_not_be_missing(tmp_path):
     pq.write_table(events().append_column("when", pa.array([*[1.0] * 83, None])), tmp_path / "rows.parquet")
     with pytest.raises(DataError, match=r"1 of .* interactions have no time"):
         prepare(
@@ -332,7 +330,7 @@ def test_a_time_that_an_op_computes_may_not_be_missing(tmp_path: Path) -> None:
         )
 
 
-def test_sampled_negatives_have_no_time_and_no_place_in_a_history(tmp_path: Path) -> None:
+def test_sampled_negatives_have_no_time_and_no_place_in_a_history(tmp_path):
     pq.write_table(events().append_column("time", pa.array(SECONDS + MOMENTS)), tmp_path / "rows.parquet")
     ops = [{"op": "Filter", "expression": "item != 'i003' or user == 'u1'"}]
     draw = {"op": "NegativeSampling", "user": "user", "item": "item", "num_negatives": 1, "output": "drawn"}
@@ -343,7 +341,7 @@ def test_sampled_negatives_have_no_time_and_no_place_in_a_history(tmp_path: Path
     assert histories(data) == kept
 
 
-def test_a_report_of_times_that_span_more_than_63_bits(tmp_path: Path) -> None:
+def test_a_report_of_times_that_span_more_than_63_bits(tmp_path):
     times = np.linspace(-(2.0**62.9), 2.0**62.9, len(MOMENTS)).astype(np.int64)
     times[0], times[-1] = -(2**63), 2**63 - 1
     pq.write_table(events().append_column("time", pa.array(times)), tmp_path / "rows.parquet")
@@ -353,8 +351,8 @@ def test_a_report_of_times_that_span_more_than_63_bits(tmp_path: Path) -> None:
     assert facts.timeline.edges[0] == -(2**63)
 
 
-def test_a_report_that_fails_costs_the_report_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> None:
+def test_a_report_that_fails_costs_the_report_alone(tmp_path, monkeypatch):
+    def broken(*_):
         raise ZeroDivisionError("no <rows>")
 
     pq.write_table(events().append_column("time", pa.array(SECONDS + MOMENTS)), tmp_path / "rows.parquet")
@@ -371,14 +369,14 @@ def test_a_report_that_fails_costs_the_report_alone(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("name", ["Datum d. Käufe", "a.list.element", "t[0]\"'", "%", "{x}"])
-def test_a_report_of_times_in_a_column_of_any_name(tmp_path: Path, name: str) -> None:
+def test_a_report_of_times_in_a_column_of_any_name(tmp_path, name):
     pq.write_table(events().append_column(name, pa.array(SECONDS + MOMENTS)), tmp_path / "rows.parquet")
     facts = Facts.read(prepare(tmp_path, str(tmp_path / "rows.parquet"), features={"timestamp": name}).facts)
     assert facts.timeline is not None
 
 
 @every_engine
-def test_units_of_time_mean_the_same_to_ops_and_engines(name: str, tmp_path: Path) -> None:
+def test_units_of_time_mean_the_same_to_ops_and_engines(name, tmp_path):
     """Hours, windows, differences and histories do not depend on the unit."""
     moments = [at(place) + timedelta(microseconds=int(place)) for place in MOMENTS]
     micros = np.array(
@@ -409,7 +407,7 @@ def test_units_of_time_mean_the_same_to_ops_and_engines(name: str, tmp_path: Pat
         assert other[4] == pytest.approx(first[4], abs=1e-2), unit
 
 
-def test_dates_in_digits_stay_numbers(tmp_path: Path) -> None:
+def test_dates_in_digits_stay_numbers(tmp_path):
     for digits in (20190201, 201902011000, 20190201100000):
         pq.write_table(events(14).append_column("time", pa.array([digits] * 14)), tmp_path / "rows.parquet")
         assert times_of(prepare(tmp_path, str(tmp_path / "rows.parquet"))) == [digits] * 14
@@ -417,7 +415,7 @@ def test_dates_in_digits_stay_numbers(tmp_path: Path) -> None:
 
 @settings(max_examples=8)
 @given(draw=st.data())
-def test_any_times_in_any_form_order_histories_by_time_and_then_by_row(draw: st.DataObject) -> None:
+def test_any_times_in_any_form_order_histories_by_time_and_then_by_row(draw):
     size = draw.draw(st.integers(7, 40))
     micros = np.array(draw.draw(st.lists(st.integers(0, 25), min_size=size, max_size=size))) + SECONDS * 10**6
     rows = pa.table(
@@ -444,7 +442,7 @@ def test_any_times_in_any_form_order_histories_by_time_and_then_by_row(draw: st.
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
-def test_new_rows_are_read_as_those_that_the_plan_was_fitted_on(form: str, tmp_path: Path) -> None:
+def test_new_rows_are_read_as_those_that_the_plan_was_fitted_on(form, tmp_path):
     write = pq.write_table if form == "parquet" else csv.write_csv
     for case, times in {
         "american": pa.array([at(place).strftime("%m/%d/%Y %I:%M:%S %p") for place in MOMENTS]),
@@ -460,7 +458,7 @@ def test_new_rows_are_read_as_those_that_the_plan_was_fitted_on(form: str, tmp_p
 
 
 @needs_all
-def test_engines_and_budgets_write_the_same_bytes(tmp_path: Path) -> None:
+def test_engines_and_budgets_write_the_same_bytes(tmp_path):
     moments = [at(place // 5 * 5).strftime("%d.%m.%Y %H:%M") for place in MOMENTS]
     csv.write_csv(events().append_column("time", pa.array(moments)), tmp_path / "rows.csv")
     made = [
@@ -476,7 +474,7 @@ def test_engines_and_budgets_write_the_same_bytes(tmp_path: Path) -> None:
     assert all(other == first for other in others)
 
 
-def test_recent_popularity_counts_seconds_in_every_unit(tmp_path: Path) -> None:
+def test_recent_popularity_counts_seconds_in_every_unit(tmp_path):
     counts = []
     for unit, per_second in {"s": 1, "ms": 1000, "ns": 10**9}.items():
         times = pa.array([int(at(place).timestamp()) * per_second for place in MOMENTS])
@@ -491,7 +489,7 @@ def test_recent_popularity_counts_seconds_in_every_unit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("times", [np.resize([4.5, 12.99, 100.0], len(MOMENTS)), MOMENTS * 7.0, SECONDS + MOMENTS / 2])
-def test_prices_as_times_are_a_warning(tmp_path: Path, times: np.ndarray) -> None:
+def test_prices_as_times_are_a_warning(tmp_path, times):
     pq.write_table(events().append_column("price", pa.array(times)), tmp_path / "rows.parquet")
     data = prepare(tmp_path, str(tmp_path / "rows.parquet"), features={"timestamp": "price"})
     found = [one.text for one in Facts.read(data.facts).findings if "features.timestamp" in one.text]
