@@ -30,13 +30,7 @@ def padded_slowly(lists: Lists, length: int, keep: str) -> tuple[Lists, list[lis
 @pytest.mark.parametrize("keep", ["last", "first"])
 @pytest.mark.parametrize(
     "lists",
-    [
-        [[1, 2, 3, 4, 5], [6], [7, 8, 9]],
-        [[], [1, 2, 3, 4], []],
-        [[], [], []],
-        [[1]],
-        [[], [], [4, 5, 6]],
-    ],
+    [[[1, 2, 3, 4, 5], [6], [7, 8, 9]], [[], [1, 2, 3, 4], []], [[], [], []], [[1]], [[], [], [4, 5, 6]]],
     ids=["long and short", "first and last empty", "all empty", "one", "only the last"],
 )
 @pytest.mark.parametrize("length", [1, 3, 10])

@@ -77,7 +77,7 @@ def group(root: Path, path: str, **files: str) -> None:
         (folder / name.replace("__", ".", 1)).write_text(text)
 
 
-def test_the_quota_is_the_least_of_a_group_and_its_parents(tmp_path: Path) -> None:
+def test_the_quota_is_the_least_of_a_group_and_its_parents_in_both_versions(tmp_path: Path) -> None:
     own = tmp_path / "cgroup"
     own.write_text("0::/a/b\n")
     root = tmp_path / "v2"
@@ -86,10 +86,6 @@ def test_the_quota_is_the_least_of_a_group_and_its_parents(tmp_path: Path) -> No
     assert cpu_quota(root, own) == 1.5
     group(root, "a/b", cpu__max="50000 100000\n")
     assert cpu_quota(root, own) == 0.5
-
-
-def test_the_quota_of_version_1(tmp_path: Path) -> None:
-    own = tmp_path / "cgroup"
     own.write_text("3:cpu,cpuacct:/docker/x\n2:memory:/docker/x\n")
     root = tmp_path / "v1"
     group(root, "cpu", cpu__cfs_quota_us="-1\n", cpu__cfs_period_us="100000\n")

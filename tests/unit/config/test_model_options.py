@@ -16,21 +16,11 @@ from recsys_cli.config import load
         ("name: sasrec, item_features: [null]", "model.item_features.0: has to be text, not nothing"),
         ("name: sasrec, item_features: [genres, 3]", "model.item_features.1: has to be text, not 3"),
         ("name: sasrec, item_features: 3", "model.item_features: has to be 'all' or a list, not 3"),
-    ],
-)
-def test_problems_of_lists(problems, write, model: str, expected: str) -> None:
-    (found,) = problems(write(f"model: {{{model}}}\n"))
-    assert found == f"x.yaml:10: {expected}"
-
-
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [
         ("name: sasrec, max_seq_len: 1000000000", "model.max_seq_len: has to be at most 100,000, not 1000000000"),
         ("name: din, history: {max_seq_len: 10001}", "model.history.max_seq_len: has to be at most 10,000, not 10001"),
     ],
 )
-def test_lengths_have_a_bound(problems, write, model: str, expected: str) -> None:
+def test_problems_of_lists_and_lengths(problems, write, model: str, expected: str) -> None:
     (found,) = problems(write(f"model: {{{model}}}\n"))
     assert found == f"x.yaml:10: {expected}"
 

@@ -32,11 +32,8 @@ def factors(schedule: Any, steps: int, *, per_epoch: int, epochs: int, history: 
     ]  # fmt: skip
 
 
-def test_constant_is_one() -> None:
+def test_constant_is_one_and_warm_up_is_linear_before_the_schedule() -> None:
     assert factors(Constant(), 4, per_epoch=2, epochs=2) == [1.0] * 4
-
-
-def test_warm_up_is_linear_before_the_schedule() -> None:
     assert factors(Constant(warmup_steps=4), 6, per_epoch=6, epochs=1) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
     assert factors(StepDecay(warmup_steps=2, gamma=0.1), 4, per_epoch=2, epochs=2) == pytest.approx(
         [0.5, 1.0, 0.1, 0.1]
@@ -73,16 +70,13 @@ def test_step_reduces_every_so_many_epochs() -> None:
         (2, (0.7, 0.6, 0.5, 0.4, 0.3), [0, 0, 0, 1, 1, 2]),
         (2, (0.7, 0.6, 0.8, 0.7, 0.8), [0, 0, 0, 0, 0, 1]),
         (1, (-math.inf, -math.inf), [0, 1, 2]),
+        (1, (), [0]),
     ],
-    ids=["better each time", "as good is no better", "every two", "starts again at a better one", "never a number"],
+    ids=["better each time", "as good", "every two", "starts again at a better one", "never a number", "no valid"],
 )
 def test_plateau_reduces_without_improvement(patience: int, history: tuple[float, ...], cuts: list[int]) -> None:
     schedule = Plateau(patience=patience, gamma=0.5)
     assert factors(schedule, len(history) + 1, per_epoch=1, epochs=9, history=history) == [0.5**cut for cut in cuts]
-
-
-def test_plateau_without_a_validation_split_keeps_the_rate() -> None:
-    assert factors(Plateau(), 9, per_epoch=3, epochs=3) == [1.0] * 9
 
 
 # -- how it is written ------------------------------------------------------------------------------------------------
@@ -111,9 +105,6 @@ def test_a_schedule_is_a_name_or_its_options(config: Path, overrides: list[str],
     assert found.train.schedule == expected
     config.write_text(dump(found))
     assert load(config) == found
-
-
-def test_override_expands_a_bare_name(config: Path) -> None:
     config.write_text(CONFIG + "train:\n  schedule: cosine\n")
     assert load(config, ["train.schedule.floor=0.5"]).train.schedule == Cosine(floor=0.5)
 
@@ -129,26 +120,16 @@ def test_override_expands_a_bare_name(config: Path) -> None:
         (["train.schedule={name: cosine, floor: 2}"], r"train\.schedule\.floor: has to be at most 1, not 2"),
         (["train.schedule.warmup_steps=-1"], r"train\.schedule\.warmup_steps: has to be at least 0, not -1"),
         (["train.schedule={name: plateau, gamma: 1.0}"], r"train\.schedule\.gamma: has to be less than 1, not 1"),
+        (["train.monitor=ndgc@10"], r"train\.monitor: unknown metric 'ndgc@10' \(did you mean ndcg@10\?\); known: loss, .*ndcg@K"),
+        (["train.monitor=ndcg"], r"train\.monitor: ndcg needs a cut-off, such as ndcg@10"),
+        (["train.monitor=ndcg@0"], r"train\.monitor: the cut-off of ndcg@0 has to be a whole number from 1, such as ndcg@10"),
+        (["train.monitor=ndcg@ten"], r"the cut-off of ndcg@ten has to be a whole number from 1"),
+        (["train.monitor=auc@10"], r"train\.monitor: auc takes no cut-off, and auc@10 has one"),
     ],
 )  # fmt: skip
-def test_problem_of_a_schedule(config: Path, overrides: list[str], message: str) -> None:
+def test_problem_of_a_schedule_or_monitor(config: Path, overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(config, overrides)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("ndgc@10", r"train\.monitor: unknown metric 'ndgc@10' \(did you mean ndcg@10\?\); known: loss, auc, .*ndcg@K"),
-        ("ndcg", r"train\.monitor: ndcg needs a cut-off, such as ndcg@10"),
-        ("ndcg@0", r"train\.monitor: the cut-off of ndcg@0 has to be a whole number from 1, such as ndcg@10"),
-        ("ndcg@ten", r"the cut-off of ndcg@ten has to be a whole number from 1"),
-        ("auc@10", r"train\.monitor: auc takes no cut-off, and auc@10 has one"),
-    ],
-)
-def test_unknown_metric_is_a_config_error(config: Path, name: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        load(config, [f"train.monitor={name}"])
 
 
 @pytest.mark.parametrize("name", ["loss", "auc", "log_loss", "accuracy", "ece", "calibration", "ndcg@10", "recall@20"])

@@ -53,19 +53,20 @@ def nothing_left(to: Path) -> bool:
     return {path.name for path in to.parent.iterdir()} <= {"ml.zip.lock"}
 
 
-def test_download_gives_the_file_and_its_progress(url: str, to: Path, watcher: Watcher) -> None:
+def test_download_gives_the_file_and_its_progress_and_replaces_a_wrong_file(
+    url: str, to: Path, watcher: Watcher
+) -> None:
     found = download(url, to, digest=digest_of(BODY), emit=watcher)
     assert to.read_bytes() == BODY
     assert found == hashlib.md5(BODY).hexdigest()
     assert only_the_file(to)
+    to.write_bytes(b"half of it")
+    sha = hashlib.sha256(BODY).hexdigest()
+    assert download(url, to, digest=Digest(sha, "sha256"), emit=ignore) == sha
+    assert to.read_bytes() == BODY
     steps = watcher.progress("download ml.zip")
     assert [step.done for step in steps] == sorted({step.done for step in steps})
     assert (steps[-1].done, steps[-1].total, steps[-1].unit) == (len(BODY), len(BODY), "bytes")
-
-
-def test_download_checks_sha256(url: str, to: Path) -> None:
-    sha = hashlib.sha256(BODY).hexdigest()
-    assert download(url, to, digest=Digest(sha, "sha256"), emit=ignore) == sha
 
 
 def test_repeated_download_sends_no_request(url: str, to: Path, server: Server, watcher: Watcher) -> None:
@@ -73,13 +74,6 @@ def test_repeated_download_sends_no_request(url: str, to: Path, server: Server, 
     download(url, to, digest=digest_of(BODY), emit=watcher)
     assert len(server.requests) == 1
     assert "already downloaded" in watcher.texts()
-
-
-def test_download_replaces_a_wrong_file(url: str, to: Path) -> None:
-    to.parent.mkdir()
-    to.write_bytes(b"half of it")
-    download(url, to, digest=digest_of(BODY), emit=ignore)
-    assert to.read_bytes() == BODY
 
 
 def test_download_without_digest_is_repeated(url: str, to: Path, server: Server) -> None:
@@ -99,14 +93,6 @@ def test_dropped_connection_is_resumed(
     assert server.ranges() == [None, "bytes=100000-"]
     assert server.requests[1]["If-Range"] == f'"{hashlib.md5(BODY).hexdigest()}"'
     assert "retrying" in watcher.texts("warning")
-
-
-def test_many_drops_with_progress_do_not_exhaust_the_attempts(
-    url: str, to: Path, server: Server, retry: RetryPolicy
-) -> None:
-    server.script = [drops_after(10_000, start=10_000 * turn) for turn in range(8)]
-    download(url, to, digest=digest_of(BODY), emit=ignore, retry=retry)
-    assert to.read_bytes() == BODY
 
 
 def test_a_later_call_resumes_a_partial_download(url: str, to: Path, server: Server, retry: RetryPolicy) -> None:
@@ -133,32 +119,25 @@ def test_another_server_resumes_only_with_a_digest(url: str, to: Path, server: S
         to.unlink()
 
 
-def test_changed_file_restarts_the_download(url: str, to: Path, server: Server, retry: RetryPolicy) -> None:
-    server.script = [drops_after(100_000, etag='"older"')]
-    download(url, to, digest=None, emit=ignore, retry=retry)
-    assert to.read_bytes() == BODY
-
-
-def test_weak_etag_is_no_validator(url: str, to: Path, server: Server, retry: RetryPolicy) -> None:
-    server.script = [drops_after(100_000, etag='W/"weak"')]
-    download(url, to, digest=None, emit=ignore, retry=retry)
-    assert to.read_bytes() == BODY
-    assert server.ranges() == [None, None]
-
-
-def test_server_that_ignores_range_restarts(
-    url: str, to: Path, server: Server, retry: RetryPolicy, watcher: Watcher
+@pytest.mark.parametrize(
+    ("script", "known", "ranges"),
+    [
+        ([drops_after(100_000), ignores_range], True, [None, "bytes=100000-"]),
+        ([drops_after(100_000), drops_after(1_000, start=5)], True, None),  # another range
+        ([drops_after(100_000, etag='"older"')], False, None),  # a changed file
+        ([drops_after(100_000, etag='W/"weak"')], False, [None, None]),  # no validator
+        ([drops_after(10_000, start=10_000 * turn) for turn in range(8)], True, None),  # more drops than attempts
+    ],
+    ids=["no ranges", "another range", "changed", "weak", "many drops"],
+)
+def test_dropped_connection_is_resumed_or_restarted(
+    url: str, to: Path, server: Server, retry: RetryPolicy, watcher: Watcher, script, known: bool, ranges
 ) -> None:
-    server.script = [drops_after(100_000), ignores_range]
-    download(url, to, digest=digest_of(BODY), emit=watcher, retry=retry)
+    server.script = list(script)
+    download(url, to, digest=digest_of(BODY) if known else None, emit=watcher, retry=retry)
     assert to.read_bytes() == BODY
-    assert "cannot resume" in watcher.texts()
-
-
-def test_server_that_sends_another_range_restarts(url: str, to: Path, server: Server, retry: RetryPolicy) -> None:
-    server.script = [drops_after(100_000), drops_after(1_000, start=5)]
-    download(url, to, digest=digest_of(BODY), emit=ignore, retry=retry)
-    assert to.read_bytes() == BODY
+    assert ranges is None or server.ranges() == ranges
+    assert ("cannot resume" in watcher.texts()) >= (ignores_range in script)
 
 
 @pytest.mark.parametrize("surplus", [0, 17], ids=["complete", "too long"])
@@ -193,18 +172,20 @@ def test_html_page_is_recognized_and_keeps_the_part_file(
     assert not to.exists()
 
 
-@pytest.mark.parametrize("digest", [digest_of(BODY), None], ids=["digest", "no digest"])
-def test_lfs_pointer_is_recognized(url: str, to: Path, server: Server, digest: Digest | None) -> None:
-    server.files["ml.zip"] = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
-    with pytest.raises(DataError, match="Git LFS pointer"):
+@pytest.mark.parametrize(
+    ("content", "digest", "message"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", digest_of(BODY), "Git LFS pointer"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", None, "Git LFS pointer"),
+        (b"", None, "is empty"),
+    ],
+)
+def test_other_answers_are_recognized(
+    url: str, to: Path, server: Server, content: bytes, digest: Digest | None, message: str
+) -> None:
+    server.files["ml.zip"] = content
+    with pytest.raises(DataError, match=message):
         download(url, to, digest=digest, emit=ignore)
-    assert nothing_left(to)
-
-
-def test_empty_answer_is_refused(url: str, to: Path, server: Server) -> None:
-    server.files["ml.zip"] = b""
-    with pytest.raises(DataError, match="is empty"):
-        download(url, to, digest=None, emit=ignore)
     assert nothing_left(to)
 
 

@@ -98,7 +98,6 @@ def test_folder_is_expanded_to_its_files(here: Path) -> None:
     for name in ("plays/_SUCCESS", "plays/.1.csv.crc", "plays/deep/0.csv", "plays/.tmp/9.csv"):
         (here / name).parent.mkdir(exist_ok=True)
         (here / name).write_text("user,song\n")
-
     for path in ("plays", "plays/", str(here / "plays")):
         files = opened(interactions=path).tables(here)[0].files
         assert [Path(str(file)).relative_to(path).as_posix() for file in files] == [
@@ -112,7 +111,6 @@ def test_folder_is_expanded_to_its_files(here: Path) -> None:
 def test_files_of_a_folder_agree_in_partition_columns(here: Path) -> None:
     (here / "plays/year=2026").mkdir()
     (here / "plays/year=2026/1.csv").write_text("user,song\n")
-
     with pytest.raises(DataError, match=r"has the partition columns year, and plays/1\.csv \(none\)"):
         opened(interactions="plays").tables(here)
     assert len(opened(interactions="plays/**/*.csv").tables(here)[0].files) == 4
@@ -126,7 +124,6 @@ def test_duplicate_files_are_refused(here: Path) -> None:
 def test_compressed_and_plain_files_form_one_table(here: Path) -> None:
     for name in ("3.csv.gz", "4.csv.zst", "5.CSV.XZ"):
         (here / "plays" / name).touch()
-
     (table,) = opened(interactions="plays/*").tables(here)
     assert (len(table.files), table.format, table.separator) == (6, "csv", ",")
     (here / "plays/6.gz").touch()
@@ -136,7 +133,6 @@ def test_compressed_and_plain_files_form_one_table(here: Path) -> None:
 
 def test_format_option_overrides_the_suffix(here: Path) -> None:
     (here / "u.data").write_text("1|2\n")
-
     (table,) = opened(interactions={"files": "u.data", "separator": "|", "names": ["user", "song"]}).tables(here)
     assert (table.format, table.separator, table.header) == ("csv", "|", False)
     assert [(column.name, column.dtype, column.nullable) for column in table.columns] == [
@@ -148,7 +144,6 @@ def test_format_option_overrides_the_suffix(here: Path) -> None:
 
 def test_only_declared_columns_are_described(here: Path) -> None:
     options = {"files": "songs.tsv", "types": {"zip": "string", "ids": "int64"}, "lists": {"genres": "|", "ids": ";"}}
-
     (table,) = opened(interactions=options).tables(here)
     assert [(c.name, c.dtype, c.separator, c.empty) for c in table.columns] == [
         ("zip", "string", None, None), ("ids", "int64", ";", ""), ("genres", "string", "|", ""),
@@ -166,7 +161,6 @@ def test_text_options_are_refused_for_parquet(here: Path) -> None:
 
 def test_identity_changes_with_the_dialect(here: Path) -> None:
     plain = opened(interactions="plays/1.csv").identity()
-
     assert opened(interactions={"files": ["plays/1.csv"], "quote": '"', "encoding": "utf-8"}).identity() == plain
     assert opened(interactions={"files": "plays/1.csv", "types": {"user": "string"}}).identity() != plain
 
@@ -179,10 +173,7 @@ def test_identity_changes_with_the_dialect(here: Path) -> None:
         ({"files": "a", "types": {"zip": "text"}}, "dataset.interactions.types.zip: Input should be 'int32'"),
         ({"files": "a", "quote": "ab"}, "dataset.interactions.quote: String should have at most 1 character"),
         ({"files": "a", "lists": {"genres": ""}}, "dataset.interactions.lists.genres.separator: String should have"),
-        (
-            {"files": "a", "names": ["x"], "lists": {"y": "|"}},
-            "dataset.interactions: lists has y, not in names",
-        ),
+        ({"files": "a", "names": ["x"], "lists": {"y": "|"}}, "dataset.interactions: lists has y, not in names"),
         ({"files": "a", "names": ["x", "x"]}, "dataset.interactions: names has a duplicate"),
     ],
 )

@@ -88,12 +88,8 @@ def test_fetch_writes_the_files_of_the_tables(name: str, mirrored: Server, tmp_p
         for column in table.columns:
             if column.dtype != "string":
                 float(row[column.name])
-    assert [(c.name, c.dtype) for c in tables["interactions"].columns] == [
-        ("userId", "int32"),
-        ("movieId", "int32"),
-        ("rating", "float32"),
-        ("timestamp", "int64"),
-    ]
+    types = {column.name: column.dtype for column in tables["interactions"].columns}
+    assert types == {"userId": "int32", "movieId": "int32", "rating": "float32", "timestamp": "int64"}
     title = ARCHIVES[name][next(m for m in ARCHIVES[name] if "movies" in m or "u.item" in m)]
     assert first_row(tables["movies"])["title"].encode(tables["movies"].encoding) in title
 
@@ -222,12 +218,9 @@ def test_catalog_has_every_name_once() -> None:
     assert "GroupLens" in lines["movielens-25m"].notice
 
 
-def test_options_are_refused() -> None:
+def test_options_and_unknown_datasets_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"dataset\.sise: unknown option") as caught:
         open_source("movielens-25m", {"sise": 3})
     assert caught.value.hint == "movielens-25m has no options"
-
-
-def test_unknown_dataset_names_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"did you mean movielens-25m\?"):
         open_source("movielens-25n")

@@ -123,9 +123,7 @@ def test_a_slow_server_is_read_to_its_end(silent: Callable[..., str]) -> None:
 @pytest.mark.parametrize("name", STORED)
 def test_files_of_a_server_are_read(server: Server, name: str) -> None:
     server.files[f"in/{name}?version=2"] = STORED[name]
-
     reader = Reader(described(f"{server.url}/in/{name}?version=2"), chunk_bytes=4000)
-
     assert reader.read().equals(ROWS)
     assert reader.estimated_rows() == pytest.approx(2000, rel=0.01)
 
@@ -136,7 +134,6 @@ def test_server_without_ranges_sends_text_and_no_parquet(server: Server) -> None
     )  # more than one answer's 5 MiB
     server.files |= {**STORED, "large.csv": large}
     server.script = [ignores_range] * 60
-
     assert Reader(described(f"{server.url}/r.csv.gz")).read().equals(ROWS)
     assert Reader(described(f"{server.url}/large.csv")).read()["user"].to_pylist() == list(range(80_000))
     with pytest.raises(DataError, match=r"r\.parquet: The HTTP server doesn't appear to support range requests"):
@@ -147,7 +144,6 @@ def test_dropped_connection_is_an_error(server: Server) -> None:
     server.files |= STORED
     table = described(f"{server.url}/r.csv")
     server.script = [plain, drops_after(5000)]
-
     with pytest.raises(DataError, match=r"/r\.csv: "):
         Reader(table).read()
 
@@ -155,13 +151,11 @@ def test_dropped_connection_is_an_error(server: Server) -> None:
 def test_missing_remote_files_are_named(server: Server) -> None:
     with pytest.raises(DataError, match=r"table 'interactions': there is no file at http.*/gone\.csv"):
         described(f"{server.url}/gone.csv")
-
     server.files |= STORED
     table = described(f"{server.url}/r.csv")
     server.files.clear()
     with pytest.raises(DataError, match=r"/r\.csv does not exist"):
         Reader(table).read()
-
     server.script = [status(403)] * 8
     with pytest.raises(DataError, match=r"/r\.csv: 403"):
         described(f"{server.url}/r.csv")
@@ -177,7 +171,6 @@ def test_identity_changes_with_the_servers_file(server: Server) -> None:
     source = opened(f"{server.url}/r.csv")
     before = source.identity()
     assert before == source.identity()
-
     server.files["r.csv"] = TEXT.replace(b"i8", b"i7")
     assert before != source.identity()
 
@@ -185,7 +178,6 @@ def test_identity_changes_with_the_servers_file(server: Server) -> None:
 def test_globs_and_folders_are_found_in_order(memory: fsspec.AbstractFileSystem) -> None:
     for name in ("b/2.csv", "b/10.csv", "b/deep/3.csv", "b/_SUCCESS", "b/.2.csv.crc", "b/notes.txt"):
         memory.pipe(f"/{name}", TEXT)
-
     assert names(described("memory://b/*.csv")) == ["memory:///b/10.csv", "memory:///b/2.csv"]
     assert names(described(["memory://b/2.csv", "memory://b/deep/*"])) == ["memory://b/2.csv", "memory:///b/deep/3.csv"]
     memory.rm("/b/notes.txt")
@@ -202,7 +194,6 @@ def test_files_in_memory_are_read_and_stamped(memory: fsspec.AbstractFileSystem,
     memory.pipe(f"/b/2-{name}", STORED[name])
     source = opened(f"memory://b/*{name}")
     before = source.identity()
-
     assert Reader(source.tables(Path())[0]).read().equals(pa.concat_tables([ROWS, ROWS]).combine_chunks())
     memory.pipe(f"/b/2-{name}", STORED[name])
     assert before != source.identity()
@@ -213,7 +204,6 @@ def test_members_of_an_archive_are_read(tmp_path: Path) -> None:
         for name, content in STORED.items():
             archive.writestr(f"in/{name}", content)
     table = described(f"zip://in/*.csv::file://{tmp_path}/a.zip")
-
     assert names(table) == [f"zip://in/r.csv::file://{tmp_path}/a.zip"]
     assert Reader(table, chunk_bytes=3000).read().equals(ROWS)
     assert Reader(described(f"zip://in/r.parquet::{tmp_path}/a.zip")).read().equals(ROWS)
@@ -222,7 +212,6 @@ def test_members_of_an_archive_are_read(tmp_path: Path) -> None:
 def test_files_of_a_local_cache_are_read(memory: fsspec.AbstractFileSystem) -> None:
     for name, content in STORED.items():
         memory.pipe(f"/b/{name}", content)
-
     assert Reader(described("simplecache::memory://b/r.parquet")).read().equals(ROWS)
     table = described("simplecache::memory://b/*.gz")
     assert names(table) == ["simplecache::memory:///b/r.csv.gz"]
@@ -232,7 +221,6 @@ def test_files_of_a_local_cache_are_read(memory: fsspec.AbstractFileSystem) -> N
 def test_local_protocol_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.csv").write_bytes(TEXT)
-
     assert described(f"file://{tmp_path}/r.csv").files == (tmp_path / "r.csv",)
     assert opened(f"file://{tmp_path}/*.csv").identity() == opened(str(tmp_path / "r.csv")).identity()
 

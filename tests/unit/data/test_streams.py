@@ -12,6 +12,7 @@ import pytest
 
 from recsys_cli.data.raw_files import COMPRESSIONS, compression, head, unpacked_name
 from recsys_cli.errors import DataError
+from tests.unit.data.wayward import written
 
 TEXT = b"user,item\n" + b"".join(b"%d,%d\n" % (row, row % 7) for row in range(50_000))
 
@@ -30,27 +31,16 @@ def packed(codec: str, text: bytes = TEXT) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def written(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    return path
-
-
 every_suffix = pytest.mark.parametrize("suffix", COMPRESSIONS)
 
 
 @every_suffix
-def test_compressed_text_is_read_completely(tmp_path: Path, suffix: str) -> None:
+def test_compressed_text_is_read_completely_also_from_archives_in_a_row(tmp_path: Path, suffix: str) -> None:
     file = written(tmp_path / f"r.csv{suffix}", packed(COMPRESSIONS[suffix]))
-
     assert head(file, 10 * len(TEXT)) == TEXT
     assert head(file, 1234) == TEXT[:1234]
-
-
-@every_suffix
-def test_concatenated_archives_are_one_text(tmp_path: Path, suffix: str) -> None:
     codec = COMPRESSIONS[suffix]
     file = written(tmp_path / f"r.CSV{suffix.upper()}", packed(codec, TEXT[:1000]) + packed(codec, TEXT[1000:]))
-
     assert head(file, 10 * len(TEXT)) == TEXT
 
 
@@ -58,7 +48,6 @@ def test_concatenated_archives_are_one_text(tmp_path: Path, suffix: str) -> None
 def test_truncated_archive_is_named(tmp_path: Path, suffix: str) -> None:
     whole = packed(COMPRESSIONS[suffix])
     file = written(tmp_path / f"r.csv{suffix}", whole[: len(whole) * 2 // 3])
-
     with pytest.raises(DataError, match=rf"r\.csv{suffix}: cannot be read to its end"):
         head(file, 10 * len(TEXT))
 
@@ -66,7 +55,6 @@ def test_truncated_archive_is_named(tmp_path: Path, suffix: str) -> None:
 @every_suffix
 def test_missing_compression_suffix_is_refused(tmp_path: Path, suffix: str) -> None:
     file = written(tmp_path / "r.csv", packed(COMPRESSIONS[suffix]))
-
     with pytest.raises(DataError, match=r"r\.csv is compressed with .*, but has no suffix") as found:
         head(file, 100)
     assert found.value.hint == f"rename it to r.csv{suffix}"
@@ -77,7 +65,6 @@ def test_wrong_compression_suffix_is_refused(tmp_path: Path, suffix: str) -> Non
     file = written(tmp_path / f"r.csv{suffix}", TEXT)
     with pytest.raises(DataError, match=rf"is not compressed with {COMPRESSIONS[suffix]}, but has the suffix {suffix}"):
         head(file, 100)
-
     other = ".gz" if suffix != ".gz" else ".zst"
     file = written(tmp_path / f"r.csv{other}", packed(COMPRESSIONS[suffix]))
     with pytest.raises(DataError, match=f"is compressed with {COMPRESSIONS[suffix]}, but has the suffix {other}"):
@@ -102,10 +89,6 @@ def test_text_may_start_like_a_compressed_file(tmp_path: Path) -> None:
 
 
 def test_suffixes_determine_the_compression() -> None:
-    assert [compression(name) for name in ("a.csv", "a.CSV.GZ", "a.gz.csv", "a.tsv.zst")] == [
-        None,
-        "gzip",
-        None,
-        "zstd",
-    ]
+    found = [compression(name) for name in ("a.csv", "a.CSV.GZ", "a.gz.csv", "a.tsv.zst")]
+    assert found == [None, "gzip", None, "zstd"]
     assert [unpacked_name(name) for name in ("a.csv", "a.csv.gz", "a.b.tsv.XZ")] == ["a.csv", "a.csv", "a.b.tsv"]

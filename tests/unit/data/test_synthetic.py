@@ -222,9 +222,11 @@ def test_rows_have_to_fit(rows: int) -> None:
         open_source("synthetic", {**OPTIONS, "rows": rows})
 
 
-def test_generated_data_refuses_mirror_and_archive(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is generated"):
-        open_source("synthetic-small").fetch(FetchRequest(tmp_path, tmp_path, mirror="https://x"), ignore)
+@pytest.mark.parametrize("name", ["synthetic-small", "synthetic-clicks"])
+def test_generated_data_refuses_mirror_and_archive(name: str, tmp_path: Path) -> None:
+    for given in ({"mirror": "https://x"}, {"from_file": tmp_path}):
+        with pytest.raises(ConfigError, match="is generated"):
+            open_source(name).fetch(FetchRequest(tmp_path, tmp_path, **given), ignore)
 
 
 MAKE = {
@@ -287,8 +289,3 @@ def test_clicks_have_missing_counts() -> None:
     table = clicks(2_000, seed=0)[0]["interactions"]
     assert 100 < table.column("I1").null_count < 300
     assert table.schema.field("C1").type == pa.string()
-
-
-def test_generated_data_takes_no_files(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is generated"):
-        open_source("synthetic-clicks").fetch(FetchRequest(tmp_path, tmp_path, from_file=tmp_path), ignore)

@@ -36,9 +36,18 @@ def test_decimal_commas_between_semicolons(tmp_path: Path) -> None:
     assert "separator: ;" in text
 
 
-def test_lists_between_semicolons_stay_in_their_column(tmp_path: Path) -> None:
-    text, _ = understood(tmp_path, "user,item,tags,ts", lambda u, i, t: f"u{u},s{i},a;b;c;d;e;f,{t}")
-    assert "separator" not in text
+@pytest.mark.parametrize(
+    ("head", "row", "absent"),
+    [
+        ("user,item,tags,ts", lambda u, i, t: f"u{u},s{i},a;b;c;d;e;f,{t}", "separator"),
+        ("user,item,ts", lambda u, i, t: f'"x,{u}","y,{i}",{t}', "lists"),
+    ],
+    ids=["lists between semicolons", "ids with a comma"],
+)
+def test_separators_within_a_column_are_none_of_the_table(
+    tmp_path: Path, head: str, row: Callable[[int, int, int], str], absent: str
+) -> None:
+    assert absent not in understood(tmp_path, head, row)[0]
 
 
 @pytest.mark.parametrize("ticks", [1, 1_000, 1_000_000])
@@ -59,11 +68,6 @@ def test_coded_hours_are_the_time(tmp_path: Path) -> None:
     assert "LogOp" not in text
 
 
-def test_ids_with_a_comma_are_no_lists(tmp_path: Path) -> None:
-    text, _ = understood(tmp_path, "user,item,ts", lambda u, i, t: f'"x,{u}","y,{i}",{t}')
-    assert "lists" not in text
-
-
 def test_json_lines_named_json(tmp_path: Path) -> None:
     _, roles = understood(
         tmp_path, json.dumps({"user": 1, "item": 2, "ts": SECONDS}),
@@ -81,15 +85,12 @@ def test_a_partitioned_folder_is_one_table_with_its_columns(tmp_path: Path) -> N
     assert found.interactions.sample.rows.num_rows == 2 * ROWS
 
 
-def test_parts_with_other_columns_are_refused(tmp_path: Path) -> None:
+def test_parts_with_other_columns_or_formats_are_refused(tmp_path: Path) -> None:
     understood(tmp_path, "account,track,ts", lambda u, i, t: f"{u},{i},{t}", "plays/a.csv")
     (tmp_path / "plays/b.csv").write_text((tmp_path / "plays/a.csv").read_text().replace("account", "acct"))
     with pytest.raises(ConfigError, match="not by all: account, acct"):
         understand([str(tmp_path / "plays")], {})
-
-
-def test_parts_of_other_formats_are_refused(tmp_path: Path) -> None:
-    understood(tmp_path, "account,track,ts", lambda u, i, t: f"{u},{i},{t}", "plays/a.csv")
+    (tmp_path / "plays/b.csv").unlink()
     pq.write_table(pyarrow.csv.read_csv(tmp_path / "plays/a.csv"), tmp_path / "plays/b.parquet")
     with pytest.raises(ConfigError, match="by their columns, but not by their format"):
         understand([str(tmp_path / "plays")], {})

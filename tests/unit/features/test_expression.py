@@ -67,28 +67,32 @@ def test_column_accepts_any_name() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "__import__('os')",
-        "a.b",
-        "a.lower()",
-        "a[0]",
-        "lambda: 1",
-        "f(a)",
-        "log(x=1)",
-        "log(*a)",
-        "column(name='a')",
-        "1 < a < 3",
-        "[a]",
-        "a ** 2",
-        "(a := 1)",
-        "f'{a}'",
-        "b'a'",
-        "None",
-        "1j",
-        "if",
-        "if a",
-        "if(a, b, c",
-        "a\0b",
-        "",
+        *(
+            "__import__('os')",
+            "a.b",
+            "a.lower()",
+            "a[0]",
+            "lambda: 1",
+            "f(a)",
+            "log(x=1)",
+            "log(*a)",
+            "column(name='a')",
+        ),
+        *(
+            "1 < a < 3",
+            "[a]",
+            "a ** 2",
+            "(a := 1)",
+            "f'{a}'",
+            "b'a'",
+            "None",
+            "1j",
+            "if",
+            "if a",
+            "if(a, b, c",
+            "a\0b",
+            "",
+        ),
     ],
 )
 def test_parse_refuses_constructs_outside_the_grammar(text: str) -> None:
@@ -96,19 +100,22 @@ def test_parse_refuses_constructs_outside_the_grammar(text: str) -> None:
         parse(text)
 
 
-@pytest.mark.parametrize("text", ["9223372036854775808", "1e999"])
-def test_parse_refuses_numbers_out_of_range(text: str) -> None:
-    with pytest.raises(ConfigError, match="out of range"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rating >", r"cannot read the expression .rating >.*column"),
+        ("'ü' == a or é ** 2 > 1", r"has 'é \*\* 2', which is not allowed"),
+        ("if(a, b, c).x > 3", r"has 'if\(a, b, c\).x', which is not allowed"),
+        ("lenght(a)", r"calls lenght, which is not allowed \(did you mean length\?\)"),
+        ("log(a, 2)", "2 arguments; it takes one"),
+        ("if(a, b)", "it takes 3"),
+        ("9223372036854775808", "out of range"),
+        ("1e999", "out of range"),
+    ],
+)
+def test_parse_points_at_the_mistake(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         parse(text)
-
-
-def test_parse_points_at_the_mistake() -> None:
-    with pytest.raises(ConfigError, match=r"cannot read the expression .rating >.*column"):
-        parse("rating >")
-    with pytest.raises(ConfigError, match=r"has 'é \*\* 2', which is not allowed"):
-        parse("'ü' == a or é ** 2 > 1")
-    with pytest.raises(ConfigError, match=r"has 'if\(a, b, c\).x', which is not allowed"):
-        parse("if(a, b, c).x > 3")
 
 
 @pytest.mark.parametrize("text", ["category=Toys", "year > 3 and (category = 'Toys')"])
@@ -116,17 +123,6 @@ def test_a_single_equal_sign_has_a_hint(text: str) -> None:
     with pytest.raises(ConfigError, match="invalid syntax at column") as error:
         parse(text)
     assert "with ==" in str(error.value.hint)
-
-
-def test_a_function_with_a_typo_is_suggested() -> None:
-    with pytest.raises(ConfigError, match=r"calls lenght, which is not allowed \(did you mean length\?\)"):
-        parse("lenght(a)")
-
-
-@pytest.mark.parametrize(("text", "message"), [("log(a, 2)", "2 arguments; it takes one"), ("if(a, b)", "it takes 3")])
-def test_a_function_with_too_many_or_too_few_arguments_is_named(text: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        parse(text)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +147,6 @@ def test_a_ladder_of_conditions_is_not_too_large() -> None:
     steps = range(60)
     ladder = parse("".join(f"if(a == {step}, {step}, " for step in steps) + "b" + ")" * len(steps))
     total = parse(" + ".join("a" * 100))
-
     for step in steps:
         assert isinstance(ladder, Call)
         assert ladder.arguments[:2] == (Binary("==", A, LiteralValue(step)), LiteralValue(step))
@@ -206,15 +201,11 @@ def test_times_and_dates_are_numbers(unit: str) -> None:
         kind_of_type(pa.duration(unit), "t")
 
 
-def test_shown_round_trips() -> None:
-    for text in [
-        "(a + b) * -c",
-        "not (a > b)",
-        "if(a, 'x', lower(column('my b')))",
-        "-(a / 2) > 1e300",
-        "column('if')",
-    ]:
-        assert parse(shown(parse(text))) == parse(text)
+@pytest.mark.parametrize(
+    "text", ["(a + b) * -c", "not (a > b)", "if(a, 'x', lower(column('my b')))", "-(a / 2) > 1e300", "column('if')"]
+)
+def test_shown_round_trips(text: str) -> None:
+    assert parse(shown(parse(text))) == parse(text)
 
 
 def test_no_function_except_if_is_a_python_keyword() -> None:

@@ -23,6 +23,8 @@ from recsys_cli.loader.interactions import count_items, read_interactions
 from recsys_cli.loader.loader import auto_batch_size
 from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData, write_manifest
+from tests.pairs import ids as id_column
+from tests.pairs import interactions
 
 
 class Constant(Model):
@@ -42,9 +44,7 @@ def with_buckets(data: PreparedData, **buckets: int) -> PreparedData:
 def test_ids_of_buckets_are_unseen(make_prepared) -> None:
     data = make_prepared(users=10, items=8, rows=400)
     before = read_interactions(data, "train")
-
     after = read_interactions(with_buckets(data, userId=2, movieId=3), "train")
-
     assert np.array_equal(after.user_idx, np.where(before.user_idx >= 11, UNSEEN, before.user_idx))
     assert np.array_equal(after.item_idx, np.where(before.item_idx >= 8, UNSEEN, before.item_idx))
     assert after.user_idx.dtype == after.item_idx.dtype == np.int32
@@ -53,11 +53,8 @@ def test_ids_of_buckets_are_unseen(make_prepared) -> None:
 def test_buckets_are_neither_ranked_for_nor_recommended(make_prepared) -> None:
     data = make_prepared(users=10, items=8, rows=100)
     rows = read_interactions(data, "valid")
-
-    counts = measure(Constant(), with_buckets(data, userId=2, movieId=3), EvaluateConfig(k=(1,), bootstrap=10))[
-        0
-    ].counts
-
+    config = EvaluateConfig(k=(1,), bootstrap=10)
+    counts = measure(Constant(), with_buckets(data, userId=2, movieId=3), config)[0].counts
     assert counts.candidates == 5
     assert counts.users <= 8
     assert counts.unknown_user_rows == np.count_nonzero(rows.user_idx >= 11) > 0
@@ -67,9 +64,7 @@ def test_buckets_are_neither_ranked_for_nor_recommended(make_prepared) -> None:
 def test_rows_of_one_id_are_the_same_as_among_all(make_prepared) -> None:
     data = make_prepared(users=10, items=8, rows=400)
     whole = read_interactions(data, "train", times=True)
-
     one = read_interactions(data, "train", times=True, only={"movieId": 5, "userId": 7})
-
     among = whole.chosen((whole.item_idx == 5) & (whole.user_idx == 7))
     assert len(one) > 0
     assert np.array_equal(one.user_idx, among.user_idx)
@@ -82,13 +77,10 @@ def test_items_are_counted_without_buckets_and_rows_that_were_drawn(make_prepare
     data = make_prepared(users=10, items=8, rows=400)
     items = read_interactions(data, "train").item_idx
     assert np.array_equal(count_items(data), np.bincount(items, minlength=11))
-
     assert count_items(with_buckets(data, movieId=3))[8:].sum() == 0
-
     data = _with_drawn(make_prepared(users=10, items=8, rows=401))
-    assert np.array_equal(
-        count_items(data), np.bincount(read_interactions(data, "train").observed().item_idx, minlength=11)
-    )
+    observed = read_interactions(data, "train").observed()
+    assert np.array_equal(count_items(data), np.bincount(observed.item_idx, minlength=11))
     assert 0 < count_items(data).sum() < data.rows("train")
 
 
@@ -105,8 +97,8 @@ def _with_drawn(data: PreparedData) -> PreparedData:
 
 SCHEMA = Schema(
     columns=(
-        Column(name="who", role=Role.USER, kind=Kind.CATEGORICAL, dtype="int32", cardinality=40, vocabulary="u"),
-        Column(name="what", role=Role.ITEM, kind=Kind.CATEGORICAL, dtype="int32", cardinality=9, vocabulary="i"),
+        id_column("who", Role.USER, 40),
+        id_column("what", Role.ITEM, 9),
         Column(name="liked", role=Role.LABEL, kind=Kind.NUMERIC, dtype="int8"),
     )
 )
@@ -115,13 +107,8 @@ MET = [(user, 3 + item) for user in range(3, 26) for item in (0, user % 5 + 1)]
 MET += [(26, 4), (27, 4), (27, 2), (2, 4), (2, 5), (2, 6)]
 
 
-def interactions(pairs: list[tuple[int, int]]) -> Interactions:
-    users, items = np.array(pairs, np.int32).T
-    return Interactions(users, items, np.ones(len(pairs), np.float32))
-
-
 def loader(**options: int) -> UserLoader:
-    return UserLoader(interactions(MET), SCHEMA, **{"batch_size": 5, "seed": 1, **options})
+    return UserLoader(interactions(*((*pair, 1) for pair in MET)), SCHEMA, **{"batch_size": 5, "seed": 1, **options})
 
 
 def ids(users: UserLoader) -> list[list[int]]:
@@ -176,12 +163,9 @@ def test_ranks_share_the_auto_batch_size(ranks: int) -> None:
     assert [list(chain.from_iterable(pieces)) for pieces in zip(*parts, strict=True)] == ids(loader())
 
 
-def test_users_without_anything_next_are_refused() -> None:
+def test_users_without_anything_next_and_impossible_shares_are_refused() -> None:
     with pytest.raises(DataError, match="no user of train has two items"):
-        UserLoader(interactions([(3, 3), (4, 3), (2, 4), (2, 4)]), SCHEMA, batch_size=4)
-
-
-def test_impossible_shares_of_users_are_refused() -> None:
+        UserLoader(interactions((3, 3, 1), (4, 3, 1), (2, 4, 1), (2, 4, 1)), SCHEMA, batch_size=4)
     with pytest.raises(ConfigError, match="batch_size=0, rank=0 of 1"):
         loader(batch_size=0)
     with pytest.raises(ConfigError, match="rank=2 of 2"):
@@ -219,15 +203,21 @@ def write(folder: Path, parts: list[np.ndarray], task: Task = "regression") -> P
 def test_mean_and_deviation_are_those_of_all_rows(tmp_path: Path, mean: float) -> None:
     values = mean + np.random.default_rng(0).normal(0, 2.5, 5_000)
     found = scales(write(tmp_path / "data", [values[:7], values[7:7], values[7:4_000], values[4_000:]]))
-
     assert found["seconds"].mean == pytest.approx(values.mean(), rel=1e-12)
     assert found["seconds"].deviation == pytest.approx(values.std(), rel=1e-6)
 
 
-def test_values_that_are_all_the_same_may_be_divided_by_their_deviation(tmp_path: Path) -> None:
-    found = scales(write(tmp_path / "data", [np.full(5, 3.5), np.full(2, 3.5)]))["seconds"]
+def test_equal_values_have_the_deviation_1_and_labels_of_0_and_1_no_scale(tmp_path: Path) -> None:
+    found = scales(write(tmp_path / "equal", [np.full(5, 3.5), np.full(2, 3.5)]))["seconds"]
     assert (found.mean, found.deviation) == (3.5, 1.0)
+    assert scales(write(tmp_path / "labels", [np.array([0.0, 1.0])], task="binary")) == {}
 
 
-def test_labels_of_0_and_1_have_no_scale(tmp_path: Path) -> None:
-    assert scales(write(tmp_path / "data", [np.array([0.0, 1.0])], task="binary")) == {}
+def test_prepared_fixture_is_whole(make_prepared) -> None:
+    data = make_prepared(rows=101, shards=3)
+    assert data.exists
+    assert data.schema.names == ("userId", "movieId", "label", "timestamp", "genres")
+    assert data.schema["genres"].ragged
+    assert data.schema.tables == ("movieId",)
+    assert sum(pq.read_metadata(path).num_rows for path in data.shards("train")) == data.rows("train") == 101
+    assert pq.read_table(data.table("movieId")).num_rows == data.schema["movieId"].cardinality

@@ -115,12 +115,9 @@ def test_loader_batches_do_not_share_memory(numbered: Make) -> None:
     assert next(iter(Loader(numbered(65), "train", batch_size=16))).num_rows == 16
 
 
-def test_loader_of_a_split_without_rows_is_empty(numbered: Make) -> None:
+def test_loader_of_a_split_without_rows_is_empty_and_the_last_batch_never_a_single_row(numbered: Make) -> None:
     loader = Loader(numbered(10), "valid", batch_size=4)
     assert (len(loader), loader.num_rows, list(loader)) == (0, 0, [])
-
-
-def test_loader_last_batch_is_never_a_single_row(numbered: Make) -> None:
     assert [batch.num_rows for batch in Loader(numbered(33), "train", batch_size=16)] == [16, 17]
 
 
@@ -211,18 +208,6 @@ def test_loader_refuses_a_split_that_is_not_there(numbered: Make) -> None:
     assert caught.value.hint == "name one of them (did you mean valid?)"
 
 
-def test_loader_refuses_to_train_on_no_rows(numbered: Make) -> None:
-    with pytest.raises(DataError, match=r"train: there are no rows to train on"):
-        Loader(numbered(0), "train", batch_size=4)
-
-
-def test_loader_notices_lost_shards(numbered: Make) -> None:
-    data = numbered(100)
-    data.shards("train")[0].unlink()
-    with pytest.raises(DataError, match=r"has 50 rows, but the manifest says 100"):
-        Loader(data, "train", batch_size=4)
-
-
 def rewrite(data: PreparedData, change: Callable[[pa.Table], pa.Table]) -> None:
     """Spoil the last shard."""
     path = data.shards("train")[-1]
@@ -268,19 +253,20 @@ def test_loader_names_file_column_and_value_of_bad_data(
         Loader(data, "train", batch_size=4)
 
 
-def test_loader_checks_ids_where_the_footer_does_not_tell(numbered: Make) -> None:
+def test_loader_names_ids_beyond_the_footer_other_files_and_lost_shards(numbered: Make) -> None:
     data = numbered(100)
-    path = data.shards("train")[0]
-    pq.write_table(put("itemId", pa.array([77]))(pq.read_table(path)), path, write_statistics=False)
+    first, second = data.shards("train")
+    pq.write_table(put("itemId", pa.array([77]))(pq.read_table(first)), first, write_statistics=False)
     with pytest.raises(DataError, match=r"00000\.parquet: column 'itemId' holds the id 77, but ids range from 0 to 49"):
         Loader(data, "train", batch_size=4)
-
-
-def test_loader_names_a_file_that_is_not_parquet(numbered: Make) -> None:
-    data = numbered(100)
-    data.shards("train")[1].write_bytes(b"<html>")
+    second.write_bytes(b"<html>")
     with pytest.raises(DataError, match=r"00001\.parquet: not a readable parquet file"):
         Loader(data, "train", batch_size=4)
+    second.unlink()
+    with pytest.raises(DataError, match=r"has 50 rows, but the manifest says 100"):
+        Loader(data, "train", batch_size=4)
+    with pytest.raises(DataError, match=r"train: there are no rows to train on"):
+        Loader(numbered(0), "train", batch_size=4)
 
 
 def test_loader_reads_a_null_number_as_nan_and_a_null_list_as_empty(numbered: Make) -> None:

@@ -20,10 +20,7 @@ SIZES = [*range(1, 260), 1_000, 4_095, 4_096, 4_097, 65_537, 99_991]
 def test_permutation_is_a_bijection(key: int) -> None:
     for size in SIZES:
         assert np.array_equal(np.sort(Permutation(size, key)(0, size)), np.arange(size)), size
-
-
-def test_permutation_of_nothing_is_empty() -> None:
-    assert Permutation(0, 1)(0, 0).size == 0
+    assert Permutation(0, key)(0, 0).size == 0
 
 
 def test_permutation_stretch_is_the_stretch_of_the_whole() -> None:

@@ -27,13 +27,17 @@ def order_of(loader: Loader) -> np.ndarray:
 
 
 @pytest.mark.parametrize("batch_size", [1_000, 7_777, 60_000])
-def test_streaming_hands_out_every_row_once(streamed: Make, batch_size: int) -> None:
-    data = streamed()
-    loader = Loader(data, "train", batch_size=batch_size, shuffle=True, memory=1)
-    assert not loader.resident
+def test_streaming_hands_out_every_row_once_in_the_order_of_the_files_without_shuffle(
+    streamed: Make, batch_size: int
+) -> None:
+    loader = Loader(streamed(), "train", batch_size=batch_size, shuffle=True, memory=1)
     order = order_of(loader)
     assert not np.array_equal(order, np.arange(len(order)))
     assert np.array_equal(np.sort(order), np.arange(loader.num_rows))
+    in_order = Loader(streamed(), "train", batch_size=batch_size, memory=1)
+    assert not loader.resident
+    assert not in_order.resident
+    assert np.array_equal(order_of(in_order), np.arange(in_order.num_rows))
 
 
 def test_streaming_rows_are_whole(
@@ -43,12 +47,6 @@ def test_streaming_rows_are_whole(
 ) -> None:
     rows = rows_of(list(Loader(streamed(layout="flat"), "train", batch_size=5_000, shuffle=True, memory=1)))
     assert all(row == expected_row(row["userId"]) for row in rows[::97])
-
-
-def test_streaming_without_shuffle_keeps_the_order_of_the_files(streamed: Make) -> None:
-    loader = Loader(streamed(), "train", batch_size=5_000, memory=1)
-    assert not loader.resident
-    assert np.array_equal(order_of(loader), np.arange(loader.num_rows))
 
 
 def test_streaming_order_is_decided_by_seed_and_epoch(streamed: Make) -> None:

@@ -43,39 +43,25 @@ def test_tables_join_gathers_the_rows_of_ids(numbered: Make, layout: str, dtype:
         assert lists.offsets.diff().tolist() == [len(content[item][name]) for item in ids]
 
 
-def test_tables_join_replaces_nothing_that_is_given(numbered: Make) -> None:
-    year = torch.tensor([1.5])
-    joined = DimensionTables(numbered(10)).join({"itemId": torch.tensor([7]), "year": year})
-    assert joined["year"] is year
-
-
-def test_tables_join_leaves_features_without_a_key_alone(numbered: Make) -> None:
-    assert set(DimensionTables(numbered(10)).join({"userId": torch.tensor([7])})) == {"userId"}
-
-
-def test_tables_join_refuses_an_id_beyond_the_table(numbered: Make) -> None:
+def test_tables_join_keeps_what_is_given_and_refuses_an_id_beyond_the_table(numbered: Make) -> None:
+    tables, year = DimensionTables(numbered(10)), torch.tensor([1.5])
+    assert tables.join({"itemId": torch.tensor([7]), "year": year})["year"] is year
+    assert set(tables.join({"userId": torch.tensor([7])})) == {"userId"}
     with pytest.raises(IndexError, match="out of range"):
-        DimensionTables(numbered(10)).join({"itemId": torch.tensor([50])})
+        tables.join({"itemId": torch.tensor([50])})
 
 
-def test_tables_refuse_a_table_with_other_rows_than_ids(numbered: Make) -> None:
+def test_tables_refuse_other_rows_than_ids_other_ids_and_a_missing_file(numbered: Make) -> None:
     data = numbered(10)
-    pq.write_table(pq.read_table(data.table("itemId")).slice(1), data.table("itemId"))
+    path = data.table("itemId")
+    table = pq.read_table(path)
+    pq.write_table(table.slice(1), path)
     with pytest.raises(DataError, match=r"itemId\.parquet: has 49 rows, but 'itemId' has 50 ids"):
         DimensionTables(data)
-
-
-def test_tables_refuse_ids_beyond_the_cardinality(numbered: Make) -> None:
-    data = numbered(10)
-    table = pq.read_table(data.table("itemId"))
-    pq.write_table(table.set_column(0, "genres", pa.array([[9]] * 50, pa.list_(pa.int32()))), data.table("itemId"))
+    pq.write_table(table.set_column(0, "genres", pa.array([[9]] * 50, pa.list_(pa.int32()))), path)
     with pytest.raises(DataError, match=r"itemId\.parquet: column 'genres' holds the id 9, but ids range from 0 to 8"):
         DimensionTables(data)
-
-
-def test_tables_refuse_a_missing_table(numbered: Make) -> None:
-    data = numbered(10)
-    data.table("itemId").unlink()
+    path.unlink()
     with pytest.raises(DataError, match=r"itemId\.parquet: not a readable parquet file"):
         DimensionTables(data, keys=["itemId"])
 

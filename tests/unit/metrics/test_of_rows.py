@@ -3,47 +3,29 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+from typing import get_args
 
 import numpy as np
 import pytest
-from sklearn.metrics import log_loss as sklearn_log_loss
-from sklearn.metrics import roc_auc_score
 
+from recsys_cli.config import TrainConfig
 from recsys_cli.evaluation.pointwise import reliability_curve, roc_curve
-from recsys_cli.metrics import POINTWISE, RANKING, Hits
+from recsys_cli.features.schema import Task
+from recsys_cli.metrics import GROUPED, POINTWISE, RANKING, Hits
 from recsys_cli.metrics.labels import AUC, LOG_LOSS
 from recsys_cli.metrics.metric import ScoreCounts
+from recsys_cli.metrics.named import BINARY, COMPARED, REGRESSION, TASKS, check_reported, headlines
 
 
-@pytest.mark.parametrize("ties", [7, 100_000])
-def test_auc_equals_scikit_learn(ties: int) -> None:
-    metrics = pytest.importorskip("sklearn.metrics")
-    rng = np.random.default_rng(1)
-    labels, scores = rng.integers(0, 2, 5000), rng.integers(0, ties, 5000) / 3
-    assert AUC.of_rows(labels, scores) == pytest.approx(metrics.roc_auc_score(labels, scores), abs=1e-12)
-
-
-def test_auc_of_one_class_is_nan() -> None:
-    assert math.isnan(AUC.of_rows([1, 1], [0.1, 0.2]))
-    assert math.isnan(AUC.of_rows([0, 0], [0.1, 0.2]))
-    assert math.isnan(AUC.of_rows([], []))
-
-
-def test_log_loss_equals_the_definition() -> None:
-    rng = np.random.default_rng(2)
-    labels, logits = rng.integers(0, 2, 100), rng.normal(size=100)
-    chance = 1 / (1 + np.exp(-logits))
-    expected = -np.mean(labels * np.log(chance) + (1 - labels) * np.log(1 - chance))
-    assert LOG_LOSS.of_rows(labels, logits) == pytest.approx(expected, abs=1e-12)
-
-
-def test_log_loss_of_confident_rows_is_finite() -> None:
+def test_one_class_and_no_rows_are_undefined_and_confident_rows_finite() -> None:
+    for labels in ([1, 1], [0, 0], []):
+        assert math.isnan(AUC.of_rows(labels, [0.1, 0.2][: len(labels)]))
+    assert math.isnan(LOG_LOSS.of_rows([], []))
     assert LOG_LOSS.of_rows([1, 0], [1000.0, -1000.0]) == 0.0
     assert LOG_LOSS.of_rows([0], [1000.0]) == 1000.0
-
-
-def test_log_loss_of_no_rows_is_nan() -> None:
-    assert math.isnan(LOG_LOSS.of_rows([], []))
+    assert POINTWISE["log_loss"].compute(ScoreCounts.of(np.array([1, 0], np.float32), [-1000.0, 1000.0])) == 1000
 
 
 @pytest.fixture
@@ -53,28 +35,9 @@ def rows() -> tuple[np.ndarray, np.ndarray]:
     return (rng.random(20_000) < 1 / (1 + np.exp(-logits))).astype(np.float32), logits
 
 
-def test_auc_and_log_loss_equal_those_of_training_and_scikit_learn(rows) -> None:
-    labels, logits = rows
-    tally = ScoreCounts.of(labels, logits)
-
-    auc, loss = POINTWISE["auc"].compute(tally), POINTWISE["log_loss"].compute(tally)
-
-    assert auc == pytest.approx(POINTWISE["auc"].of_rows(labels, logits), abs=1e-12)
-    assert auc == pytest.approx(roc_auc_score(labels, logits), abs=1e-12)
-    assert loss == pytest.approx(POINTWISE["log_loss"].of_rows(labels, logits), abs=1e-12)
-    assert loss == pytest.approx(sklearn_log_loss(labels, 1 / (1 + np.exp(-logits.astype(np.float64)))), abs=1e-12)
-
-
-def test_log_loss_of_certain_and_wrong_rows_is_finite() -> None:
-    tally = ScoreCounts.of(np.array([1, 0], np.float32), [-1000.0, 1000.0])
-
-    assert POINTWISE["log_loss"].compute(tally) == 1000
-
-
 def test_compressed_keeps_the_rows_and_hardly_moves_the_figures(rows) -> None:
     tally = ScoreCounts.of(*rows)
     small = tally.compressed(500)
-
     assert len(small.logits) == 500
     assert small.rows.sum() == 20_000
     assert small.positive.sum() == rows[0].sum()
@@ -86,34 +49,24 @@ def test_compressed_keeps_the_rows_and_hardly_moves_the_figures(rows) -> None:
 
 def test_compressed_keeps_few_scores() -> None:
     tally = ScoreCounts.of(np.array([0, 1, 1], np.float32), [1.0, 2.0, 2.0])
-
     assert tally.compressed(2) is tally
     assert tally.compressed(1).rows.tolist() == [3]
 
 
 def test_area_below_the_roc_curve_is_the_auc(rows) -> None:
     curve = roc_curve(ScoreCounts.of(*rows))
-
     assert (curve.x[0], curve.y[0], curve.x[-1], curve.y[-1]) == (0, 0, 1, 1)
     assert len(curve.x) <= 201
     steps = zip(curve.x, curve.x[1:], curve.y, curve.y[1:], strict=False)
     area = sum((right - left) * (low + high) / 2 for left, right, low, high in steps)
     assert area == pytest.approx(POINTWISE["auc"].compute(ScoreCounts.of(*rows)), abs=1e-3)
-
-
-def test_roc_curve_of_a_constant_is_the_diagonal() -> None:
-    curve = roc_curve(ScoreCounts.of(np.array([0, 1, 1], np.float32), [0.5, 0.5, 0.5]))
-
-    assert (curve.x, curve.y) == ((0, 1), (0, 1))
-
-
-def test_roc_curve_of_one_class_is_empty() -> None:
+    constant = roc_curve(ScoreCounts.of(np.array([0, 1, 1], np.float32), [0.5, 0.5, 0.5]))
+    assert (constant.x, constant.y) == ((0, 1), (0, 1))
     assert roc_curve(ScoreCounts.of(np.ones(3, np.float32), [1.0, 2.0, 3.0])).x == ()
 
 
 def test_reliability_curve_of_honest_scores_is_near_the_diagonal(rows) -> None:
     curve = reliability_curve(ScoreCounts.of(*rows))
-
     assert len(curve.x) == 15
     assert curve.y == pytest.approx(curve.x, abs=0.05)
 
@@ -145,9 +98,9 @@ def distinct_or_tied(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.nda
 )
 def test_pointwise_metric_equals_scikit_learn(name: str, theirs, distinct_or_tied) -> None:
     labels, logits = distinct_or_tied
-
     ours = POINTWISE[name].compute(ScoreCounts.of(labels, logits))
-
+    if name in {"auc", "log_loss"}:  # as in training
+        assert POINTWISE[name].of_rows(labels, logits) == pytest.approx(ours, abs=1e-12)
     assert ours == pytest.approx(theirs(labels.astype(np.float64), 1 / (1 + np.exp(-logits))), rel=1e-9)
 
 
@@ -163,16 +116,44 @@ def test_ranking_metrics_equal_those_of_ranx() -> None:
     relevant = [set(rng.permutation(60)[: rng.integers(1, 30)].tolist()) for _ in range(50)]
     hits = np.array([[item in wanted for item in row] for row, wanted in zip(ranked.tolist(), relevant, strict=True)])
     found = Hits(hits, np.array([len(wanted) for wanted in relevant]))
-
     qrels = ranx.Qrels({str(u): {str(item): 1 for item in wanted} for u, wanted in enumerate(relevant)})
     run = ranx.Run(
         {str(u): {str(item): 20.0 - place for place, item in enumerate(row)} for u, row in enumerate(ranked)}
     )
     names = [f"{name}@{k}" for name in THEIRS.values() for k in (1, 5, 20)]
     theirs = ranx.evaluate(qrels, run, names, return_mean=False, threads=1)
-
     users = [int(user) for user in qrels.qrels]
     for name, called in THEIRS.items():
         for k in (1, 5, 20):
             ours = RANKING[name].compute(found, k)[users]
             assert theirs[f"{called}@{k}"].tolist() == pytest.approx(ours.tolist()), f"{name}@{k}"
+
+
+def test_every_label_task_has_metrics_with_a_default() -> None:
+    assert set(TASKS) == set(get_args(Task))
+    for task in TASKS.values():
+        assert task.default.by_row is not None
+        assert set(task.headlines) <= {*task.metrics, *GROUPED}
+        assert all(metric.of_errors is (task is REGRESSION) for metric in task.metrics.values())
+        for name in task.leaderboard:
+            check_reported(name)
+    assert TrainConfig().monitor == BINARY.default.name
+
+
+def test_paired_tests_have_one_metric_of_a_name() -> None:
+    assert list(COMPARED) == ["auc", "log_loss", "rmse", "mae"]
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [(["log_loss", "rmse", "auc"], ("auc", "log_loss")), (["mae", "rmse"], ("rmse", "mae")), ([], ())],
+)
+def test_headlines_are_those_of_the_task(known: list[str], expected: tuple[str, ...]) -> None:
+    assert headlines(known) == expected
+
+
+def test_metrics_import_only_numpy() -> None:
+    heavy = "{'torch', 'pyarrow', 'polars', 'pandas', 'pydantic', 'scipy'}"
+    program = f"import sys, recsys_cli.metrics.named; print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

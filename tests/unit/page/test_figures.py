@@ -103,18 +103,12 @@ def test_legend_has_names_and_colors() -> None:
     assert re.findall(r'<span class="(\w+)">(\w+)</span>', drawn) == [("s2", "a")]
 
 
-def test_text_is_escaped_everywhere() -> None:
+def test_text_is_escaped_everywhere_and_colors_are_those_of_the_page() -> None:
     bad = "</svg><script>"
-    drawn = chart(bad, [LineSeries((1,), (1,), name=bad)], x=Axis(bad), y=Axis(bad))
-    drawn += bars(bad, [bad], [BarGroup(bad, [1.0])], x=Axis(bad))
+    lines = [LineSeries((1,), (1,), name=bad), Histogram((0, 1), (1,))]
+    drawn = chart(bad, lines, x=Axis(bad), y=Axis(bad)) + bars(bad, [bad], [BarGroup(bad, [1.0])], x=Axis(bad))
     assert "<script>" not in drawn
     assert "&lt;script&gt;" in drawn
-
-
-def test_figures_use_only_colors_of_the_page() -> None:
-    drawn = chart("A", [LineSeries((0, 1), (0, 1)), Histogram((0, 1), (1,))], x=X, y=Y) + bars(
-        "A", ["a"], [BarGroup("a", [1.0])], x=X
-    )
     assert not re.search(r"#[0-9a-fA-F]{3}|rgb|fill=|stroke=", drawn)
 
 

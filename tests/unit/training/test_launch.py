@@ -74,15 +74,18 @@ def test_a_process_that_ends_without_a_word_is_told_of(end: list[Any], message: 
         play([["wait", 0.3], ["say", LOST], ["end", 1]], [*first, end])
 
 
-def test_an_error_of_the_system_stays_one() -> None:
-    error = launch.error_line(OSError(28, "No space left on device", "/there"))
-    with pytest.raises(OSError, match="No space left on device: '/there'"):
-        play([["say", error], ["end", 1]], [])
-
-
-def test_an_error_of_python_says_where_it_came_from() -> None:
-    with pytest.raises(RuntimeError, match=r"^rank 0: ValueError: odd\n"):
-        play([["say", launch.error_line(ValueError("odd"))], ["end", 1]], [])
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (OSError(28, "No space left on device", "/there"), OSError, "No space left on device: '/there'"),
+        (ValueError("odd"), RuntimeError, r"^rank 0: ValueError: odd\n"),
+    ],
+)
+def test_an_error_of_the_system_stays_one_and_others_say_where_they_came_from(
+    error: Exception, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        play([["say", launch.error_line(error)], ["end", 1]], [])
 
 
 def test_ctrl_c_asks_all_to_stop() -> None:

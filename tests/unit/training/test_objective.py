@@ -35,11 +35,12 @@ def test_positive_rows_count_as_much_as_is_said(weight: list[float] | None, expe
     assert found.labels["liked"].tolist() == [1.0, 0.0, 0.25]
 
 
-def test_smoothing_draws_all_labels_to_the_middle_and_leaves_the_given_batch() -> None:
+@pytest.mark.parametrize(("numbers", "seen"), [((), [0.1, 0.9, 0.9]), (("seen",), [0.0, 1.0, 1.0])])
+def test_smoothing_draws_all_labels_but_numbers_to_the_middle_and_leaves_the_given_batch(numbers, seen) -> None:
     batch = a_batch()
-    found = apply_label_smoothing(batch, Objective("liked", label_smoothing=0.2))
+    found = apply_label_smoothing(batch, Objective("liked", label_smoothing=0.2, numbers=frozenset(numbers)))
     assert found.labels["liked"].tolist() == pytest.approx([0.9, 0.1, 0.3])
-    assert found.labels["seen"].tolist() == pytest.approx([0.1, 0.9, 0.9])
+    assert found.labels["seen"].tolist() == pytest.approx(seen)
     assert found.weight is None
     assert batch.labels["liked"].tolist() == [1.0, 0.0, 0.25]
 
@@ -48,12 +49,6 @@ def test_weights_follow_from_labels_as_they_were() -> None:
     found = apply_label_smoothing(a_batch(), Objective("liked", positive_weight=3.0, label_smoothing=0.5))
     assert found.weight is not None
     assert found.weight.tolist() == [3.0, 1.0, 1.5]
-
-
-def test_smoothing_leaves_numbers_as_they_are() -> None:
-    found = apply_label_smoothing(a_batch(), Objective("liked", label_smoothing=0.2, numbers=frozenset({"seen"})))
-    assert found.labels["liked"].tolist() == pytest.approx([0.9, 0.1, 0.3])
-    assert found.labels["seen"].tolist() == [0.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize(

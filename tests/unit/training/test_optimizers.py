@@ -13,7 +13,7 @@ from torch.optim import AdamW
 from recsys_cli.config import TrainConfig
 from recsys_cli.training import row_optimizers
 from recsys_cli.training.optimizers import build, split
-from recsys_cli.training.row_optimizers import RowAdagrad, RowAdam, RowSGD
+from recsys_cli.training.row_optimizers import RowAdagrad, RowAdam, RowSGD, of_rows, rows_of
 
 
 class Net(nn.Module):
@@ -45,40 +45,27 @@ def test_dense_is_one_adam_with_a_rate_and_a_decay_for_each_kind() -> None:
     assert len(rates) == 6
 
 
-def test_sparse_is_a_row_adam_beside_an_adamw() -> None:
-    net = Net()
-    rows, dense = build(
-        net, TrainConfig(sparse_embeddings=True, learning_rate=0.1, embedding_learning_rate=0.2, weight_decay=0.3)
-    )
-    assert isinstance(rows, RowAdam)
+@pytest.mark.parametrize(("name", "kind"), [("adam", RowAdam), ("adagrad", RowAdagrad), ("sgd", RowSGD)])
+@pytest.mark.parametrize("rate", [0.2, None])
+def test_sparse_is_the_optimizer_of_rows_that_is_named_beside_an_adamw(
+    name: Any, kind: type, rate: float | None
+) -> None:
+    given = {} if rate is None else {"embedding_learning_rate": rate}
+    config = TrainConfig(sparse_embeddings=True, embedding_optimizer=name, learning_rate=0.1, weight_decay=0.3, **given)
+    rows, dense = build(Net(), config)
+    assert type(rows) is kind
     assert isinstance(dense, AdamW)
-    assert [(len(g["params"]), g["lr"]) for g in rows.param_groups] == [(2, 0.2)]
+    assert [(len(g["params"]), g["lr"]) for g in rows.param_groups] == [(2, rate or 0.1)]
     assert [(len(g["params"]), g["lr"], g["weight_decay"]) for g in dense.param_groups] == [(4, 0.1, 0.3)]
 
 
-@pytest.mark.parametrize(("name", "kind"), [("adam", RowAdam), ("adagrad", RowAdagrad), ("sgd", RowSGD)])
-def test_sparse_takes_the_optimizer_that_is_named(name: Any, kind: type) -> None:
-    net = Net()
-    rows, _ = build(net, TrainConfig(sparse_embeddings=True, embedding_optimizer=name, embedding_learning_rate=0.3))
-    assert type(rows) is kind
-    assert [(len(g["params"]), g["lr"]) for g in rows.param_groups] == [(2, 0.3)]
-
-
-@pytest.mark.parametrize("name", ["adagrad", "sgd"])
-def test_an_optimizer_of_rows_needs_sparse(name: Any) -> None:
-    with pytest.raises(ValidationError, match=f"embedding_optimizer: {name} .* set sparse_embeddings: true"):
-        TrainConfig(embedding_optimizer=name)
-
-
 @pytest.mark.parametrize("name", ["adam", "adagrad", "sgd"])
-def test_optimizers_of_rows_have_no_decay(name: Any) -> None:
+def test_optimizers_of_rows_have_no_decay_and_need_sparse(name: Any) -> None:
     with pytest.raises(ValidationError, match="embedding_weight_decay is not available with sparse_embeddings: true"):
         TrainConfig(sparse_embeddings=True, embedding_optimizer=name, embedding_weight_decay=0.1)
-
-
-def test_embeddings_train_at_the_common_rate_where_none_is_given() -> None:
-    rows, _ = build(Net(), TrainConfig(sparse_embeddings=True, learning_rate=0.7))
-    assert rows.param_groups[0]["lr"] == 0.7
+    if name != "adam":
+        with pytest.raises(ValidationError, match=f"embedding_optimizer: {name} .* set sparse_embeddings: true"):
+            TrainConfig(embedding_optimizer=name)
 
 
 def test_adamw_without_decay_is_adam() -> None:
@@ -134,3 +121,37 @@ def test_steps_are_those_of_torch() -> None:
             net(torch.ones(4, 3)).square().sum().backward()
             optimizer.step()
     assert all(torch.equal(*pair) for pair in zip(ours.parameters(), theirs.parameters(), strict=True))
+
+
+def held(ids: list[int], rows: list[list[float]]) -> torch.Tensor:
+    table = torch.zeros(10, 2, requires_grad=True)
+    table.grad = torch.sparse_coo_tensor([ids], torch.tensor(rows), (10, 2), check_invariants=True)
+    return table
+
+
+def test_distinct_rows_are_given_as_they_are() -> None:
+    table = held([1, 4], [[1.0, 2.0], [3.0, 4.0]])
+    before = table.grad
+    ids, rows = rows_of(table)
+    assert table.grad is before
+    assert ids.tolist() == [1, 4]
+    rows.mul_(2)
+    assert table.grad.to_dense()[[1, 4]].tolist() == [[2.0, 4.0], [6.0, 8.0]]
+
+
+def test_rows_of_the_same_id_are_added_up_once_for_all_who_ask() -> None:
+    table = held([4, 1, 4], [[1.0, 2.0], [3.0, 4.0], [10.0, 20.0]])
+    ids, rows = rows_of(table)
+    assert (ids.tolist(), rows.tolist()) == ([1, 4], [[3.0, 4.0], [11.0, 22.0]])
+    assert rows_of(table)[1].data_ptr() == rows.data_ptr()
+
+
+def test_ids_in_another_order_are_sorted() -> None:
+    ids, rows = rows_of(held([4, 1], [[1.0, 1.0], [2.0, 2.0]]))
+    assert (ids.tolist(), rows.tolist()) == ([1, 4], [[2.0, 2.0], [1.0, 1.0]])
+
+
+def test_of_rows_is_the_tensor_with_those_rows() -> None:
+    made = of_rows(torch.tensor([0, 3]), torch.ones(2, 5), torch.Size((4, 5)))
+    assert made.is_coalesced()
+    assert made.to_dense().sum(1).tolist() == [5.0, 0.0, 0.0, 5.0]

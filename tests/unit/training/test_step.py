@@ -139,16 +139,11 @@ def flat(optimizer: torch.optim.Optimizer) -> list[float]:
     return [*one.tolist(), *table.to_dense().flatten().tolist()]
 
 
-def test_clipping_shortens_dense_and_sparse_together() -> None:
+@pytest.mark.parametrize(("longest", "share"), [(2.5, 0.5), (5.1, 1.0)])
+def test_clipping_shortens_dense_and_sparse_together_if_they_are_too_long(longest: float, share: float) -> None:
     optimizer = two_parameters([1.0, 2.0], [2.0, 4.0])  # 1 + 4 + 4 + 16 = 5²
-    assert float(clip(optimizer, 2.5)) == pytest.approx(5.0)
-    assert flat(optimizer) == pytest.approx([0.5, 1.0, 0.0, 1.0, 0.0, 2.0, 0.0], rel=1e-5)
-
-
-def test_clipping_leaves_what_is_short_enough() -> None:
-    optimizer = two_parameters([1.0, 2.0], [2.0, 4.0])
-    assert float(clip(optimizer, 5.1)) == pytest.approx(5.0)
-    assert flat(optimizer) == [1.0, 2.0, 0.0, 2.0, 0.0, 4.0, 0.0]
+    assert float(clip(optimizer, longest)) == pytest.approx(5.0)
+    assert flat(optimizer) == pytest.approx([share * one for one in (1.0, 2.0, 0.0, 2.0, 0.0, 4.0, 0.0)], rel=1e-5)
 
 
 def test_a_step_clips_what_it_has() -> None:

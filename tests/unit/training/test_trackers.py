@@ -15,7 +15,6 @@ import pytest
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, MissingExtraError
 from recsys_cli.events import Event, Message, Progress
-from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train_on
 from recsys_cli.training.trackers import Series, Tracker, Trackers, find
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
@@ -303,8 +302,3 @@ def test_unknown_trackers_are_config_errors(make_prepared: MakePrepared, workspa
     with pytest.raises(ConfigError, match=f"cannot load '{__name__}:Absent'"):
         train_on(make_prepared(), a_config(f"{__name__}:Absent"), workspace)
     assert workspace.runs() == []
-
-
-def test_trackers_are_no_part_of_the_key(make_prepared: MakePrepared) -> None:
-    data = make_prepared()
-    assert run_key(a_config("tensorboard"), data) == run_key(a_config("mlflow"), data)

@@ -42,9 +42,7 @@ def test_a_kill_between_the_two_renames_loses_no_version(workspace: Workspace) -
     killed = subprocess.run([sys.executable, "-c", program, str(workspace.root)], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert not workspace.data("k").exists
-
     data = Workspace(workspace.root).data("k")
-
     assert data.key == "new"
     assert list((workspace.root / ".scratch").iterdir()) == []
 
@@ -110,12 +108,14 @@ def test_an_error_between_the_two_renames_restores_a_version(
     assert data.key == "new"
 
 
-def test_opening_a_workspace_removes_leftovers_of_dead_processes(workspace: Workspace) -> None:
-    left = workspace.root / ".scratch" / "1-abc"
-    left.mkdir(parents=True)
-    (left / "rows.arrow").write_bytes(b"x")
-    Workspace(workspace.root)
-    assert not left.exists()
+@pytest.mark.parametrize("process", [1, os.getpid()], ids=["dead", "the same id"])
+def test_opening_a_workspace_or_scratch_removes_leftovers_of_dead_processes(workspace: Workspace, process: int) -> None:
+    left = workspace.root / ".scratch" / f"{process}-abc"
+    for open_it in (lambda: Workspace(workspace.root), lambda: workspace.scratch().__enter__()):
+        left.mkdir(parents=True)
+        (left / "rows.arrow").write_bytes(b"x")
+        open_it()
+        assert not left.exists()
 
 
 def test_a_lock_names_its_holder_while_it_is_held(workspace: Workspace) -> None:
