@@ -47,7 +47,7 @@ def test_decimal_commas_between_semicolons(tmp_path: Path) -> None:
 def test_separators_within_a_column_are_none_of_the_table(
     tmp_path: Path, head: str, row: Callable[[int, int, int], str], absent: str
 ) -> None:
-    assert absent not in understood(tmp_path, head, row)[0]
+    assert f"{absent}:" not in understood(tmp_path, head, row)[0]
 
 
 @pytest.mark.parametrize("ticks", [1, 1_000, 1_000_000])
