@@ -53,10 +53,7 @@ _NO_RANKING_OBJECTIVE = (
 )
 _NOT_ABOVE = "The model is not shown to be worth more than {}, which is simpler and slightly better here: {}."
 _CURE = "recsys run CONFIG model.name=auto trains several models and keeps the best"
-_CURE_OF_AUTO = (
-    "valid preferred it, so the splits differ: gather more data, try another split, or "
-    "recsys run CONFIG model.name=popularity"
-)
+_CURE_OF_AUTO = "valid preferred it, so the splits differ: gather more data, try another split, or recsys run CONFIG "
 _WORSE = "the rankings of this model are significantly worse than those of"
 
 
@@ -81,7 +78,8 @@ def verdicts(
 
     The model comes first; cold-start users have distinct ids. `is_chosen`: valid chose the model among several.
     """
-    cure = _CURE_OF_AUTO if is_chosen else _CURE
+    own_first = "'model={name: popularity, own_first: true}'"
+    cure = _CURE_OF_AUTO + (own_first if config.repeats else "model.name=popularity") if is_chosen else _CURE
     sentences, worse = _of_rankings(ranked, config, predicts_labels=predicts_labels, cure=cure)
     below = [name for name in worse if name.startswith("popularity")]
     warning = f"{_WORSE} {joined(below)}; {cure}" if below else None

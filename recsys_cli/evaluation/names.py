@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.held_out import is_relevant
 from recsys_cli.evaluation.rankings import Rankings
@@ -301,16 +302,17 @@ def newest_first(by_split: dict[str, Interactions], splits: Sequence[str]) -> li
 
 
 def find_ground_truth(
-    by_split: dict[str, Interactions], splits: Sequence[str], before: Sequence[Interaction], *, relevant: str | float
+    by_split: dict[str, Interactions], splits: Sequence[str], before: Sequence[Interaction], config: EvaluateConfig
 ) -> list[Interaction]:
-    """Return the ground truth of a user's ranking without the items of `before`, by the rules of `hold_out`.
+    """Return the ground truth of a user's ranking, without repeats of the items of `before`, by the rules of `hold_out`.
 
     One row for each item, and one for each interaction with an item without an id, which no system can recommend.
-    `relevant` is `evaluate.relevance`.
     """
-    seen = {row.item_idx for row in before if row.item_idx >= FIRST}
+    seen = {row.item_idx for row in before if row.item_idx >= FIRST and not config.repeats}
     rows = {
-        split: by_split[split].chosen(is_relevant(by_split[split], relevant)) for split in splits if split in by_split
+        split: by_split[split].chosen(is_relevant(by_split[split], config.relevance))
+        for split in splits
+        if split in by_split
     }
     relevant_rows = [row for row in newest_first(rows, splits) if row.item_idx not in seen]
     unknown = [row for row in relevant_rows if row.item_idx < FIRST]

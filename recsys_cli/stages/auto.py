@@ -164,10 +164,12 @@ def _models(data: PreparedData, *, repeats: bool) -> tuple[dict[str, dict[str, A
     models: dict[str, dict[str, Any]] = {}
     left_out = []
     times = data.schema.select(lambda column: column.role is Role.TIMESTAMP and column.table is None)
+    own_first: dict[str, dict[str, Any]] = {OWN_FIRST: {"name": "popularity", "own_first": True}} if repeats else {}
     for parts, half_life in _half_lives(data, times[0]) if times else ():
         models[f"popularity, half-life 1/{parts} of train"] = {"name": "popularity", "half_life": half_life}
-    if repeats:
-        models[OWN_FIRST] = {"name": "popularity", "own_first": True}
+        if repeats:
+            own_first[f"{OWN_FIRST}, half-life 1/{parts} of train"] = {**own_first[OWN_FIRST], "half_life": half_life}
+    models |= own_first
     models |= {name: {"name": name} for name in ("popularity", "item-knn", "ease")}
     users, items = (len(data.schema.only(role).own_ids) for role in (Role.USER, Role.ITEM))
     if (most := affordable_items(users)) < items:

@@ -16,6 +16,7 @@ from recsys_cli.evaluation.report.page import read_history
 from recsys_cli.evaluation.report.rankings import RankingSection
 from recsys_cli.evaluation.result import Selection, note
 from recsys_cli.events import Emit, ignore
+from recsys_cli.models.configs.matrix import OWN_FIRST
 from recsys_cli.ops.expression import parse
 from recsys_cli.stages import StageResult
 from recsys_cli.stages.keys import code_of_metrics
@@ -70,7 +71,7 @@ def evaluate(
         evaluation = Evaluation(
             key=key,
             run=run.folder.name,
-            model=run_config.model.name,
+            model=OWN_FIRST if run_config.model.options.get("own_first") else run_config.model.name,
             dataset=run_config.dataset.called,
             selected=selected,
             ceiling=_ceiling(workspace, run_config),

@@ -41,7 +41,7 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
     rows = rows_of(context.data, Role.USER, user_idx)
     history = newest_first(rows, context.earlier)
     held_out = (context.split,) if context.split else ()
-    relevant = find_ground_truth(rows, held_out, history, relevant=context.config.evaluate.relevance)
+    relevant = find_ground_truth(rows, held_out, history, context.config.evaluate)
     ground_truth = {interaction.item_idx for interaction in relevant}
     why_not, best = context.recommend(user_idx, rows, k=k)
     return {

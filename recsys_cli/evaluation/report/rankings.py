@@ -89,7 +89,7 @@ def _user(
         interactions = {**interactions, rankings.split: targets}
     ranks = {int(item): rank for rank, item in enumerate(rankings.items[MODEL][row], start=1) if item}
     hits = dict(zip(rankings.items[MODEL][row].tolist(), rankings.hits[MODEL][row].tolist(), strict=True))
-    ground_truth = find_ground_truth(interactions, (rankings.split,), before, relevant=config.relevance)
+    ground_truth = find_ground_truth(interactions, (rankings.split,), before, config)
     ground_truth.sort(key=lambda one: ranks.get(one.item_idx, len(ranks) + 1))
     num_positive = sum(one.is_positive for one in before)
     positive = positive_in_words(next(iter(interactions.values())).mean)

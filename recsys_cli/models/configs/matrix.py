@@ -45,7 +45,7 @@ class PopularityConfig(HistoryOptions):
     """Number of favorite values per user: the most frequent values in the user history."""
     own_first: bool = False
     """Items of the user history rank first, by their rows in it: GP-TopFreq of Li et al. (TOIS 2023), the baseline of repeat
-    purchases. Only for evaluate.repeats."""
+    purchases. With a half-life late rows count more. Only for evaluate.repeats."""
 
 
 class ItemKNNConfig(HistoryOptions):

@@ -73,12 +73,12 @@ class Favorites:
 
 @dataclass(frozen=True)
 class OwnItems:
-    """Rows of each user and item.
+    """Weighted rows of each user and item.
 
     Attributes:
         pairs: user * items + item, ascending; shape (N,).
         matrix: The pairs as a matrix.
-        rows: Rows of each pair, float32, shape (N,).
+        rows: Score of each pair, at least 1, ordered by its sum of weights; float32, shape (N,).
     """
 
     pairs: Tensor
@@ -86,11 +86,15 @@ class OwnItems:
     rows: Tensor
 
     @classmethod
-    def of(cls, rows: Interactions, user: Column, item: Column, *, positive_only: bool, device: torch.device) -> Self:
-        """Count the rows of each pair."""
-        kept = replace(rows.chosen(rows.positive) if positive_only else rows, mean=None)
-        matrix, counts = InteractionMatrix.with_strengths(kept, user, item, device=device)
-        return cls(matrix.users * matrix.num_items + matrix.items, matrix, counts)
+    def of(
+        cls, rows: Interactions, weights: npt.NDArray[np.float64], user: Column, item: Column, *, device: torch.device
+    ) -> Self:
+        """Add the weights of each pair; the logarithm of other sums than counts keeps old rows apart in float32."""
+        weighted = replace(rows, labels=weights.astype(np.float32), mean=0.0)
+        matrix, sums = InteractionMatrix.with_strengths(weighted, user, item, device=device)
+        if len(sums) and float(sums.min()) < 1:
+            sums = 1 + sums.log2() - sums.log2().min()
+        return cls(matrix.users * matrix.num_items + matrix.items, matrix, sums)
 
     def of_pairs(self, users: Tensor, items: Tensor) -> Tensor:
         """Return the rows of each pair, 0 for a new one; shape (B,)."""
@@ -169,10 +173,8 @@ class Popularity(ClosedFormModel):
     def set_context(self, context: TrainingContext) -> None:
         """Determine the favorite values of each user, with `within`, and the rows of each pair, with `own_first`."""
         if self.config.own_first:
-            self._own = OwnItems.of(
-                context.interactions(), self.user, self.item,
-                positive_only=self.config.positive_only, device=self.device,
-            )  # fmt: skip
+            rows = context.interactions()
+            self._own = OwnItems.of(rows, self._weights(rows), self.user, self.item, device=self.device)
         if self._values is not None:
             self._favorites = Favorites.of(
                 context, self.user, self.item, self._values,
@@ -199,7 +201,8 @@ class Popularity(ClosedFormModel):
             counts = torch.where(favorite, 1 + counts, counts / (1 + self.counts.max()))
         if own is not None:
             share = counts / (2 + self.counts.max())
-            counts = torch.where(own > 0, own + share, share)
+            among_equals = share if self.config.half_life is None else 0.0
+            counts = torch.where(own > 0, own + among_equals, share)
         return counts.float()
 
     def _weights(self, rows: Interactions) -> npt.NDArray[np.float64]:

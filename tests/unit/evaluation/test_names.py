@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.batch import Batch
+from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.names import IdNames, Item, find_ground_truth, newest_first, rows_of
 from recsys_cli.evaluation.pointwise import ScoredItem, knows, nearest
@@ -159,8 +160,14 @@ def test_ground_truth_has_each_relevant_unseen_item_once(relevant: str | float, 
     train = rows(None, 7, UNSEEN)  # another item without an id
 
     found = find_ground_truth(
-        {"train": train, "test": test}, ("test",), newest_first({"train": train}, ("train",)), relevant=relevant
+        {"train": train, "test": test},
+        ("test",),
+        newest_first({"train": train}, ("train",)),
+        EvaluateConfig(relevance=relevant),
     )
 
     assert sorted(one.item_idx for one in found) == sorted(items)
-    assert not find_ground_truth({"train": train}, (), [], relevant=relevant)
+    assert not find_ground_truth({"train": train}, (), [], EvaluateConfig())
+    repeats = EvaluateConfig(relevance=relevant, repeats=True)
+    again = find_ground_truth({"test": test}, ("test",), newest_first({"train": train}, ("train",)), repeats)
+    assert sorted(one.item_idx for one in again) == sorted([*items, 7])

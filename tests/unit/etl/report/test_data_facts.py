@@ -50,11 +50,11 @@ def test_repeated_pairs_within_and_across_splits(report: Report) -> None:
     assert facts.pairs.seen == {"valid": {"train": 2}, "test": {"train": 2, "valid": 1}}
     warnings = texts(facts, "warning")
     assert (
-        "2 of 3 (66.7 %) rows of valid repeat a (user, item) pair of train: rankings leave repeats out; rows without ids "
+        "2 of 3 (66.7 %) rows of valid repeat a (user, item) pair of train: rankings leave repeats out unless evaluate.repeats is true; rows without ids "
         "of their own" in warnings
     )
     assert (
-        "2 of 3 (66.7 %) rows of test repeat a (user, item) pair of train: rankings leave repeats out\n"
+        "2 of 3 (66.7 %) rows of test repeat a (user, item) pair of train: rankings leave repeats out unless evaluate.repeats is true\n"
         in warnings + "\n"
     )
     assert "1 of 3 (33.3 %) rows of test repeat a (user, item) pair of valid" in warnings
