@@ -153,7 +153,7 @@ def learnt(name: str, world: World, *, rate: float = 0.02, epochs: int = 12, **o
 @pytest.mark.parametrize("name", ["din", "bst", "fm", "dcn-v2"])
 def test_a_history_shows_the_taste_of_new_users(name: str, world: World) -> None:
     options = {"history": {"max_seq_len": 20}} | ({"rate": 0.01, "epochs": 20} if name == "bst" else {})
-    assert world.auc(learnt(name, world, **options)) > 0.8
+    assert world.auc(learnt(name, world, **options)) > 0.75
 
 
 @pytest.mark.parametrize("name", ["mlp", "fm", "dcn-v2"])
