@@ -166,7 +166,7 @@ def test_repeated_pairs_are_counted_and_noted(
     assert measured.counts.relevant == num_new
     note = (
         f"{num_repeated} of the {total} relevant (user, item) pairs of test ({share}) repeat an earlier pair of the user: "
-        "they are not ranked."
+        "they are not ranked; evaluate.repeats=true ranks them."
     )
     assert (note in measured.notes) == (share is not None)
     assert any("repeat an earlier pair" in one for one in measured.notes) == (share is not None)
