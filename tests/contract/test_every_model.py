@@ -58,9 +58,9 @@ def test_traits_name_the_methods_that_are_implemented(model: Model) -> None:
     assert own("scores") == (model.scoring == "catalog")
 
 
-def test_two_classes_at_most_are_between_a_module_and_a_model(model: Model) -> None:
+def test_three_classes_at_most_are_between_a_module_and_a_model(model: Model) -> None:
     ours = [one for one in type(model).__mro__ if one.__module__.startswith("recsys_cli.")]
-    assert len(ours[1:]) <= 2
+    assert len(ours[1:]) <= 3
 
 
 def test_weights_come_back_from_a_file(model: Model, name: str, tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def _reported(data: PreparedData) -> dict[str, Any]:
 
     if not data.report.is_file():
         return {"findings": [], "report": None}
-    facts = read_json(data.facts, hint=data.remake, expected={"findings": list})
-    return {"findings": facts["findings"], "report": str(data.report)}
+    facts = read_json(data.facts, hint=data.remake, expected={})
+    return {"findings": facts.get("findings", []), "report": str(data.report)}
 
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:

@@ -110,7 +110,7 @@ def test_histories_of_requests_are_scored(run: recsys.TrainedRun, served_workspa
         ("history", expected([3, 9, 11], [1.0] * 3, keep=False)),
     ):
         assert found[name] == pytest.approx(twin, abs=1e-5)
-        assert found[name] != pytest.approx(stored, abs=1e-4)
+        assert found[name] != pytest.approx(stored, abs=1e-5)
     one, other = (scores(history=items) for items in ([1, 3, 5], [2, 4, 6]))
     assert one != pytest.approx(other, abs=1e-4)
     (answer,) = recommender.recommend([Query(history=[404])])

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from recsys_cli.cli.results.etl import result as etl_result
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.etl import report
 from recsys_cli.etl.report import Facts
+from recsys_cli.etl.report import page as report
 from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.evaluation.names import newest_first, rows_of
 from recsys_cli.events import Message

@@ -98,6 +98,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "evaluate.max_ranking_users": (3, "evaluation"),
     "evaluate.relevance": ("all", "evaluation"),
     "evaluate.candidates": ("sampled-uniform", "evaluation"),
+    "evaluate.repeats": (True, "run"),
     "evaluate.sampled_items": (7, "evaluation"),
     "evaluate.targets": ("last", "evaluation"),
     "evaluate.fold_in_targets": ("each", "evaluation"),
