@@ -111,9 +111,6 @@ def train(  # noqa: PLR0913, PLR0917 - one parameter per option
         ),
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the expected memory, without a run.")] = False,
-    profile: Annotated[
-        bool, typer.Option("--profile", help="Trace a few dozen training steps, without keeping a run.")
-    ] = False,
     force: Force = False,
 ) -> None:
     """Train the model on the prepared data."""
@@ -125,10 +122,8 @@ def train(  # noqa: PLR0913, PLR0917 - one parameter per option
     line = [*joined(config, overrides), *(f"{key}={value}" for key, value in options.items() if value is not None)]
     if continued is not None:
         line.append(f"train.continue_from={finished(session.workspace.run(continued)).folder.name}")
-    if plan and profile:
-        raise ConfigError("--plan and --profile exclude each other", hint="use one of them")
-    if plan or profile:
-        (_plan if plan else _profile)(session, read_config(session, line))
+    if plan:
+        _plan(session, read_config(session, line))
         return
     with current_config(session, line) as settings:
         result = _train(session, settings, resume=resume, force=force)
@@ -258,16 +253,6 @@ def _plan(session: Session, config: RunConfig) -> None:
 
         estimate = plan(config, session.workspace)
     session.answer(estimate, draw)
-
-
-def _profile(session: Session, config: RunConfig) -> None:
-    from recsys_cli.cli.results.profile import draw
-
-    with session.working("train") as emit:
-        from recsys_cli.stages.plan import profile
-
-        measured = profile(config, session.workspace, emit=emit)
-    session.answer(measured, draw)
 
 
 def _evaluate(session: Session, trained: TrainedRun, config: EvaluateConfig, *, force: bool) -> dict[str, Any]:

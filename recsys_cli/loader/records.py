@@ -293,15 +293,10 @@ def _length(column: Column) -> str:
 
 @dataclass(frozen=True)
 class Footprint:
-    """Memory of a split.
-
-    Attributes:
-        largest: Bytes of the largest row group.
-    """
+    """Memory of a split."""
 
     num_rows: int
     num_bytes: int
-    largest: int
 
     def resident(self, memory: int) -> bool:
         """Return whether the split is resident with a budget in MiB, instead of streamed."""
@@ -315,11 +310,7 @@ def footprint(data: PreparedData, split: str) -> Footprint:
         DataError: A file does not match schema.json.
     """
     layout, groups = layout_of_split(data, split)
-    return Footprint(
-        num_rows=sum(group.num_rows for group in groups),
-        num_bytes=layout.num_bytes(groups),
-        largest=max((layout.num_bytes([group]) for group in groups), default=0),
-    )
+    return Footprint(sum(group.num_rows for group in groups), layout.num_bytes(groups))
 
 
 def tables_footprint(data: PreparedData) -> int:

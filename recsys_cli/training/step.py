@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.profiler import record_function
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
@@ -84,8 +83,6 @@ def _is_excluded(module: nn.Module) -> bool:
     return is_sparse or (isinstance(module, AllGatherModule) and module.gather is not None)
 
 
-FORWARD, BACKWARD, UPDATE = "recsys: forward", "recsys: backward", "recsys: optimizer"
-"""Names of the ranges of a step in a profiler trace."""
 _DROPOUT = 0x4450
 """Seed offset of dropout."""
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -134,8 +131,7 @@ class Step:
                 share = self._backward(batch, rows or batch.num_rows)
             loss = self.ranks.sum(share)
             self.ranks.sum_gradients(self.model)
-        with record_function(UPDATE):
-            self._update()
+        self._update()
         return loss
 
     def _update(self) -> None:
@@ -161,11 +157,10 @@ class Step:
         mean_loss = self.compiled or self.model.loss
         for part, first_row in self._parts(batch, rows):
             self._seed_dropout(first_row)
-            with record_function(FORWARD), self.autocast():
+            with self.autocast():
                 loss = mean_loss(part) if part.num_rows else self.model.without_rows(part)
                 loss = loss * (part.num_rows / rows)
-            with record_function(BACKWARD):
-                self.scaler.scale(loss).backward()
+            self.scaler.scale(loss).backward()
             total += loss.detach()
         return total
 

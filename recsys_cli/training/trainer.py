@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.profiler import record_function
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
@@ -49,8 +48,6 @@ from recsys_cli.training.step import Step
 from recsys_cli.training.trackers import Series, Trackers, find
 from recsys_cli.workspace import PreparedData, TrainedRun, write_text
 
-WAITING = "recsys: waiting for data"
-"""Name of the profiler range of the wait for a batch."""
 _VALIDATING = 1
 _CHECK_STEPS = 50
 """Steps between checks of the loss on a GPU, where a check synchronizes. On a CPU every step is checked."""
@@ -203,8 +200,7 @@ class Trainer:
         batches = iter(self.data.train)
         for _ in range(progress.step, num_steps):
             start = time.perf_counter()
-            with record_function(WAITING):
-                batch = next(batches)
+            batch = next(batches)
             waited = time.perf_counter() - start
             rows = self.data.train.step_rows(progress.step)
             self._step(batch, rows)

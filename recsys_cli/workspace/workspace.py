@@ -140,12 +140,6 @@ class Workspace:
         """Return a new run; its name is sortable by time and ends with a prefix of the key."""
         return self.run_named(f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{model.rpartition('.')[2]}-{key[:8]}")
 
-    def new_trace(self, name: str) -> Path:
-        """Return the file of a profiler trace, in an existing folder."""
-        folder = self.root / "profiles"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{name}.trace.json.gz"
-
     def run_named(self, name: str) -> TrainedRun:
         """Return the run with a name, existing or not."""
         return TrainedRun(self.root / "runs" / name)

@@ -1,4 +1,4 @@
-"""--plan and --profile as tables and as JSON, without a run."""
+"""--plan as tables and as JSON, without a run."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ def test_plan_shows_tables_and_free_memory(recsys, prepared):
         "embedding table",
         "user_id",
         "optimizer state",
-        "activations of a batch",
+        "rows of train",
         "nothing was trained",
         "free: fits",
     ):
@@ -20,21 +20,6 @@ def test_plan_shows_tables_and_free_memory(recsys, prepared):
     assert Path("workspace/current.yaml").read_text() == before
     found = recsys("--json", "train", "--plan", "train.device=cpu").json
     assert {table["name"] for table in found["tables"]} == {"user_id", "item_id"}
-
-
-def test_a_profile_shows_operations_and_where_the_trace_is(recsys, prepared):
-    answer = recsys("train", "--profile", "train.device=cpu", "train.batch_size=100")
-    assert answer.code == 0, answer.err
-    for text in ("recsys: forward", "operation", "no run is kept", ".trace.json.gz"):
-        assert text in answer.out
-    assert len(list(Path("workspace/profiles").iterdir())) == 1
-    assert not Path("workspace/runs").exists()
-
-
-def test_one_of_them_at_a_time(recsys, prepared):
-    answer = recsys("train", "--plan", "--profile")
-    assert answer.code == 2
-    assert "--plan and --profile exclude each other" in answer.err
 
 
 def test_a_plan_needs_prepared_data(recsys, labelled):

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from recsys_cli.cli.results import apply, download, etl, evaluate, plan, profile, train
+from recsys_cli.cli.results import apply, download, etl, evaluate, plan, train
 
-__all__ = ["apply", "download", "etl", "evaluate", "plan", "profile", "train"]
+__all__ = ["apply", "download", "etl", "evaluate", "plan", "train"]

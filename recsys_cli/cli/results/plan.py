@@ -38,6 +38,8 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
         table(to, "", ("memory for", "", "device", "needed"), needs, text=3)
     several = f", {result['processes']} processes" if result["processes"] > 1 else ""
     line(to, f"{result['model']} on {result['device']}, {result['precision']}{several}; nothing was trained")
+    if needs:
+        line(to, "activations of a batch come on top of this")
     for place in result["places"]:
         text = f"{_DEVICES[place['place']]}: {size(place['needed'])} needed, {size(place['there'])} free"
         line(to, f"{text}: {'fits' if place['fits'] else 'does not fit'}", style="" if place["fits"] else "yellow")

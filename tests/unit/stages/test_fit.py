@@ -1,9 +1,7 @@
 """Runs of closed-form models and of models of users are runs like any other."""
 
-import gzip
 import json
 import shutil
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.events import Event, Progress
 from recsys_cli.features.schema import UNSEEN
 from recsys_cli.loader.interactions import read_interactions
-from recsys_cli.stages.plan import STEPS, WARM_UP, profile_on
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, Workspace
 from tests.checkerboard import a_config, losses_of, same_weights, set_column
@@ -62,11 +59,6 @@ def test_a_run_cannot_be_continued_all_at_once(make_prepared, workspace):
 
     with pytest.raises(ConfigError, match="popularity is fitted at once, in one process and without a warm start"):
         train_on(data, a_config(POPULARITY, continue_from=before), workspace)
-
-
-def test_there_are_no_steps_to_profile(make_prepared, workspace):
-    with pytest.raises(ConfigError, match="popularity is a closed-form model without training steps"):
-        profile_on(make_prepared(), a_config(POPULARITY), workspace)
 
 
 SEQUENCES = ("sasrec", "gru4rec", "hstu", "bert4rec")
@@ -136,16 +128,3 @@ def test_ranks_make_the_same_steps_even_with_fewer_users_than_ranks(make_prepare
     assert len(losses_of(one)) == 2 * 2
     assert losses_of(three) == pytest.approx(losses_of(one), abs=1e-4)
     assert three.manifest["valid"]["auc"] == pytest.approx(one.manifest["valid"]["auc"], abs=1e-3)
-
-
-def test_a_profile_keeps_a_trace_and_no_run(make_prepared, workspace):
-    events: list[Event] = []
-    found = profile_on(make_prepared(), of_users(batch_size=16), workspace, emit=events.append)
-    assert workspace.runs() == []
-    times = [operation["seconds"] for operation in found["operations"]]
-    assert times == sorted(times, reverse=True)
-    assert sum(times) <= found["seconds"]
-    with gzip.open(found["trace"], "rt") as file:
-        names = Counter(event["name"] for event in json.load(file)["traceEvents"])
-    assert names["recsys: forward"] >= found["steps"] == STEPS
-    assert [event.done for event in events if isinstance(event, Progress)][-1] == WARM_UP + STEPS
