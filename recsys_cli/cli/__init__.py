@@ -11,7 +11,26 @@ from typing import Annotated
 import typer
 
 from recsys_cli import __version__, cpu, plugins
-from recsys_cli.cli import bench, catalog, compare, export, inspect, new, recommend, run, serve, show, tune
+from recsys_cli.cli import (
+    bench,
+    catalog,
+    compare,
+    doctor,
+    download,
+    etl,
+    evaluate,
+    export,
+    inspect,
+    new,
+    recommend,
+    report,
+    run,
+    serve,
+    status,
+    train,
+    tune,
+    validate,
+)  # fmt: skip
 from recsys_cli.cli.group import Command, Recsys
 from recsys_cli.cli.session import Session
 
@@ -76,10 +95,10 @@ def start(
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {
-    "download": run.download,
-    "etl": run.etl,
-    "train": run.train,
-    "evaluate": run.evaluate,
+    "download": download.download,
+    "etl": etl.etl,
+    "train": train.train,
+    "evaluate": evaluate.evaluate,
     "run": run.run,
     "recommend": recommend.recommend,
     "score": recommend.score,
@@ -87,16 +106,16 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "tune": tune.tune,
     "bench": bench.bench,
     "compare": compare.compare,
-    "status": show.status,
-    "report": show.report,
+    "status": status.status,
+    "report": report.report,
     "inspect": inspect.inspect,
     "serve": serve.serve,
     "feedback": serve.feedback,
     "ls": catalog.ls,
     "init": new.init,
-    "validate": show.validate,
-    "config": show.show_config,
-    "doctor": show.doctor,
+    "validate": validate.validate,
+    "config": validate.show_config,
+    "doctor": doctor.doctor,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, cls=Command)(_command)

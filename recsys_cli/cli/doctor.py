@@ -1,4 +1,4 @@
-"""The report of `recsys doctor`."""
+"""The command `recsys doctor`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,33 @@ import platform
 import runpy
 import shutil
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import typer
+
+from recsys_cli.cli.quantities import size
+from recsys_cli.cli.session import Session
+from recsys_cli.cli.tables import facts
 from recsys_cli.cpu import cores, has_bf16
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.models.torchrec_releases import require_torchrec, torchrec_versions
 from recsys_cli.packages import installed
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _PACKAGES = ("torch", "polars", "pyarrow", "numpy", "pydantic", "typer")
 
 _GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/dxg")
 """Files of an installed GPU driver: Linux and WSL."""
+
+
+def doctor(ctx: typer.Context) -> None:
+    """Show hardware, versions and available engines."""
+    session: Session = ctx.obj
+    session.answer(examine(), _draw_doctor)
 
 
 def engines(device: str = "cpu") -> list[dict[str, Any]]:
@@ -137,6 +151,8 @@ def _has_gpu_driver() -> bool:
 
 def _sharding() -> dict[str, Any]:
     """Return the availability of placement=sharded, with an optimizer of all devices."""
+    from recsys_cli.models.torchrec_releases import require_torchrec, torchrec_versions
+
     if installed("torch") is None:
         return {"packages": {}, "why_not": "torch is not installed", "install": None}
     facts: dict[str, Any] = {"packages": torchrec_versions(), "why_not": None, "install": None}
@@ -156,3 +172,60 @@ def _nvtabular() -> dict[str, Any]:
     wrong = {name: f"{release or 'missing'}, needs {engines.PINS[name]}.*" for name, release in found.items()}
     state = "incompatible with the installed packages" if wrong else "with compatible packages"
     return {"state": f"{engines.installed_pin('nvtabular')}, {state}", "wrong_pins": wrong}
+
+
+def _draw_doctor(to: Console, result: Mapping[str, Any]) -> None:
+    nvtabular = result["nvtabular"]
+    packages = ", ".join(f"{name} {version or 'missing'}" for name, version in result["packages"].items())
+    pins = "; ".join(f"{name} is {wrong}" for name, wrong in nvtabular["wrong_pins"].items())
+    able = [e["name"] for e in result["engines"] if e["available"]]
+    reasons = [f"{e['why_not']} ({e['install']})" for e in result["engines"] if not e["available"]]
+    facts(
+        to,
+        [
+            ("python", f"{result['python']} on {result['platform']}, {result['executable']}"),
+            ("cores", str(result["cores"])),
+            ("memory", size(result["memory"]) if result["memory"] else "unknown"),
+            ("packages", packages),
+            *_torch_facts(result["torch"]),
+            ("sharded", _sharded(result["sharding"])),
+            ("nvtabular", nvtabular["state"]),
+            ("wrong pins", pins),
+            ("etl engines", "; ".join([", ".join(able), *reasons])),
+            ("auto engine", f"{result['auto_engine']}, the fastest available engine"),
+            ("clusters", "; ".join(_cluster(kind, it) for kind, it in result["clusters"].items())),
+            *_gpu_facts(result["gpu"]),
+        ],
+    )
+
+
+def _gpu_facts(gpu: Mapping[str, Any]) -> list[tuple[str, str]]:
+    reasons = [f"{e['why_not']} ({e['install']})" for e in gpu["engines"] if not e["available"]]
+    auto = f"auto: {gpu['auto_engine']}, the fastest available engine"
+    needs = [
+        f"{engine} with " + ", ".join(f"{name} {release}" for name, release in releases["needs"].items())
+        for engine, releases in gpu["releases"].items()
+    ]
+    return [("etl on GPU", "; ".join([auto if gpu["auto_engine"] else "no engine available", *reasons])),
+            ("GPU needs", "; ".join(needs))]  # fmt: skip
+
+
+def _cluster(kind: str, cluster: Mapping[str, Any]) -> str:
+    return f"{kind} ({cluster['install'] or cluster['package'] + ' ' + str(cluster['version'])})"
+
+
+def _sharded(sharding: Mapping[str, Any]) -> str:
+    if sharding["why_not"]:
+        return f"{sharding['why_not']} ({sharding['install']})"
+    return ", ".join(f"{name} {version}" for name, version in sharding["packages"].items() if version)
+
+
+def _torch_facts(torch: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if "error" in torch:
+        return [("torch", torch["error"])]
+    bf16 = "native bf16" if torch["cpu_bf16"] else "no native bf16 (AMX or AVX-512)"
+    return [
+        ("torch", f"{torch['threads']} threads, CPU with {bf16}, CUDA {torch['cuda'] or 'not built in'}"),
+        ("GPUs", ", ".join(torch["gpus"]) or "none"),
+        ("auto device", f"{torch['auto_device']} for training, in {torch['auto_precision']}"),
+    ]

@@ -1,16 +1,33 @@
-"""The report of `recsys status`."""
+"""The command `recsys status`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from recsys_cli.cli.quantities import size
+from recsys_cli.cli.session import Session
+from recsys_cli.cli.tables import facts, line, table
 from recsys_cli.errors import RecsysError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from recsys_cli.config import RunConfig
     from recsys_cli.workspace import Artifact, PreparedData, TrainedRun, TunedStudy, Workspace
+
+
+def status(ctx: typer.Context) -> None:
+    """Show the workspace and the next command."""
+    session: Session = ctx.obj
+    found = survey(session.workspace)
+    if "next" in found["current"]:
+        found["current"]["next"] = session.located(found["current"]["next"])
+    session.answer(found, _draw_status)
 
 
 def survey(workspace: Workspace) -> dict[str, Any]:
@@ -140,3 +157,70 @@ def _unfinished(config: RunConfig, workspace: Workspace) -> TrainedRun | None:
     text = dump(config).encode()
     runs = [run for run in workspace.runs() if not run.exists and run.config.read_bytes() == text]
     return runs[-1] if runs else None
+
+
+def _draw_status(to: Console, result: Mapping[str, Any]) -> None:
+    if not (result["raw"] or result["data"] or result["runs"] or result["current"]["config"]):
+        line(to, f"{result['workspace']} is empty")
+        line(to, "next: recsys ls datasets, then recsys download NAME, or recsys init TABLE for your own", style="dim")
+        return
+    table(to, "raw", ("dataset", "size"), [(r["name"], size(r["bytes"])) for r in result["raw"]])
+    cells = [
+        (d["key"], *(f"{d['rows'].get(s, 0):,}" for s in ("train", "valid", "test")), size(d["bytes"]))
+        for d in result["data"]
+    ]
+    table(to, "prepared", ("key", "train", "valid", "test", "size"), cells)
+    heads, cells = _runs(result["runs"], has_data=len(result["data"]) > 1)
+    table(to, "runs", heads, cells, text=heads.index("state") + 1)
+    studies = [
+        (s["name"], ", ".join(s["keys"]), f"{s['metric'] or ''} {_figure(s, 'best') or '–'}",
+         f"{sum(s['trials'].get(state, 0) for state in ('finished', 'pruned', 'failed'))} of {s['trials'].get('wanted', 0)}")
+        for s in result["studies"]
+    ]  # fmt: skip
+    table(to, "studies", ("study", "keys", "best", "trials"), studies, text=3)
+    for problem in [
+        one["problem"] for kind in ("raw", "data", "runs", "studies") for one in result[kind] if one["problem"]
+    ]:
+        line(to, problem, style="red")
+    for path in result["leftovers"]:
+        line(to, f"{path} is incomplete, and no command reads it: remove it, unless one is writing it", style="red")
+    current, finished = result["current"], {run["data"] for run in result["runs"]} - {None}
+    if finished and current.get("data") not in finished:
+        text = "the current config has no run on its data; the others work by name, such as recsys recommend RUN"
+        line(to, text, style="yellow")
+    shown = ("config", "problem", "dataset", "data", "run", "next")
+    facts(to, [(name, str(current.get(name) or "")) for name in shown])
+
+
+def _runs(
+    runs: Sequence[Mapping[str, Any]], *, has_data: bool = False
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return heads and cells; RMSE only for runs with a numeric label."""
+    from recsys_cli.metrics.named import BINARY, REGRESSION
+
+    of_classes, of_numbers = BINARY.default, REGRESSION.default
+    errors = [{} if of_classes.name in run["metrics"] else run["metrics"] for run in runs]
+    has_errors, has_options = any(of_numbers.name in one for one in errors), any(run["options"] for run in runs)
+    cells = [
+        (
+            run["name"], *([run["data"] or ""] if has_data else []), *([_written(run["options"])] if has_options else []),
+            run["state"],
+            _figure(run["metrics"], of_classes.name),
+            *([_figure(one, of_numbers.name)] if has_errors else []),
+            _figure(run["metrics"], "ndcg@10"), size(run["bytes"]),
+        )
+        for run, one in zip(runs, errors, strict=True)
+    ]  # fmt: skip
+    heads = ("run", *(["data"] if has_data else []), *(["options"] if has_options else []), "state")
+    return (*heads, of_classes.title, *([of_numbers.title] if has_errors else []), "NDCG@10", "size"), cells
+
+
+def _written(options: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name}={value:,g}" if isinstance(value, float) else f"{name}={value}" for name, value in options.items()
+    )
+
+
+def _figure(metrics: Mapping[str, float | None], name: str) -> str:
+    value = metrics.get(name)
+    return "" if value is None else f"{value:.4f}"

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recsys_cli.cli.results import inspect as shown
+from recsys_cli.cli import inspect as shown
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report.rankings import metrics_at_k

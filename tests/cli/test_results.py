@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recsys_cli.cli.results import etl, evaluate, train
+from recsys_cli.cli import etl, evaluate, train
 from recsys_cli.evaluation.result import Counts
 from recsys_cli.workspace import Workspace
 from tests.cli.conftest import drawn

@@ -12,7 +12,7 @@ import yaml
 from recsys_cli import registry
 from recsys_cli.cli import catalog
 from recsys_cli.cli.catalog import ListedKind
-from recsys_cli.cli.show import _runs
+from recsys_cli.cli.status import _runs
 from recsys_cli.config import load
 from recsys_cli.config.load import dump_resolved, model_config_type
 from recsys_cli.data import open_source

@@ -84,8 +84,8 @@ def test_of_several_processes_the_first_alone_prints_and_writes(recsys, labelled
         return StageResult(RawData(workspace.root), up_to_date=True)
 
     monkeypatch.setattr("recsys_cli.stages.train.train", stage)
-    monkeypatch.setattr("recsys_cli.cli.results.train.result", lambda made: {"run": "x"})
-    monkeypatch.setattr("recsys_cli.cli.results.train.draw", lambda console, result: console.print("made"))
+    monkeypatch.setattr("recsys_cli.cli.train.result", lambda made: {"run": "x"})
+    monkeypatch.setattr("recsys_cli.cli.train.draw", lambda console, result: console.print("made"))
     second = recsys("train", "ratings.yaml", RANK="1", WORLD_SIZE="2")
     assert (second.code, second.out, second.err) == (0, "", "")
     assert not Path("workspace/current.yaml").exists()

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 import recsys_cli as recsys
-from recsys_cli.cli.results.evaluate import draw, result
+from recsys_cli.cli.evaluate import draw, result
 from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from recsys_cli.cli.results.plan import draw
 from recsys_cli.cli.runs import find_run
+from recsys_cli.cli.train import draw_plan as draw
 from recsys_cli.config import RunConfig, TuneConfig
 from recsys_cli.config.load import load
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recsys_cli.cli.results.etl import result as etl_result
+from recsys_cli.cli.etl import result as etl_result
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.report import Facts

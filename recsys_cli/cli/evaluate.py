@@ -1,17 +1,23 @@
-"""Result of `recsys evaluate`."""
+"""The command `recsys evaluate`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from recsys_cli.cli.completion import complete_run_or_config
+from recsys_cli.cli.params import Force, Overrides, joined
 from recsys_cli.cli.quantities import duration, figure
+from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import line, notes, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from recsys_cli.config import EvaluateConfig
     from recsys_cli.evaluation.result import Counts
     from recsys_cli.metrics.named import IntervalEstimate
     from recsys_cli.workspace import TrainedRun
@@ -21,6 +27,37 @@ _BETWEEN = 3
 """Spaces between two columns of a table."""
 MODEL = "model"
 """Key of the evaluated model in evaluation.json."""
+
+
+def evaluate(
+    ctx: typer.Context,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RUN|CONFIG",
+            help="Run (name, its beginning or end, or its model) or config. Default: config of the last stage.",
+            show_default=False,
+            autocompletion=complete_run_or_config,
+        ),
+    ] = None,
+    overrides: Overrides = None,
+    force: Force = False,
+) -> None:
+    """Evaluate a trained model against baselines; write a report."""
+    from recsys_cli.cli.runs import run_and_config
+
+    session: Session = ctx.obj
+    trained, config = run_and_config(session, joined(run, overrides))
+    session.report(run_evaluate(session, trained, config, force=force), draw)
+
+
+def run_evaluate(session: Session, trained: TrainedRun, config: EvaluateConfig, *, force: bool) -> dict[str, Any]:
+    """Evaluate a run, with progress; return the evaluation."""
+    with session.working("evaluate") as emit:
+        from recsys_cli.stages.evaluate import evaluate
+
+        made = evaluate(trained, session.workspace, config=config, force=force, emit=emit)
+    return result(made.artifact, up_to_date=made.up_to_date)
 
 
 def result(run: TrainedRun, *, up_to_date: bool) -> dict[str, Any]:

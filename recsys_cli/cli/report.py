@@ -1,4 +1,4 @@
-"""Finds the report of a command line."""
+"""The command `recsys report`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import os
 import sys
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from recsys_cli.cli.completion import complete_run_or_config
 from recsys_cli.cli.params import config_path, is_config
 from recsys_cli.cli.runs import find_run, finished
 from recsys_cli.cli.session import Session
@@ -15,6 +18,27 @@ from recsys_cli.errors import MissingArtifactError
 
 if TYPE_CHECKING:
     from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+
+
+def report(
+    ctx: typer.Context,
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RUN|DATA|CONFIG",
+            help="Run or prepared data (name, or its beginning), or a config for its prepared data. "
+            "Default: the run of the last config if evaluated, otherwise its prepared data.",
+            show_default=False,
+            autocompletion=complete_run_or_config,
+        ),
+    ] = None,
+) -> None:
+    """Open the report of a run or of prepared data; print its path."""
+    session: Session = ctx.obj
+    result = find_report(session, what)
+    session.answer(result, lambda *_: typer.echo(result["report"]))
+    if not session.as_json:
+        open_page(result["report"])
 
 
 def find_report(session: Session, given: str | None) -> dict[str, Any]:
