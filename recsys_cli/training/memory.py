@@ -76,13 +76,13 @@ def model_memory(model: Model, config: TrainConfig) -> ModelMemory:
     names = {parameter: name.removesuffix(".weight") for name, parameter in model.named_parameters()}
     tables, rest = optimizers.split(model)
     dense = num_bytes(rest) + num_bytes(model.buffers())
+    measured = []
+    for table in sorted(tables, key=lambda table: -table.nbytes):
+        rows, width = table.shape
+        gradient = 0 if config.sparse_embeddings else table.nbytes
+        measured.append(TableMemory(names[table], rows, width, table.nbytes, state[table], gradient))
     return ModelMemory(
-        tables=tuple(
-            TableMemory(
-                names[table], *table.shape, table.nbytes, state[table], 0 if config.sparse_embeddings else table.nbytes
-            )
-            for table in sorted(tables, key=lambda table: -table.nbytes)
-        ),
+        tables=tuple(measured),
         dense=dense,
         dense_state=sum(state[parameter] for parameter in rest),
         dense_gradient=num_bytes(rest),
