@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,7 +19,8 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recsys_cli import __version__
@@ -27,7 +29,6 @@ from recsys_cli.serving.http import bodies
 from recsys_cli.serving.http.batching import ARRIVED
 from recsys_cli.serving.http.feedback_routes import feedback_routes, item_routes
 from recsys_cli.serving.http.inference import inference_routes
-from recsys_cli.serving.http.page import HEADERS, STATIC, PageFiles, reference
 from recsys_cli.serving.http.problems import RequestError, problem_of
 from recsys_cli.serving.http.reading import PROBLEMS, describe
 from recsys_cli.serving.http.routes import catalog_routes, page_routes, recommend_routes
@@ -41,8 +42,9 @@ _CLOSE = {"Connection": "close"}
 """Headers of a refusal: the rest of its request is not read."""
 MAX_HEAD = 1 << 16
 """Maximum bytes of the first line and the headers of a request."""
+_PAGE = Path(__file__).parent / "static"
 PUBLIC = frozenset({
-    "/", "/docs", "/openapi.json", "/v2/health/live", "/v2/health/ready", *(f"/{one.name}" for one in STATIC.iterdir()),
+    "/", "/docs", "/openapi.json", "/v2/health/live", "/v2/health/ready", *(f"/{one.name}" for one in _PAGE.iterdir()),
 })  # fmt: skip
 """Paths without a token: the page, descriptions, and health. All others need it, those of later routes too."""
 
@@ -163,8 +165,8 @@ def create_app(service: Service) -> ASGIApp:
     app = FastAPI(title="recsys", version=__version__, lifespan=_lifespan(service), docs_url=None, redoc_url=None)
     for routes in (recommend_routes, feedback_routes, item_routes, catalog_routes, page_routes, inference_routes):
         app.include_router(routes(service), responses=PROBLEMS)
-    app.add_route("/docs", lambda _: HTMLResponse(reference(app.openapi()), headers=HEADERS), include_in_schema=False)
-    app.mount("/", PageFiles())
+    app.add_route("/docs", lambda _: RedirectResponse("/openapi.json"), include_in_schema=False)
+    app.mount("/", _PageFiles(directory=_PAGE, html=True))
     for kind in (RequestError, RecsysError, Exception):
         app.add_exception_handler(kind, _problem)
     app.add_exception_handler(RequestValidationError, _invalid_parameter)
@@ -175,6 +177,22 @@ def create_app(service: Service) -> ASGIApp:
         return Guard(app, service)
     shared = _Cors(app, origins, ("GET", "POST", "PUT", "DELETE"), ("Authorization", "Content-Type"))
     return Guard(shared, service)
+
+
+class _PageFiles(StaticFiles):
+    """The files of the page at `/`; its scripts and styles come from this server only."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return a file with the headers of the page."""
+        response = await super().get_response(path, scope)
+        policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+        response.headers.update({
+            "Content-Security-Policy": policy,
+            "Cache-Control": "no-cache",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+        })  # fmt: skip
+        return response
 
 
 class _Cors(CORSMiddleware):

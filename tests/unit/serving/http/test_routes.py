@@ -14,6 +14,7 @@ import pytest
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.feedback.log import replay, worker_file
 from recsys_cli.serving.feedback.state import Event, FeedbackState
+from recsys_cli.serving.http import bodies
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.service import FeedbackDesk
 from recsys_cli.serving.http.settings import Settings
@@ -355,3 +356,14 @@ def test_labels_above_a_bound_are_positive_for_binary_labels_only(tmp_path: Path
     assert [one.label for one in desk.recent(7, is_binary=False)] == [2.5, 4.5]
     assert [one.label for one in desk.recent(7, is_binary=True)] == [0.0, 1.0]
     asyncio.run(desk.close())
+
+
+def test_docs_lead_to_the_description_with_a_valid_example_of_every_body(server: Running) -> None:
+    document = server.get("/docs", follow_redirects=True)
+    shown = set()
+    for one in (one for methods in document["paths"].values() for one in methods.values()):
+        schema = one.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        if name := schema.get("$ref", "").rpartition("/")[2]:
+            getattr(bodies, name).model_validate(document["components"]["schemas"][name]["example"])
+            shown.add(name)
+    assert shown == {"RecommendBody", "BatchBody", "ScoreBody", "FeedbackBody", "ItemBody", "ItemsBody"}
