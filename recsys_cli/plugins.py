@@ -187,23 +187,6 @@ def _declared(value: str, *, what: str) -> str:
     return path
 
 
-def belongs(module: str, owner: str) -> bool:
-    """Whether a module comes with a component: it is trusted, or of the same package or distribution.
-
-    Args:
-        module: Name of the module.
-        owner: Name of the component's module.
-    """
-    if _is_reserved(module):
-        return False
-    if _top(module) == _top(owner) or _is_trusted(module):
-        return True
-    from importlib import metadata  # slow, and only for an implementation in another package
-
-    distributions = metadata.packages_distributions()
-    return not {*distributions.get(_top(module), ())}.isdisjoint(distributions.get(_top(owner), ()))
-
-
 def _is_reserved(path: str) -> bool:
     """Whether a path belongs to Python or this package, which have no plugins."""
     return _top(path) in {*_STANDARD, _OWN}

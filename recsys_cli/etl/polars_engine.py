@@ -21,12 +21,13 @@ from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.columns import CODE, POSITION, ROW_WEIGHT, TRAIN_ROW, VALUE
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.spec import is_list, is_text
-from recsys_cli.ops import Categorify, ForeignOp, JoinExternal
+from recsys_cli.ops import Categorify, JoinExternal
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.grouping import canonical_key
 from recsys_cli.ops.op import Op, Tables
 from recsys_cli.ops.program import COLD, Gather, Locate, PlanStep
 from recsys_cli.ops.vocabulary import count, encode_arrow, encode_column
+from recsys_cli.registry import is_own
 
 Apply = Callable[[pl.LazyFrame], pl.LazyFrame]
 
@@ -209,7 +210,7 @@ class PolarsEngine:
     @staticmethod
     def _applied_on_gpu(gpu: Gpu, steps: Sequence[PlanStep], fitted: FittedPlan, frame: pl.LazyFrame) -> pl.LazyFrame:
         """Apply steps on the GPU, except for ops of other packages: their rows are checked on the CPU."""
-        for is_foreign, part in groupby(steps, key=lambda step: isinstance(step.op, ForeignOp)):
+        for is_foreign, part in groupby(steps, key=lambda step: not is_own(type(step.op).__module__)):
             if is_foreign:
                 for step in part:
                     frame = step.op.polars(state_of(step, fitted), frame)

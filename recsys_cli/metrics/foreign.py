@@ -1,26 +1,36 @@
 """Metrics of other packages: entry points of the group `recsys.metrics`, or trusted import paths.
 
-Exceptions, types and shapes of their functions become errors that name the metric. An undefined value is NaN, as in the
+Exceptions and wrong values of their functions become errors that name the metric. An undefined value is NaN, as in the
 metrics of this package: the value of a pointwise or list metric, and the values of single users of a list metric.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from recsys_cli import plugins
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics import BEYOND, GROUPED, IMPRESSION, OPTIONAL, POINTWISE, RANKING
-from recsys_cli.metrics.metric import Floats, GroupedMetric, ListMetric, Metric, PointwiseMetric, RankingMetric
+from recsys_cli.metrics.metric import (
+    Floats,
+    GroupedMetric,
+    ListMetric,
+    Metric,
+    PointwiseMetric,
+    RankingMetric,
+    ScoreCounts,
+)
 
 SAMPLED = "sampled_"
 """Prefix of ranking metrics over sampled candidates."""
 LOSS = "loss"
 """Training objective: a monitored metric, not an evaluation metric."""
+_KINDS = (PointwiseMetric, GroupedMetric, RankingMetric, ListMetric)
 _M = TypeVar("_M", PointwiseMetric, GroupedMetric, RankingMetric, ListMetric)
 
 
@@ -49,8 +59,8 @@ def foreign(name: str) -> Metric | None:
     if path is None:
         return OPTIONAL.get(name)
     metric = plugins.load(path)
-    if type(metric) not in _VALUES:
-        kinds = ", ".join(kind.__name__ for kind in _VALUES)
+    if type(metric) not in _KINDS:
+        kinds = ", ".join(kind.__name__ for kind in _KINDS)
         raise ConfigError(f"{path!r} is no metric: one of {kinds} of recsys_cli.metrics", hint="see docs/plugins.md")
     return _checked(replace(metric, name=name))
 
@@ -88,99 +98,68 @@ def _base(name: str) -> str:
     return name.removeprefix(SAMPLED).partition("@")[0]
 
 
-@dataclass(frozen=True)
-class _Values:
-    """Expected values of a metric's function.
-
-    Attributes:
-        expected: The values in words.
-        shapes: From the arguments to the valid shapes of each value, in order; None for any vector.
-        finite: Whether NaN and infinity are errors.
-    """
-
-    expected: str
-    shapes: Callable[..., list[list[tuple[int, ...] | None]]]
-    finite: bool = True
-
-
-_VALUES: dict[type, dict[str, _Values]] = {
-    PointwiseMetric: {
-        "compute": _Values("one value", lambda _counts: [[()]], finite=False),
-        "influence": _Values(
-            "influences of positive and negative rows, each of shape (G,) for G scores",
-            lambda counts: [[counts.logits.shape]] * 2,
-        ),
-        "parts": _Values(
-            "the part of each score, of shape (G,), and the B parts, of shape (B,)",
-            lambda counts: [[counts.logits.shape], [None]],
-        ),
-        "by_row": _Values("shape (N,) for N rows", lambda labels, _scores: [[np.shape(labels)]]),
-    },
-    GroupedMetric: {
-        "compute": _Values(
-            "values and weights, both of shape (G,) for G users with a defined value", lambda *_rows: [[None]] * 2
-        )
-    },
-    RankingMetric: {
-        "compute": _Values("shape (U,) for U users", lambda hits, _k: [[hits.num_relevant.shape]]),
-    },
-    ListMetric: {
-        "compute": _Values(
-            "shape (U,) for U users or one value", lambda lists, _k: [[lists.num_relevant.shape, ()]], finite=False
-        )
-    },
-}
-
-
-def _checked(metric: Metric) -> Metric:
-    """Return a metric with guarded functions and checked values."""
-    changes: dict[str, Any] = {}
-    for part, values in _VALUES[type(metric)].items():
-        if (function := getattr(metric, part)) is not None:
-            title = f"the metric {metric.name} ({part})"
-            by_row = part == "by_row"
-            call = _guarded(function.values if by_row else function, values, title)
-            changes[part] = replace(function, values=call) if by_row else call
+def _checked(metric: PointwiseMetric | GroupedMetric | RankingMetric | ListMetric) -> Metric:
+    """Return a metric whose exceptions and wrong values become errors that name it."""
+    compute: Callable[..., Any] = metric.compute
+    parts: dict[str, Callable[..., Any]]
+    match metric:
+        case PointwiseMetric():
+            parts = {"compute": lambda counts: float(compute(counts)), **_of_rows(metric)}
+        case GroupedMetric():
+            parts = {"compute": lambda *rows: _pair(compute(*rows))}
+        case RankingMetric():
+            parts = {"compute": lambda hits, k: _vector(compute(hits, k), len(hits.num_relevant))}
+        case ListMetric():
+            parts = {"compute": lambda lists, k: _values(compute(lists, k), {(), (len(lists.num_relevant),)})}
+    changes: dict[str, Any] = {
+        part: plugins.guard(function, f"the metric {metric.name} ({part}) failed") for part, function in parts.items()
+    }
+    if isinstance(metric, PointwiseMetric) and metric.by_row is not None:
+        changes["by_row"] = replace(metric.by_row, values=changes["by_row"])
     return replace(metric, **changes)
 
 
-def _guarded(function: Callable[..., Any], values: _Values, title: str) -> Callable[..., Any]:
-    def call(*arguments: Any) -> Any:
-        shapes = values.shapes(*arguments)
-        with plugins.guarded(f"{title} failed", hint=plugins.FIX_PLUGIN):
-            found = function(*arguments)
-        if len(shapes) == 1:
-            array = _numbers(found, shapes[0], values, title)
-            return float(array) if shapes == [[()]] else array
-        if not isinstance(found, tuple) or len(found) != len(shapes):
-            raise ConfigError(f"{title} returns {type(found).__name__}; expected: a tuple of {values.expected}")
-        arrays = [_numbers(each, valid, values, title) for each, valid in zip(found, shapes, strict=True)]
-        if shapes == [[None]] * 2 and arrays[0].shape != arrays[1].shape:
-            _numbers(arrays[1], [arrays[0].shape], values, title)
-        return (arrays[0].astype(np.int64), arrays[1]) if title.endswith("(parts)") else tuple(arrays)
+def _of_rows(metric: PointwiseMetric) -> dict[str, Callable[..., Any]]:
+    """Return the checked functions of a pointwise metric besides `compute`."""
+    parts, by_row = metric.parts, metric.by_row
+    checked: dict[str, Callable[..., Any]] = {
+        "influence": lambda counts: _pair(metric.influence(counts), len(counts.logits))
+    }
+    if parts is not None:
 
-    return call
+        def of_scores(counts: ScoreCounts) -> tuple[npt.NDArray[np.int64], Floats]:
+            part, values = parts(counts)
+            return _vector(part, len(counts.logits)).astype(np.int64), _vector(values)
+
+        checked["parts"] = of_scores
+    if by_row is not None:
+        checked["by_row"] = lambda labels, scores: _vector(by_row.values(labels, scores), np.size(labels))
+    return checked
 
 
-def _numbers(found: object, valid: list[tuple[int, ...] | None], values: _Values, title: str) -> Floats:
-    """Return a value as an array of float64.
+def _pair(found: Any, size: int | None = None) -> tuple[Floats, Floats]:
+    """Return two vectors of one size."""
+    one, other = found
+    one = _vector(one, size)
+    return one, _vector(other, len(one))
 
-    Raises:
-        ConfigError: The value is no array of real numbers, of another shape, or not finite.
-    """
-    with plugins.guarded(f"{title} failed", hint=plugins.FIX_PLUGIN):
-        array = np.asarray(found)
-    shapes = [(array.size,) if shape is None else shape for shape in valid]
-    if array.dtype.kind not in "biuf" or array.shape not in shapes:
-        shape = f"shape {array.shape}" if array.shape else "one value"
-        here = " or ".join(str(each) if each else "one value" for each in shapes)
-        raise ConfigError(
-            f"{title} returns {array.dtype}, {shape}; expected: real numbers, {values.expected}, here {here}"
+
+def _vector(found: Any, size: int | None = None) -> Floats:
+    """Return finite values of shape (size,); a `ValueError` for others."""
+    values = _values(found, {(np.size(found) if size is None else size,)})
+    if not np.isfinite(values).all():
+        count = np.count_nonzero(~np.isfinite(values))
+        raise ValueError(
+            f"NaN or infinity in {count:,} of {values.size:,} values; a GroupedMetric leaves undefined users out, "
+            "a ListMetric takes NaN for them"
         )
-    if values.finite and not np.isfinite(array).all():
-        count = np.count_nonzero(~np.isfinite(array))
-        raise ConfigError(
-            f"{title} returns NaN or infinity in {count:,} of {array.size:,} values; expected: {values.expected}, finite",
-            hint="leave undefined users out of a GroupedMetric; a ListMetric takes NaN for them",
-        )
-    return array.astype(np.float64)
+    return values
+
+
+def _values(found: Any, shapes: Set[tuple[int, ...]]) -> Floats:
+    """Return values in one of several shapes; a `ValueError` for others."""
+    values = np.asarray(found)
+    if values.dtype.kind not in "biuf" or values.shape not in shapes:
+        expected = " or ".join(map(str, sorted(shapes, reverse=True)))
+        raise ValueError(f"{values.dtype} of shape {values.shape}; expected: real numbers of shape {expected}")
+    return values.astype(np.float64)

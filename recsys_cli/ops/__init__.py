@@ -20,7 +20,7 @@ from recsys_cli.ops.difference_lag import DifferenceLag
 from recsys_cli.ops.drop_low_cardinality import DropLowCardinality
 from recsys_cli.ops.dropna import Dropna
 from recsys_cli.ops.fill_missing import FillMedian, FillMissing
-from recsys_cli.ops.foreign import ForeignOp, read_op
+from recsys_cli.ops.foreign import read_op
 from recsys_cli.ops.groupby import Groupby
 from recsys_cli.ops.hash_bucket import HashBucket, HashedCross
 from recsys_cli.ops.join_external import JoinExternal
@@ -41,7 +41,7 @@ from recsys_cli.ops.value_count import ValueCount
 OPS: dict[str, type[Op]] = {
     name: kind
     for name, kind in sorted(globals().items())
-    if isinstance(kind, type) and issubclass(kind, Op) and kind not in {Op, ForeignOp}
+    if isinstance(kind, type) and issubclass(kind, Op) and kind is not Op
 }
 """The ops by name."""
 

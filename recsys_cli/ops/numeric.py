@@ -72,7 +72,7 @@ class NumericOp(Op):
         raise NotImplementedError
 
     def on_polars(self, values: pl.Expr, name: str, kind: pa.DataType, state: Tables) -> pl.Expr:
-        """Return the function of a column's values on Polars."""
+        """Return the function of a column's values on Polars; by default it runs on NumPy."""
         raise NotImplementedError
 
     def on_nvtabular(self, library: Any, columns: Mapping[str, str], state: Tables) -> Any:
@@ -89,6 +89,8 @@ class NumericOp(Op):
 
     def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
         """Compute each column."""
+        if type(self).on_polars is NumericOp.on_polars:
+            return super().polars(state, frame)
         types = {name: self.calculation(kind) for name, kind in elements(frame, self.reads).items()}
         return frame.with_columns(
             changed(frame, types, lambda values, name: self.on_polars(values, name, types[name], state))

@@ -15,6 +15,7 @@ from recsys_cli.features.spec import Spec
 from recsys_cli.ops.flow import Flow, OpContext
 from recsys_cli.ops.values import Apply, Types, computed
 from recsys_cli.packages import pl
+from recsys_cli.registry import is_own
 
 Phase = Literal["rows", "draw", "columns"]
 Tables = Mapping[str, pa.Table]
@@ -52,7 +53,6 @@ class Forms:
         acts: Computes something; False for an op that only annotates columns.
         fits_on_sampled: Is fitted on the rows of NegativeSampling as well.
         needs_row_numbers: Assigns train rows to folds by number; always runs on the interactions.
-        modules: Implementing modules of an op of another package, by engine name, "aggregator", "encoder" or "filter".
     """
 
     phase: ClassVar[Phase] = "columns"
@@ -60,7 +60,6 @@ class Forms:
     acts: ClassVar[bool] = True
     fits_on_sampled: ClassVar[bool] = False
     needs_row_numbers: ClassVar[bool] = False
-    modules: ClassVar[Mapping[str, str]] = {}
 
     @property
     def name(self) -> str:
@@ -112,8 +111,8 @@ class Forms:
         raise NotImplementedError
 
     def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Add or change the columns of a query; number and order of rows stay."""
-        raise NotImplementedError
+        """Add or change the columns of a query, by default on NumPy; number and order of rows stay."""
+        return pl.LazyFrame(computed(self.numpy, state, frame.collect().to_arrow()))
 
     def nvtabular(self, state: Tables, rows: pa.Table, folder: Path) -> pa.Table:
         """Add or change columns of rows; by default on NumPy, because NVTabular lacks the op, or computes it differently.
@@ -146,7 +145,7 @@ class Forms:
 
 
 class Op(BaseModel, Forms):
-    """Description of one preparation step, with its forms.
+    """Description of one preparation step, with its forms. Ops of other packages derive from it as well (docs/plugins.md).
 
     Attributes:
         columnwise: Computes each of its `columns` independently, so they may live in different tables.
@@ -163,6 +162,17 @@ class Op(BaseModel, Forms):
     drops_only: ClassVar[bool] = False
     train_only: ClassVar[bool] = False
     format: ClassVar[int] = 1
+
+    op: str
+    """Name in a config: of the class, or of another package's entry point or import path."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Guard an op of another package."""
+        if not is_own(cls.__module__):
+            from recsys_cli.ops.foreign import guard_op
+
+            guard_op(cls)
 
     @property
     def title(self) -> str:

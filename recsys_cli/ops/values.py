@@ -40,26 +40,17 @@ FEW_ROWS = 32
 
 
 class _TableColumns(dict[str, Values]):
-    """Columns of an Arrow table, converted when they are read.
-
-    Attributes:
-        changed: Names of the columns set since.
-    """
+    """Columns of an Arrow table, converted when they are read; `converted` has the values before changes."""
 
     def __init__(self, rows: pa.Table) -> None:
         super().__init__()
         self._rows = rows
-        self.changed: dict[str, None] = {}
+        self.converted: dict[str, Values] = {}
 
     def __missing__(self, name: str) -> Values:
         """Convert a column."""
-        values = from_arrow(self._rows.column(name))
-        super().__setitem__(name, values)
+        values = self[name] = self.converted[name] = from_arrow(self._rows.column(name))
         return values
-
-    def __setitem__(self, name: str, values: Values) -> None:
-        self.changed[name] = None
-        super().__setitem__(name, values)
 
 
 Columns = dict[str, Values]
@@ -165,7 +156,8 @@ def computed(
     inputs = _TableColumns(rows)
     with np.errstate(all="ignore"):
         apply(inputs, rows.num_rows)
-    made = {name: to_arrow(inputs[name], types[name]) for name in inputs.changed if name in types}
+    changed = {name: values for name, values in inputs.items() if values is not inputs.converted.get(name)}
+    made = {name: to_arrow(values, types[name]) for name, values in changed.items() if name in types}
     kept = {name: rows.column(name) for name in rows.column_names if name not in made}
     return pa.table({**kept, **made})
 

@@ -17,13 +17,13 @@ from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops import Categorify
 from recsys_cli.ops.fitted_plan import FittedPlan
-from recsys_cli.ops.foreign import ForeignOp
 from recsys_cli.ops.grouping import GroupOp
 from recsys_cli.ops.numeric import FILLED
 from recsys_cli.ops.op import Op
 from recsys_cli.ops.program import FLAT, INTERACTIONS, Gather, Locate
 from recsys_cli.ops.values import Apply, Array, Columns, Types, Values
 from recsys_cli.ops.vocabulary import VocabularyIndex
+from recsys_cli.registry import is_own
 from recsys_cli.serving.raw_values import reader
 
 
@@ -95,7 +95,7 @@ def _nodes(fitted: FittedPlan) -> Iterator[Node]:
         specs = {name: spec for name, spec in ({} if op.replaces else specs).items() if name not in outputs}
         specs |= {name: spec for name, spec in outputs.items() if spec is not None}
         writes = {name: None if spec is None else spec.type for name, spec in outputs.items()}
-        yield Node(op, index, writes, brought=op.phase == "rows" and "encoder" not in op.modules)
+        yield Node(op, index, writes, brought=op.phase == "rows")
     for step in program.transforms(None):
         if not isinstance(step.op, Locate) or fitted.has_cold(step.op.key, train=False):
             yield Node(step.op, step.index, dict.fromkeys(step.writes))
@@ -111,7 +111,7 @@ def _restricted(node: Node, hit: set[str]) -> Node:
     if isinstance(op, Gather):
         op = replace(op, columns=tuple(name for name in op.columns if name in hit))
         return replace(node, op=op, writes=dict.fromkeys(op.columns))
-    if isinstance(op, Locate | ForeignOp):
+    if isinstance(op, Locate) or not is_own(type(op).__module__):
         return node
     if isinstance(op, GroupOp):
         groups = tuple(group for group in op.columns if hit & set(op.written(group).values()))

