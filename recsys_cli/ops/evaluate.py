@@ -1,13 +1,14 @@
 """Expressions on NumPy and on Polars; LambdaOp has the semantics.
 
-On NumPy the syntax tree compiles to a function over columns and their null masks, on Polars to an expression.
+A syntax tree compiles to a function over columns and their null masks, or to an expression of Polars.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from recsys_cli.ops.expression import (
     FIRST_SECOND,
+    FUNCTIONS,
     LAST_SECOND,
     Binary,
     Call,
@@ -35,15 +37,62 @@ Array = npt.NDArray[Any]
 Operand = tuple[Array, Array]
 """Values (int64, float64, bool or objects of text; arbitrary under the mask) and null mask; shape (N,), or (1,) for all rows."""
 Evaluate = Callable[[Mapping[str, Operand]], Operand]
+Compiled = TypeVar("Compiled")
 
-_OPERATORS: dict[str, Callable[[Array, Array], Array]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide,
-    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
-}  # fmt: skip
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _LARGEST = np.uint64(2**63 - 1)
 _PRESENT = np.zeros(1, dtype=bool)
+
+
+class _Translator(Generic[Compiled]):
+    """Compiles a syntax tree for one library; `kinds` are the types of its columns."""
+
+    def __init__(self, kinds: Mapping[str, Kind]) -> None:
+        self.kinds = kinds
+
+    def column(self, name: str) -> Compiled:
+        """Return the values of a column: int64, float64, booleans or text."""
+        raise NotImplementedError
+
+    def literal(self, value: float | str) -> Compiled:
+        """Return a literal."""
+        raise NotImplementedError
+
+    def apply(self, function: str, *operands: Compiled) -> Compiled:
+        """Apply an operator or a function; "number" and "truth" convert."""
+        raise NotImplementedError
+
+    def number(self, expression: Expression) -> Compiled:
+        """Compile to int64 or float64; booleans become 1 and 0."""
+        compiled = self.value(expression)
+        return self.apply("number", compiled) if kind(expression, self.kinds) == "truth" else compiled
+
+    def truth(self, expression: Expression) -> Compiled:
+        """Compile to booleans; every number except 0 is true."""
+        compiled = self.value(expression)
+        return compiled if kind(expression, self.kinds) == "truth" else self.apply("truth", compiled)
+
+    def value(self, expression: Expression) -> Compiled:
+        """Compile to the type of the expression."""
+        match expression:
+            case Name(name):
+                return self.column(name)
+            case LiteralValue(value):
+                return self.literal(value)
+            case Unary(symbol, operand):
+                return self.apply(f"{symbol}x", self.number(operand) if symbol == "-" else self.truth(operand))
+            case Binary("and" | "or" as symbol, left, right):
+                return self.apply(symbol, self.truth(left), self.truth(right))
+            case Binary(symbol, left, right):
+                of = self.value if kind(left, self.kinds) == "text" else self.number
+                return self.apply(symbol, of(left), of(right))
+            case Call("if", (condition, then, otherwise)):
+                of = self.number if kind(expression, self.kinds) == "number" else self.value
+                return self.apply("if", self.truth(condition), of(then), of(otherwise))
+            case Call(function, arguments):
+                of = self.number if FUNCTIONS[function].takes[0] == "number" else self.value
+                return self.apply(function, *map(of, arguments))
 
 
 def numbers_of(expression: Expression, kinds: Mapping[str, Kind]) -> Evaluate:
@@ -53,96 +102,40 @@ def numbers_of(expression: Expression, kinds: Mapping[str, Kind]) -> Evaluate:
         expression: A checked expression.
         kinds: Types of its columns.
     """
-    compiled = _any(expression, kinds)
-    return _then(compiled, _as_numbers) if kind(expression, kinds) == "truth" else compiled
+    return _NumPyTranslator(kinds).number(expression)
 
 
-def _as_numbers(values: Array, nulls: Array) -> Operand:
-    return values.astype(np.int64), nulls
+class _NumPyTranslator(_Translator[Evaluate]):
+    def column(self, name: str) -> Evaluate:
+        return operator.itemgetter(name)
+
+    def literal(self, value: float | str) -> Evaluate:
+        literal = np.array([value], dtype=object if isinstance(value, str) else None), _PRESENT
+        return lambda _: literal
+
+    def apply(self, function: str, *operands: Evaluate) -> Evaluate:
+        compute = _ON_NUMPY[function]
+        return lambda columns: compute(*(operand(columns) for operand in operands))
 
 
-def _as_truths(values: Array, nulls: Array) -> Operand:
-    return values != 0, nulls
+def _calculated(function: Callable[[Array, Array], Array], one: Operand, other: Operand) -> Operand:
+    values = function(one[0], other[0])
+    return values, one[1] | other[1] | np.isnan(values)
 
 
-def _then(compiled: Evaluate, function: Callable[[Array, Array], Operand]) -> Evaluate:
-    return lambda columns: function(*compiled(columns))
+def _compared(function: Callable[[Array, Array], Array], one: Operand, other: Operand) -> Operand:
+    return function(one[0], other[0]), one[1] | other[1]
 
 
-def _truth(expression: Expression, kinds: Mapping[str, Kind]) -> Evaluate:
-    compiled = _any(expression, kinds)
-    return compiled if kind(expression, kinds) == "truth" else _then(compiled, _as_truths)
+def _logic(decisive: bool, one: Operand, other: Operand) -> Operand:
+    decided = (~one[1] & (one[0] == decisive)) | (~other[1] & (other[0] == decisive))
+    values = (one[0] | other[0]) if decisive else (one[0] & other[0])
+    return np.where(decided, decisive, values), (one[1] | other[1]) & ~decided
 
 
-def _any(expression: Expression, kinds: Mapping[str, Kind]) -> Evaluate:
-    match expression:
-        case Name(name):
-            return lambda columns: columns[name]
-        case LiteralValue(value):
-            literal = np.array([value], dtype=object if isinstance(value, str) else None), _PRESENT
-            return lambda _: literal
-        case Unary("-", operand):
-            return _then(numbers_of(operand, kinds), lambda values, nulls: (-values, nulls))
-        case Unary(_, operand):
-            return _then(_truth(operand, kinds), lambda values, nulls: (~values, nulls))
-        case Binary("and" | "or" as symbol, left, right):
-            return _logic(symbol, _truth(left, kinds), _truth(right, kinds))
-        case Binary(symbol, left, right):
-            of = _any if kind(left, kinds) == "text" else numbers_of
-            return _calculated(symbol, of(left, kinds), of(right, kinds))
-        case Call():
-            return _called(expression, kinds)
-
-
-def _calculated(symbol: str, left: Evaluate, right: Evaluate) -> Evaluate:
-    function, calculates = _OPERATORS[symbol], symbol in "+-*/"
-
-    def evaluate(columns: Mapping[str, Operand]) -> Operand:
-        (one, one_nulls), (other, other_nulls) = left(columns), right(columns)
-        values, nulls = function(one, other), one_nulls | other_nulls
-        return (values, nulls | np.isnan(values)) if calculates else (values, nulls)
-
-    return evaluate
-
-
-def _logic(symbol: str, left: Evaluate, right: Evaluate) -> Evaluate:
-    decisive = symbol == "or"
-
-    def evaluate(columns: Mapping[str, Operand]) -> Operand:
-        (one, one_nulls), (other, other_nulls) = left(columns), right(columns)
-        decided = (~one_nulls & (one == decisive)) | (~other_nulls & (other == decisive))
-        values = (one | other) if decisive else (one & other)
-        return np.where(decided, decisive, values), (one_nulls | other_nulls) & ~decided
-
-    return evaluate
-
-
-def _called(call: Call, kinds: Mapping[str, Kind]) -> Evaluate:
-    match call:
-        case Call("if", (condition, then, otherwise)):
-            of = numbers_of if kind(call, kinds) == "number" else _any
-            return _either(_truth(condition, kinds), of(then, kinds), of(otherwise, kinds))
-        case Call("is_null", (operand,)):
-            return _then(_any(operand, kinds), lambda _, nulls: (nulls, _PRESENT))
-        case Call("length", (operand,)):
-            return _then(_any(operand, kinds), _length)
-        case Call("lower", (operand,)):
-            return _then(_any(operand, kinds), _lower)
-    function = _FUNCTIONS[call.function]
-    arguments = [numbers_of(argument, kinds) for argument in call.arguments]
-    return lambda columns: function(*(argument(columns) for argument in arguments))
-
-
-def _either(condition: Evaluate, then: Evaluate, otherwise: Evaluate) -> Evaluate:
-    def evaluate(columns: Mapping[str, Operand]) -> Operand:
-        (decided, undecided), (one, one_nulls), (other, other_nulls) = (
-            condition(columns),
-            then(columns),
-            otherwise(columns),
-        )
-        return np.where(decided, one, other), undecided | np.where(decided, one_nulls, other_nulls)
-
-    return evaluate
+def _either(condition: Operand, one: Operand, other: Operand) -> Operand:
+    decided, undecided = condition
+    return np.where(decided, one[0], other[0]), undecided | np.where(decided, one[1], other[1])
 
 
 def _greater(one: Operand, other: Operand) -> Operand:
@@ -162,21 +155,13 @@ def _log(number: Operand) -> Operand:
     return values, number[1] | np.isnan(values)
 
 
-def _round(number: Operand) -> Operand:
-    return np.round(number[0]), number[1]
-
-
-def _length(texts: Array, nulls: Array) -> Operand:
-    return np.array([len(text) for text in texts], dtype=np.int64), nulls
-
-
-def _lower(texts: Array, nulls: Array) -> Operand:
+def _lower(texts: Operand) -> Operand:
     """Convert text to lower case; outside ASCII by Arrow, as the engines do: case tables differ between libraries."""
-    lowered = np.empty(len(texts), dtype=object)
+    lowered = np.empty(len(texts[0]), dtype=object)
     lowered[:] = [
-        text.lower() if text.isascii() else pc.utf8_lower(pa.scalar(text, pa.string())).as_py() for text in texts
+        text.lower() if text.isascii() else pc.utf8_lower(pa.scalar(text, pa.string())).as_py() for text in texts[0]
     ]
-    return lowered, nulls
+    return lowered, texts[1]
 
 
 def _part(of_time: Callable[[Array], Array]) -> Callable[[Operand], Operand]:
@@ -197,9 +182,29 @@ def _day(seconds: Array) -> Array:
     return (dates.astype("M8[D]") - dates.astype("M8[M]").astype("M8[D]")).astype(np.int64) + 1
 
 
-_FUNCTIONS: dict[str, Callable[..., Operand]] = {
+_ON_NUMPY: dict[str, Callable[..., Operand]] = {
+    "number": lambda truth: (truth[0].astype(np.int64), truth[1]),
+    "truth": lambda number: (number[0] != 0, number[1]),
+    "-x": lambda number: (-number[0], number[1]),
+    "notx": lambda truth: (~truth[0], truth[1]),
+    "+": partial(_calculated, np.add),
+    "-": partial(_calculated, np.subtract),
+    "*": partial(_calculated, np.multiply),
+    "/": partial(_calculated, np.true_divide),
+    "<": partial(_compared, np.less),
+    "<=": partial(_compared, np.less_equal),
+    ">": partial(_compared, np.greater),
+    ">=": partial(_compared, np.greater_equal),
+    "==": partial(_compared, np.equal),
+    "!=": partial(_compared, np.not_equal),
+    "and": partial(_logic, False),
+    "or": partial(_logic, True),
+    "if": _either,
+    "is_null": lambda values: (values[1], _PRESENT),
+    "length": lambda texts: (np.array([len(text) for text in texts[0]], dtype=np.int64), texts[1]),
+    "lower": _lower,
     "log": _log,
-    "round": _round,
+    "round": lambda number: (np.round(number[0]), number[1]),
     "min": _smaller,
     "max": _greater,
     "clip": _clip,
@@ -254,74 +259,19 @@ def polars_expression(expression: Expression, frame: pl.LazyFrame) -> pl.Expr:
     """Compile an expression over the columns of a query: int64 or float64, null for missing values."""
     read = frame.select(sorted(columns(expression))).collect_schema()
     raw = pl.DataFrame(schema=read).to_arrow().schema
-    compiler = _PolarsCompiler(read, {field.name: kind_of_type(field.type, field.name) for field in raw})
-    check(expression, compiler.kinds)
-    return compiler.number(expression)
+    kinds = {field.name: kind_of_type(field.type, field.name) for field in raw}
+    check(expression, kinds)
+    return _PolarsTranslator(kinds, read).number(expression)
 
 
-_POLARS_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
-    "and": operator.and_, "or": operator.or_,
-}  # fmt: skip
+class _PolarsTranslator(_Translator["pl.Expr"]):
+    """Compiles to expressions over int64, float64, booleans and strings; NaN becomes null."""
 
-
-class _PolarsCompiler:
-    """Compiles a syntax tree over int64, float64, booleans and strings; NaN becomes null."""
-
-    def __init__(self, types: Mapping[str, pl.DataType], kinds: Mapping[str, Kind]) -> None:
+    def __init__(self, kinds: Mapping[str, Kind], types: Mapping[str, pl.DataType]) -> None:
+        super().__init__(kinds)
         self.types = types
-        self.kinds = kinds
 
-    def number(self, expression: Expression) -> pl.Expr:
-        """Compile to numbers; booleans become 1 and 0."""
-        compiled = self._any(expression)
-        return compiled.cast(pl.Int64) if kind(expression, self.kinds) == "truth" else compiled
-
-    def _truth(self, expression: Expression) -> pl.Expr:
-        compiled = self._any(expression)
-        return compiled if kind(expression, self.kinds) == "truth" else compiled != 0
-
-    def _any(self, expression: Expression) -> pl.Expr:
-        match expression:
-            case Name(name):
-                return self._column(name)
-            case LiteralValue(value):
-                return pl.lit(value, dtype=pl.Int64 if type(value) is int else None)
-            case Unary("-", operand):
-                return -self.number(operand)
-            case Unary(_, operand):
-                return ~self._truth(operand)
-            case Binary("and" | "or" as symbol, left, right):
-                both: pl.Expr = _POLARS_OPERATORS[symbol](self._truth(left), self._truth(right))
-                return both
-            case Binary(symbol, left, right):
-                return self._calculated(symbol, left, right)
-            case Call():
-                return self._called(expression)
-
-    def _called(self, call: Call) -> pl.Expr:
-        match call:
-            case Call("if", (condition, then, otherwise)):
-                either = self.number if kind(call, self.kinds) == "number" else self._any
-                decided = self._truth(condition)
-                return pl.when(decided).then(either(then)).when(~decided).then(either(otherwise))
-            case Call("is_null", (operand,)):
-                return self._any(operand).is_null()
-            case Call("length", (operand,)):
-                return self._any(operand).str.len_chars().cast(pl.Int64)
-            case Call("lower", (operand,)):
-                return self._any(operand).map_batches(_lower_series, return_dtype=pl.String, is_elementwise=True)
-        return _POLARS_FUNCTIONS[call.function](*map(self.number, call.arguments))
-
-    def _calculated(self, symbol: str, left: Expression, right: Expression) -> pl.Expr:
-        if kind(left, self.kinds) == "text":
-            compared: pl.Expr = _POLARS_OPERATORS[symbol](self._any(left), self._any(right))
-            return compared
-        values: pl.Expr = _POLARS_OPERATORS[symbol](self.number(left), self.number(right))
-        return values.fill_nan(None) if symbol in "+-*/" else values
-
-    def _column(self, name: str) -> pl.Expr:
+    def column(self, name: str) -> pl.Expr:
         column, held = pl.col(name), self.types[name]
         if self.kinds[name] == "text":
             return column.cast(pl.String)
@@ -334,6 +284,12 @@ class _PolarsCompiler:
         if isinstance(held, pl.UInt64):
             return column.cast(pl.Int64, strict=False)  # null outside int64
         return column.cast(pl.Float64).fill_nan(None) if held.is_float() else column.cast(pl.Int64)
+
+    def literal(self, value: float | str) -> pl.Expr:
+        return pl.lit(value, dtype=pl.Int64 if type(value) is int else None)
+
+    def apply(self, function: str, *operands: pl.Expr) -> pl.Expr:
+        return _ON_POLARS[function](*operands)
 
 
 def _lower_series(texts: pl.Series) -> pl.Series:
@@ -357,7 +313,27 @@ def _time(number: pl.Expr) -> pl.Expr:
     return (valid * _PER_SECOND["us"]).cast(pl.Datetime("us"))
 
 
-_POLARS_FUNCTIONS: dict[str, Callable[..., pl.Expr]] = {
+_ON_POLARS: dict[str, Callable[..., pl.Expr]] = {
+    "number": lambda truth: truth.cast(pl.Int64),
+    "truth": lambda number: number != 0,
+    "-x": operator.neg,
+    "notx": operator.invert,
+    "+": lambda one, other: (one + other).fill_nan(None),
+    "-": lambda one, other: (one - other).fill_nan(None),
+    "*": lambda one, other: (one * other).fill_nan(None),
+    "/": lambda one, other: (one / other).fill_nan(None),
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "and": operator.and_,
+    "or": operator.or_,
+    "if": lambda condition, one, other: pl.when(condition).then(one).when(~condition).then(other),
+    "is_null": lambda values: values.is_null(),
+    "length": lambda texts: texts.str.len_chars().cast(pl.Int64),
+    "lower": lambda texts: texts.map_batches(_lower_series, return_dtype=pl.String, is_elementwise=True),
     "log": lambda number: number.cast(pl.Float64).log().fill_nan(None),
     "round": lambda number: number.round(mode="half_to_even"),
     "min": _smaller_expression,
