@@ -284,8 +284,6 @@ class _Measurement:
             split=task.split,
             pointwise=of_rows.estimates,
             reliability=of_rows.reliability,
-            roc=of_rows.roc,
-            precision_recall=of_rows.precision_recall,
             ranking=ranking,
             beyond=beyond,
             cohorts=cohorts,

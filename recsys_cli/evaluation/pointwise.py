@@ -27,46 +27,9 @@ from recsys_cli.metrics import GROUPED, OF_NUMBERS, GroupedMetric
 from recsys_cli.metrics import POINTWISE as METRICS
 from recsys_cli.metrics.foreign import extended
 from recsys_cli.metrics.labels import reliability
-from recsys_cli.metrics.metric import Floats, ScoreCounts
+from recsys_cli.metrics.metric import ScoreCounts
 from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData
-
-POINTS = 200
-
-
-def roc_curve(tally: ScoreCounts) -> Curve:
-    """Return true over false positive rate for falling thresholds, (0, 0) to (1, 1); empty for rows of one class."""
-    small = tally.compressed(POINTS)
-    positive, negative = small.positive[::-1], small.negative[::-1]
-    if not positive.sum() or not negative.sum():
-        return Curve(x=(), y=())
-    return _curve(_rates(negative), _rates(positive))
-
-
-def precision_recall_curve(tally: ScoreCounts) -> Curve:
-    """Return precision over recall for falling thresholds; empty for rows of one class.
-
-    It starts at recall 0 with the precision of the highest score: a random part of tied rows has it on average.
-    """
-    small = tally.compressed(POINTS)
-    positive, negative = small.positive[::-1], small.negative[::-1]
-    if not positive.sum() or not negative.sum():
-        return Curve(x=(), y=())
-    precision = np.cumsum(positive) / np.cumsum(positive + negative)
-    return _curve(_rates(positive), np.append(precision[0], precision))
-
-
-def reliability_curve(tally: ScoreCounts) -> Curve:
-    """Return the mean label over the mean prediction of bins of equal mass."""
-    return _curve(*reliability(tally))
-
-
-def _rates(counts: Floats) -> Floats:
-    return np.append(0.0, np.cumsum(counts) / counts.sum())
-
-
-def _curve(x: Floats, y: Floats) -> Curve:
-    return Curve(x=tuple(x.round(6).tolist()), y=tuple(y.round(6).tolist()))
 
 
 def predict(
@@ -109,15 +72,10 @@ class LabeledRows:
 
 @dataclass(frozen=True)
 class MeasuredRows:
-    """Scores (N,), estimates, ROC and precision-recall curves by system, and the model's reliability curve.
-
-    Numeric labels have no curves.
-    """
+    """Scores (N,) and estimates by system, and the model's reliability curve, empty for numeric labels."""
 
     scores: dict[str, npt.NDArray[np.floating]]
     estimates: dict[str, Estimates]
-    roc: dict[str, Curve]
-    precision_recall: dict[str, Curve]
     reliability: Curve
 
 
@@ -150,9 +108,7 @@ def measure_rows(
             | (rows.impressions.estimates(rows.held_out.labels, systems[name]) if rows.impressions else {})
             for name, one in scored.items()
         },
-        roc={name: roc_curve(one.tally) for name, one in scored.items()},
-        precision_recall={name: precision_recall_curve(one.tally) for name, one in scored.items()},
-        reliability=reliability_curve(scored[MODEL].tally) if probabilistic else Curve(x=(), y=()),
+        reliability=_reliability(scored[MODEL].tally) if probabilistic else Curve(x=(), y=()),
     )
 
 
@@ -172,7 +128,13 @@ def _measure_numbers(
         )
         for name, one in scored.items()
     }
-    return MeasuredRows(systems, {MODEL: {}} | estimates, roc={}, precision_recall={}, reliability=Curve(x=(), y=()))
+    return MeasuredRows(systems, {MODEL: {}} | estimates, reliability=Curve(x=(), y=()))
+
+
+def _reliability(tally: ScoreCounts) -> Curve:
+    """Return the mean label over the mean prediction of bins of equal mass."""
+    x, y = (tuple(values.round(6).tolist()) for values in reliability(tally))
+    return Curve(x=x, y=y)
 
 
 def _by_user(scores: npt.NDArray[np.floating], rows: Interactions, metrics: Mapping[str, GroupedMetric]) -> Estimates:

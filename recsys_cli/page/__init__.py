@@ -8,37 +8,12 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from recsys_cli.page.charts import (
-    BarGroup,
-    Histogram,
-    IntervalBar,
-    LabeledPoint,
-    LineSeries,
-    bars,
-    chart,
-    intervals,
-    points,
-)
+from recsys_cli.page.charts import IntervalBar, LineSeries, chart, intervals
 from recsys_cli.page.scale import Axis, day, is_date, moment, share
 
 __all__ = [
-    "Axis",
-    "BarGroup",
-    "Headline",
-    "Histogram",
-    "IntervalBar",
-    "LabeledPoint",
-    "LineSeries",
-    "bars",
-    "chart",
-    "day",
-    "intervals",
-    "is_date",
-    "moment",
-    "points",
-    "render",
-    "share",
-]
+    "Axis", "Headline", "IntervalBar", "LineSeries", "chart", "day", "intervals", "is_date", "moment", "render", "share",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -112,9 +112,6 @@ class Frequency(_Frozen):
     ranks: tuple[int, ...]
     """Ranks by frequency, from 1, with logarithmic spacing."""
     counts: tuple[int, ...]
-    edges: tuple[int, ...]
-    """Bin edges of the histogram of numbers of rows; half-open bins."""
-    heights: tuple[int, ...]
 
 
 class RepeatedPairs(_Frozen):

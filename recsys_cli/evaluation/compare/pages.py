@@ -17,7 +17,7 @@ from recsys_cli.evaluation.compare.leaderboard import (
     one_table,
 )
 from recsys_cli.metrics.named import ARROWS, better_of, title_of
-from recsys_cli.page import Axis, IntervalBar, LabeledPoint, intervals, points, render
+from recsys_cli.page import Axis, IntervalBar, intervals, render
 
 _COLOURS: Mapping[Verdict, int] = {"better": 1, "worse": 2, "noise": 5}
 
@@ -93,12 +93,11 @@ def leaderboard_page(board: Leaderboard) -> str:
         title=title_of(board.metric),
         sentence=in_words(board),
         figure=standings(board),
-        trade_off=trade_off(board),
         failures=failures_in_words(board),
         retry_note=RETRY_NOTE,
         published=board.published and one_table(board.standings, board.published, board.metrics),
         level_note=LEVEL_NOTE,
-        head=["", "model", *titles, "difference", "p (Holm)", "seeds", "seconds", "parameters"],
+        head=["", "model", *titles, "difference", "p (Holm)", "coverage", "seeds", "seconds", "parameters"],
         rows=[_row(one, board) for one in board.standings],
     )
 
@@ -114,27 +113,6 @@ def standings(board: Leaderboard) -> Markup:
     title = title_of(board.metric)
     axis = Axis(f"{title}, with 95 % confidence interval")
     return intervals(f"Models by {title}", marks, x=axis, names=_legend({one.color for one in marks}))
-
-
-def trade_off(board: Leaderboard) -> Markup:
-    """Plot accuracy over catalog coverage, a point for each model; empty without a ranking metric."""
-    name = board.accuracy
-    if name is None:
-        return Markup("")
-    marks = [
-        LabeledPoint(one.label, one.coverage, score.value, score.interval, _colour(one, board))
-        for one in board.standings
-        for score in [one.scores[name]]
-        if score.value is not None and one.coverage is not None
-    ]
-    title, cut_off = title_of(name), name.rpartition("@")[2]
-    return points(
-        f"{title} over catalog coverage",
-        marks,
-        x=Axis(f"catalog coverage of the top {cut_off}", "share"),
-        y=Axis(f"{title}, with 95 % confidence interval"),
-        names=_legend({one.color for one in marks}),
-    )
 
 
 def _legend(used: Collection[int]) -> list[tuple[int, str]]:
@@ -165,6 +143,7 @@ def _row(one: LeaderboardRow, board: Leaderboard) -> list[str]:
         ""
         if difference is None
         else _stacked(probability(difference.p_holm), "not significant" if one.is_same_as_best else ""),
+        "" if one.coverage is None else f"{one.coverage:.4f}",
         one.seeds_in_words(seeds=seeds),
         "" if one.seconds is None else f"{one.seconds:,.1f}",
         "" if one.parameters is None else f"{one.parameters:,}",

@@ -36,9 +36,6 @@ def test_curves_are_those_of_the_counts(counts: np.ndarray) -> None:
         return
     assert (found.ranks[0], found.ranks[-1]) == (1, len(there))
     assert [there[rank - 1] for rank in found.ranks] == list(found.counts)
-    assert sum(found.heights) == len(there)
-    bounds = list(zip(found.edges, found.edges[1:], strict=False))
-    assert [sum(low <= count < high for count in there) for low, high in bounds] == list(found.heights)
 
 
 def test_growth_is_the_mean_over_orders() -> None:

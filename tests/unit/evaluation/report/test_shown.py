@@ -11,18 +11,8 @@ import pytest
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.names import IdNames, SplitInteractions
-from recsys_cli.evaluation.new_users import ColdItems
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.report.rankings import (
-    CONSUMED,
-    ExampleUser,
-    ListedItem,
-    RankingSection,
-    metrics_at_k,
-    popularity_curves,
-    sample_users,
-)
-from recsys_cli.evaluation.result import Curve
+from recsys_cli.evaluation.report.users import ExampleUser, ListedItem, example_users, sample_users
 from recsys_cli.features.schema import FIRST, TICKS, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.workspace import PreparedData
@@ -56,43 +46,6 @@ def rankings(items: dict[str, list[list[int]]], wanted: list[set[int]], *, k: tu
         row_items=nothing.astype(np.int32),
         row_clusters=nothing.astype(np.int32),
     )
-
-
-def test_metrics_over_k_are_those_one_counts_by_hand() -> None:
-    ranked = rankings({"model": [[5, 6, 7, 8], [5, 6, 7, 8]]}, [{5}, {8, 9}])
-
-    found = metrics_at_k(ranked, EvaluateConfig(bootstrap=50))
-
-    def values(metric: str) -> list[float | None]:
-        return [estimate.value for estimate in found.estimates[metric]["model"]]
-
-    assert found.k == (1, 2, 3, 4)
-    assert values("hr") == [0.5, 0.5, 0.5, 1.0]
-    assert values("recall") == [0.5, 0.5, 0.5, 0.75]
-    assert values("precision") == pytest.approx([0.5, 0.25, 1 / 6, 0.25])
-    assert all(e.low <= e.value <= e.high for e in found.estimates["ndcg"]["model"])  # type: ignore[operator]
-
-
-def test_long_rankings_are_plotted_at_few_cut_offs_and_those_of_the_config() -> None:
-    ranked = rankings({"model": [list(range(FIRST, FIRST + 500))]}, [{4}], k=(10, 77, 500))
-
-    ks = metrics_at_k(ranked, EvaluateConfig(bootstrap=10)).k
-
-    assert {*range(1, 6), 77, 500} <= set(ks)
-    assert len(ks) < 16
-    assert list(ks) == sorted(ks)
-
-
-def test_popularity_is_the_share_of_the_most_popular_items() -> None:
-    ids = np.array([3, 3, 3, 4, 5, 5], np.int32)  # 3 comes first, then 5, then 4
-    train = Interactions(ids, ids, np.ones(6, np.float32))
-    ranked = rankings({"model": [[4, 5, 3], [4, 3, 5]], "nothing": [[0, 0, 0], [0, 0, 0]]}, [{4}, {4}], k=(2, 3))
-
-    found = popularity_curves(ranked, train, ColdItems(6, 0))
-
-    assert found[CONSUMED] == Curve(x=(1, 2, 3), y=(0.5, round(5 / 6, 6), 1.0))
-    assert found["model"] == Curve(x=(1, 2, 3), y=(0.25, 0.5, 1.0))  # of 2 places each: 4, 5, 4, 3
-    assert found["nothing"] == Curve(x=(), y=())
 
 
 @pytest.fixture
@@ -187,4 +140,4 @@ def test_sample_of_users_depends_on_seed_and_raw_ids(make_prepared: MakePrepared
 
 def test_without_rankings_nothing_is_shown(make_prepared: MakePrepared) -> None:
     data = make_prepared()
-    assert RankingSection.of(rankings({}, []), data, IdNames(data), EvaluateConfig()) is None
+    assert example_users(rankings({}, []), data, IdNames(data), EvaluateConfig()) == []
