@@ -115,9 +115,6 @@ def bench_on(
     metrics = _metrics(config, section, metric)
     cells = cells_of(section)
     results = _BenchResults()
-    for name in _figures_without(config, metrics):
-        text = f"protocol: {name} has published figures and is not in bench.metrics, so there is no verdict on it"
-        emit(Message(text, "warning"))
     emit(Progress("bench", 0, len(cells), unit="runs"))
     for number, cell in enumerate(cells, start=1):
         emit(Message(f"{number} of {len(cells)}: {cell}"))
@@ -169,13 +166,6 @@ def _metrics(config: RunConfig, section: BenchConfig, metric: str | None) -> tup
     if missing := not_measured(chosen, config.evaluate.k, config.evaluate.metrics):
         raise ConfigError("; ".join(missing), hint="such as evaluate.k=[10,50]")
     return tuple(f"{config.evaluate.label}{name}" if "@" in name else name for name in chosen)
-
-
-def _figures_without(config: RunConfig, metrics: Sequence[str]) -> list[str]:
-    """Return the metrics with published figures that are absent from the leaderboard."""
-    published = () if config.protocol is None else config.protocol.published
-    names = dict.fromkeys(name for row in published for name in row.figures)
-    return [name for name in names if not {name, f"{config.evaluate.label}{name}"}.intersection(metrics)]
 
 
 def _run_cell(

@@ -241,21 +241,6 @@ def test_a_model_that_fails_is_told_and_the_others_go_on(data, workspace, monkey
         bench_on(data, a_config(data, "popularity"), workspace)
 
 
-def test_figures_of_a_metric_that_is_not_in_the_bench_are_named_first(data, workspace):
-    events: list[Event] = []
-    figures = {"ndcg@5": 0.5, "hr@5": 0.9, "auc": 0.9}
-    rows = [{"model": "A", "source": "x", "figures": figures}]
-    config = a_config(data, "popularity")
-    config = RunConfig.model_validate({**config.model_dump(), "protocol": {"paper": "a paper", "published": rows}})
-    found = bench_on(data, config, workspace, emit=events.append)
-    assert said(events)[0].startswith("protocol: hr@5 has published figures and is not in bench.metrics")
-    assert sum("has published figures" in text for text in said(events)) == 1
-    assert found.published is not None
-    verdicts = {one.metric: one.verdict for one in found.published.models[0].figures}
-    assert verdicts["hr@5"] == "not measured"
-    assert "not measured" not in {verdicts["ndcg@5"], verdicts["auc"]}
-
-
 def test_without_a_section_it_says_what_to_write(data, workspace):
     config = a_config(data, GOOD)
     with pytest.raises(ConfigError, match="no bench section") as caught:
