@@ -34,24 +34,6 @@ def rows() -> tuple[np.ndarray, np.ndarray]:
     return (rng.random(20_000) < 1 / (1 + np.exp(-logits))).astype(np.float32), logits
 
 
-def test_compressed_keeps_the_rows_and_hardly_moves_the_figures(rows) -> None:
-    tally = ScoreCounts.of(*rows)
-    small = tally.compressed(500)
-    assert len(small.logits) == 500
-    assert small.rows.sum() == 20_000
-    assert small.positive.sum() == rows[0].sum()
-    assert (np.diff(small.logits) > 0).all()
-    for name in ("auc", "log_loss", "accuracy", "calibration"):
-        exact, close = (POINTWISE[name].compute(t) for t in (tally, small))
-        assert close == pytest.approx(exact, abs=2e-3)
-
-
-def test_compressed_keeps_few_scores() -> None:
-    tally = ScoreCounts.of(np.array([0, 1, 1], np.float32), [1.0, 2.0, 2.0])
-    assert tally.compressed(2) is tally
-    assert tally.compressed(1).rows.tolist() == [3]
-
-
 def test_reliability_curve_of_honest_scores_is_near_the_diagonal(rows) -> None:
     predicted, label = reliability(ScoreCounts.of(*rows))
     assert len(predicted) == 15
