@@ -47,10 +47,6 @@ class ConstantBaseline:
         del num_items
         return cls(float(train.labels.mean(dtype=np.float64)) if len(train) else 0.5)
 
-    def logits(self, rows: Interactions) -> npt.NDArray[np.float64]:
-        """Return the same logit for every row."""
-        return log_odds(self.numbers(rows))
-
     def numbers(self, rows: Interactions) -> npt.NDArray[np.float64]:
         """Return the mean for every row."""
         return np.full(len(rows), self.mean)
@@ -78,9 +74,9 @@ class ItemMean:
         positive = np.bincount(train.item_idx, weights=train.labels, minlength=num_items)
         return cls((positive + SMOOTHING * overall) / (rows + SMOOTHING))
 
-    def logits(self, rows: Interactions) -> npt.NDArray[np.float64]:
-        """Return the logit of each row's item."""
-        return log_odds(self.means[rows.item_idx])
+    def numbers(self, rows: Interactions) -> npt.NDArray[np.float64]:
+        """Return the mean of each row's item."""
+        return self.means[rows.item_idx]
 
 
 # RMSE on a held-out tenth of the train rows of MovieLens latest-small: 0.872; with 5: 0.875; with 10: 0.883.

@@ -15,6 +15,7 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import TrainingError
 from recsys_cli.evaluation.baselines import OF_NUMBERS as BASELINES_OF_NUMBERS
 from recsys_cli.evaluation.baselines import POINTWISE as BASELINES
+from recsys_cli.evaluation.baselines import log_odds
 from recsys_cli.evaluation.intervals import Clusters, Impressions, ScoredRows, pointwise_estimates, weighted_estimate
 from recsys_cli.evaluation.new_users import ColdItems
 from recsys_cli.evaluation.ranking import NOT_A_NUMBER
@@ -80,55 +81,30 @@ class MeasuredRows:
 
 
 def measure_rows(
-    logits: npt.NDArray[np.float32], rows: LabeledRows, *, config: EvaluateConfig, probabilistic: bool = True
+    scores: npt.NDArray[np.float32], rows: LabeledRows, *, config: EvaluateConfig, probabilistic: bool = True
 ) -> MeasuredRows:
     """Measure the model, by its scores (N,) of the held-out rows, and the baselines.
 
     Of scores that do not predict the label only the order is measured, and for numeric labels nothing.
     """
-    if rows.held_out.mean is not None:
-        return _measure_numbers(logits, rows, config=config, predicts=probabilistic)
-    systems: dict[str, npt.NDArray[np.floating]] = {MODEL: logits}
-    for name, baseline in BASELINES.items():
-        systems[name] = baseline.fit(rows.train, num_items=rows.num_items).logits(rows.held_out)
-    clusters = Clusters.of_users(rows.held_out.user_idx)
-    scored = {name: ScoredRows.of(rows.held_out.labels, scores, clusters) for name, scores in systems.items()}
-    metrics, by_user = extended(METRICS, config.metrics), extended(GROUPED, config.metrics)
+    held_out, of_numbers = rows.held_out, rows.held_out.mean is not None
+    systems: dict[str, npt.NDArray[np.floating]] = {MODEL: scores} if probabilistic or not of_numbers else {}
+    for name, baseline in (BASELINES_OF_NUMBERS if of_numbers else BASELINES).items():
+        numbers = baseline.fit(rows.train, num_items=rows.num_items).numbers(held_out)
+        systems[name] = numbers if of_numbers else log_odds(numbers)
+    clusters, group = Clusters.of_users(held_out.user_idx), ScoredRows.of_errors if of_numbers else ScoredRows.of
+    scored = {name: group(held_out.labels, predicted, clusters) for name, predicted in systems.items()}
+    metrics = extended(OF_NUMBERS if of_numbers else METRICS, config.metrics)
     of_order = {name: metric for name, metric in metrics.items() if not metric.of_probabilities}
-    return MeasuredRows(
-        scores=systems,
-        estimates={
-            name: pointwise_estimates(
-                one,
-                metrics if probabilistic or name != MODEL else of_order,
-                resamples=config.bootstrap,
-                seed=config.seed,
-            )
-            | _by_user(systems[name], rows.held_out, by_user)
-            | (rows.impressions.estimates(rows.held_out.labels, systems[name]) if rows.impressions else {})
-            for name, one in scored.items()
-        },
-        reliability=_reliability(scored[MODEL].tally) if probabilistic else Curve(x=(), y=()),
-    )
-
-
-def _measure_numbers(
-    numbers: npt.NDArray[np.float32], rows: LabeledRows, *, config: EvaluateConfig, predicts: bool
-) -> MeasuredRows:
-    systems: dict[str, npt.NDArray[np.floating]] = {MODEL: numbers} if predicts else {}
-    for name, baseline in BASELINES_OF_NUMBERS.items():
-        systems[name] = baseline.fit(rows.train, num_items=rows.num_items).numbers(rows.held_out)
-    clusters = Clusters.of_users(rows.held_out.user_idx)
-    scored = {
-        name: ScoredRows.of_errors(rows.held_out.labels, predictions, clusters) for name, predictions in systems.items()
-    }
-    estimates = {
-        name: pointwise_estimates(
-            one, extended(OF_NUMBERS, config.metrics), resamples=config.bootstrap, seed=config.seed
-        )
-        for name, one in scored.items()
-    }
-    return MeasuredRows(systems, {MODEL: {}} | estimates, reliability=Curve(x=(), y=()))
+    estimates: dict[str, Estimates] = {MODEL: {}}
+    for name, one in scored.items():
+        chosen = metrics if probabilistic or name != MODEL else of_order
+        estimates[name] = pointwise_estimates(one, chosen, resamples=config.bootstrap, seed=config.seed)
+        if not of_numbers:
+            estimates[name] |= _by_user(systems[name], held_out, extended(GROUPED, config.metrics))
+            estimates[name] |= rows.impressions.estimates(held_out.labels, systems[name]) if rows.impressions else {}
+    has_curve = probabilistic and not of_numbers
+    return MeasuredRows(systems, estimates, _reliability(scored[MODEL].tally) if has_curve else Curve())
 
 
 def _reliability(tally: ScoreCounts) -> Curve:

@@ -109,8 +109,8 @@ Estimates = dict[str, Estimate]
 class Curve(Frozen):
     """Points of a line plot."""
 
-    x: tuple[float, ...]
-    y: tuple[float, ...]
+    x: tuple[float, ...] = ()
+    y: tuple[float, ...] = ()
 
 
 class Counts(Frozen):

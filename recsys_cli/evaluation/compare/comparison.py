@@ -176,8 +176,7 @@ def verdicts(against: str, others: Sequence[str], figures: Sequence[Figure], **u
     )
     sample = "; ".join(filter(None, [sample, correction(len(others) * len(figures))]))
     for label in others:
-        overruled = _of_overruled(label, figures, len(others) * len(figures))
-        yield " ".join([*_about(label, against, figures, sample), *overruled])
+        yield " ".join(_about(label, against, figures, sample))
 
 
 def correction(tests: int) -> str:
@@ -203,14 +202,6 @@ def _about(label: str, against: str, figures: Sequence[Figure], sample: str) -> 
     yield f"Compared with {against}, {label} is {', but '.join(parts)}."
     if by["noise"]:
         yield f"No significant difference by {joined(by['noise'])} ({sample})."
-
-
-def _of_overruled(label: str, figures: Sequence[Figure], tests: int) -> Iterator[str]:
-    if titles := [figure.title for figure in figures if figure.differences[label].is_overruled]:
-        yield (
-            f"The interval of {joined(titles)} excludes zero, but some of {tests:,} do so by chance: p corrected for all of them "
-            "decides here. recsys evaluate corrects for its own few tests, and may call the difference significant."
-        )
 
 
 _NOT_PART_OF_TASK = {"bootstrap", "batch_size", "title", "metrics"}

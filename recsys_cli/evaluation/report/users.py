@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.held_out import Ints, choose_targets, is_relevant
-from recsys_cli.evaluation.names import IdNames, Interaction, Item, SplitInteractions, find_ground_truth, newest_first
+from recsys_cli.evaluation.held_out import Ints
+from recsys_cli.evaluation.names import IdNames, Interaction, Item, find_ground_truth, newest_first
 from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
 from recsys_cli.evaluation.task import positive_in_words
 from recsys_cli.features.hashing import hash_counters, mix
-from recsys_cli.features.schema import Role, Schema
+from recsys_cli.features.schema import Schema
+from recsys_cli.interactions import Interactions
 from recsys_cli.page import day
 from recsys_cli.workspace import PreparedData
 
@@ -49,26 +50,27 @@ def example_users(rankings: Rankings, data: PreparedData, names: IdNames, config
     if not rankings.systems or not len(rankings.users):
         return []
     by_user = SplitByUser.read(data, rankings.split, config)
-    splits = SplitInteractions({"train": by_user.history, rankings.split: by_user.ground_truth})
     ids = by_user.new.ids(rankings.users, rankings.user_hashes)
-    return sample_users(rankings, splits, names, config, ids=ids)
+    return sample_users(rankings, by_user.history, by_user.ground_truth, names, config, ids=ids)
 
 
 def sample_users(
-    rankings: Rankings, splits: SplitInteractions, names: IdNames, config: EvaluateConfig, *, ids: Ints | None = None
-) -> list[ExampleUser]:
+    rankings: Rankings, history: Interactions, held_out: Interactions, names: IdNames, config: EvaluateConfig,
+    *, ids: Ints | None = None,
+) -> list[ExampleUser]:  # fmt: skip
     """Return a sample of the ranked users, equal for all runs with this seed on any prepared data.
 
-    `ids` (U,) are the ids of the ranked users in `splits`; None for those of the rankings.
+    `ids` (U,) are the ids of the ranked users in the interactions; None for those of the rankings.
     """
     ids = rankings.users if ids is None else ids
-    order = np.argsort(hash_counters(rankings.user_hashes, mix(config.seed, _SHOWN)), kind="stable")
-    return [_user(int(row), int(ids[row]), rankings, splits, names, config) for row in order[:NUM_USERS]]
-
-
-def kind_of(item: Item) -> str:
-    """Return an item's features in one line."""
-    return " · ".join(", ".join(values) for values in item.features.values() if values)
+    order = np.argsort(hash_counters(rankings.user_hashes, mix(config.seed, _SHOWN)), kind="stable")[:NUM_USERS]
+    parts = {"before": history, rankings.split: held_out}
+    return [
+        _user(
+            row, {name: part.chosen(part.user_idx == ids[row]) for name, part in parts.items()}, rankings, names, config
+        )
+        for row in order.tolist()
+    ]
 
 
 def when(row: Interaction, schema: Schema) -> str:
@@ -78,25 +80,15 @@ def when(row: Interaction, schema: Schema) -> str:
 
 
 def _user(
-    row: int, user_idx: int, rankings: Rankings, splits: SplitInteractions, names: IdNames, config: EvaluateConfig
+    row: int, interactions: dict[str, Interactions], rankings: Rankings, names: IdNames, config: EvaluateConfig
 ) -> ExampleUser:
-    interactions = splits.of(Role.USER, user_idx)
-    splits_before = ("train", "valid") if rankings.split == "test" else ("train",)
-    before = newest_first(interactions, splits_before)
-    if config.targets != "all" and rankings.split in interactions:
-        rows = interactions[rankings.split]
-        hashes = np.full(user_idx + 1, rankings.user_hashes[row])
-        earlier, targets = choose_targets(
-            rows, is_relevant(rows, config.relevance), config.targets, users=hashes, seed=config.seed
-        )
-        before = newest_first({**interactions, rankings.split: earlier}, (*splits_before, rankings.split))
-        interactions = {**interactions, rankings.split: targets}
+    before = newest_first(interactions, ("before",))
     ranks = {int(item): rank for rank, item in enumerate(rankings.items[MODEL][row], start=1) if item}
     hits = dict(zip(rankings.items[MODEL][row].tolist(), rankings.hits[MODEL][row].tolist(), strict=True))
     ground_truth = find_ground_truth(interactions, (rankings.split,), before, config)
     ground_truth.sort(key=lambda one: ranks.get(one.item_idx, len(ranks) + 1))
     num_positive = sum(one.is_positive for one in before)
-    positive = positive_in_words(next(iter(interactions.values())).mean)
+    positive = positive_in_words(interactions["before"].mean)
     return ExampleUser(
         name=names.ranked_user(rankings, row),
         rows=f"History: {len(before):,} interactions, {num_positive:,} of them with {positive}. "
@@ -105,13 +97,13 @@ def _user(
         recommended=[
             _line(names.item(item), f"{rank}", is_marked=hits[item]) for item, rank in list(ranks.items())[:_MOST]
         ],
-        ground_truth=[_held_out_line(names.item(r.item_idx), ranks.get(r.item_idx)) for r in ground_truth[:_MOST]],
+        ground_truth=[
+            _line(names.item(item), f"rank {ranks[item]}" if item in ranks else "–", is_marked=item in ranks)
+            for item in [one.item_idx for one in ground_truth[:_MOST]]
+        ],
     )
 
 
 def _line(item: Item, note: str = "", *, is_marked: bool) -> ListedItem:
-    return ListedItem(item.name, kind_of(item), note, is_marked)
-
-
-def _held_out_line(item: Item, rank: int | None) -> ListedItem:
-    return _line(item, "–" if rank is None else f"rank {rank}", is_marked=rank is not None)
+    kind = " · ".join(", ".join(values) for values in item.features.values() if values)
+    return ListedItem(item.name, kind, note, is_marked)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.names import IdNames, SplitInteractions
+from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report.users import ExampleUser, ListedItem, example_users, sample_users
 from recsys_cli.features.schema import FIRST, TICKS, Role
@@ -49,7 +49,7 @@ def rankings(items: dict[str, list[list[int]]], wanted: list[set[int]], *, k: tu
 
 
 @pytest.fixture
-def splits() -> SplitInteractions:
+def splits() -> tuple[Interactions, Interactions]:
     """User 3 met items 3 (liked), 4 and 5 (liked) in train, in this order, and in valid items 6 and 7 (liked) and 8."""
 
     def rows(user: list[int], item: list[int], label: list[int], times: list[int]) -> Interactions:
@@ -58,13 +58,13 @@ def splits() -> SplitInteractions:
         )
 
     day = 86_400
-    return SplitInteractions({
-        "train": rows([3, 4, 3, 3], [3, 9, 4, 5], [1, 1, 0, 1], [10**9, 5, 10**9 + day, 10**9 + 2 * day]),
-        "valid": rows([3, 3, 3, 4], [6, 7, 8, 3], [1, 1, 0, 1], [10**9] * 4),
-    })  # fmt: skip
+    return (
+        rows([3, 4, 3, 3], [3, 9, 4, 5], [1, 1, 0, 1], [10**9, 5, 10**9 + day, 10**9 + 2 * day]),
+        rows([3, 3, 3, 4], [6, 7, 8, 3], [1, 1, 0, 1], [10**9] * 4),
+    )
 
 
-def user(splits: SplitInteractions, data: PreparedData, **config: str) -> ExampleUser:
+def user(splits: tuple[Interactions, Interactions], data: PreparedData, **config: str) -> ExampleUser:
     titles = pa.array([f"title {number}" for number in range(30)])
     ranked = rankings({"model": [[7, 9, 0, 0], [3, 0, 0, 0]]}, [{6, 7}, {3}])
     one = replace(
@@ -75,12 +75,12 @@ def user(splits: SplitInteractions, data: PreparedData, **config: str) -> Exampl
         items={"model": ranked.items["model"][:1]},
         hits={"model": ranked.hits["model"][:1]},
     )
-    (found,) = sample_users(one, splits, IdNames(data, titles), EvaluateConfig.model_validate(config))
+    (found,) = sample_users(one, *splits, IdNames(data, titles), EvaluateConfig.model_validate(config))
     return found
 
 
 def test_example_user_has_history_recommendations_and_ground_truth(
-    splits: SplitInteractions, make_prepared: MakePrepared
+    splits: tuple[Interactions, Interactions], make_prepared: MakePrepared
 ) -> None:
     found = user(splits, make_prepared())
 
@@ -101,7 +101,7 @@ def test_example_user_has_history_recommendations_and_ground_truth(
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_history_has_days_in_any_unit_of_time(
-    unit: str, splits: SplitInteractions, make_prepared: MakePrepared
+    unit: str, splits: tuple[Interactions, Interactions], make_prepared: MakePrepared
 ) -> None:
     data = make_prepared()
     units = {Role.TIMESTAMP: {"unit": unit}}
@@ -109,14 +109,16 @@ def test_history_has_days_in_any_unit_of_time(
     data.schema.model_copy(update={"columns": columns}).write(data.folder / "schema.json")
     data = PreparedData(data.folder)
     assert data.schema.ticks == TICKS[unit]
-    rows = {name: replace(part, times=part.times * TICKS[unit]) for name, part in splits.rows.items()}  # type: ignore[operator]
+    history, held_out = (replace(part, times=part.times * TICKS[unit]) for part in splits)  # type: ignore[operator]
 
-    found = user(SplitInteractions(rows), data)
+    found = user((history, held_out), data)
 
     assert [line.note for line in found.history] == ["2001-09-11", "2001-09-10", "2001-09-09"]
 
 
-def test_ground_truth_follows_the_config(splits: SplitInteractions, make_prepared: MakePrepared) -> None:
+def test_ground_truth_follows_the_config(
+    splits: tuple[Interactions, Interactions], make_prepared: MakePrepared
+) -> None:
     found = user(splits, make_prepared(), relevance="all")
     assert [line.title for line in found.ground_truth] == ["title 4", "title 3", "title 5"]
 
@@ -127,7 +129,7 @@ def test_sample_of_users_depends_on_seed_and_raw_ids(make_prepared: MakePrepared
 
     def chosen(found: Rankings, seed: int) -> list[str]:
         empty = Interactions(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
-        users = sample_users(found, SplitInteractions({"train": empty}), IdNames(data), EvaluateConfig(seed=seed))
+        users = sample_users(found, empty, empty, IdNames(data), EvaluateConfig(seed=seed))
         return [user.name for user in users]
 
     first = chosen(ranked, 0)
