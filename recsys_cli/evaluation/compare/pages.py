@@ -17,7 +17,7 @@ from recsys_cli.evaluation.compare.leaderboard import (
     one_table,
 )
 from recsys_cli.metrics.named import ARROWS, better_of, title_of
-from recsys_cli.page import Axis, IntervalBar, intervals, render
+from recsys_cli.page import Axis, IntervalBar, intervals, render, stacked
 
 _COLOURS: Mapping[Verdict, int] = {"better": 1, "worse": 2, "noise": 5}
 
@@ -136,20 +136,15 @@ def _row(one: LeaderboardRow, board: Leaderboard) -> list[str]:
     return [
         str(one.place) if one.scores[board.metric].value is not None else "",
         one.called,
-        *(_stacked(mean, f"± {deviation}" if deviation else "") for mean, deviation in figures),
+        *(stacked(mean, f"± {deviation}" if deviation else "") for mean, deviation in figures),
         ""
         if difference is None
-        else _stacked(f"{difference.value:+.4f}", f"[{difference.low:+.4f}, {difference.high:+.4f}]"),
+        else stacked(f"{difference.value:+.4f}", f"[{difference.low:+.4f}, {difference.high:+.4f}]"),
         ""
         if difference is None
-        else _stacked(probability(difference.p_holm), "not significant" if one.is_same_as_best else ""),
+        else stacked(probability(difference.p_holm), "not significant" if one.is_same_as_best else ""),
         "" if one.coverage is None else f"{one.coverage:.4f}",
         one.seeds_in_words(seeds=seeds),
         "" if one.seconds is None else f"{one.seconds:,.1f}",
         "" if one.parameters is None else f"{one.parameters:,}",
     ]
-
-
-def _stacked(figure: str, remark: str) -> str:
-    """Return a cell with a small remark below its text."""
-    return Markup('{}<span class="interval">{}</span>').format(figure, remark) if remark else figure

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,41 +25,17 @@ from recsys_cli.evaluation.result import (
 )
 from recsys_cli.evaluation.task import positive_in_words, repeat_note
 from recsys_cli.metrics import GROUPED, POINTWISE
-from recsys_cli.metrics.lists import PSNDCG
 from recsys_cli.metrics.metric import Better
 from recsys_cli.metrics.named import ARROWS, BINARY, REGRESSION, best_of, better_of, title_of
-from recsys_cli.page import Axis, Headline, LineSeries, chart
+from recsys_cli.page import Axis, Headline, LineSeries, chart, stacked
 from recsys_cli.page import render as render_page
 
-
-@dataclass(frozen=True)
-class TableCell:
-    """A metric of one system."""
-
-    value: str
-    interval: str
-    is_best: bool
-
-
-@dataclass(frozen=True)
-class TableRow:
-    """A metric of all systems."""
-
-    title: str
-    hint: str
-    cells: list[TableCell]
-
-
-_HINTS: dict[Better | None, str] = {
-    "higher": "higher is better",
-    "lower": "lower is better",
-    "one": "1 is best",
-    None: "neither higher nor lower is better in itself",
-}
+Row = list[str]
+"""Cells of a table, the title first."""
 _UNDEFINED = Estimate(value=None)
 
 
-def metric_rows(systems: dict[str, Estimates]) -> list[TableRow]:
+def metric_rows(systems: dict[str, Estimates]) -> list[Row]:
     """Return a row for each metric defined for any system; pointwise metrics in their usual order."""
     first = [*POINTWISE, *GROUPED]
     names = dict.fromkeys(name for some in systems.values() for name, one in some.items() if one.value is not None)
@@ -68,60 +43,39 @@ def metric_rows(systems: dict[str, Estimates]) -> list[TableRow]:
     for name in sorted(names, key=lambda name: first.index(name) if name in first else len(first)):
         better = better_of(name)
         cells = _cells([estimates.get(name, _UNDEFINED) for estimates in systems.values()], better)
-        rows.append(TableRow(f"{title_of(name)} {ARROWS[better]}".rstrip(), _HINTS[better], cells))
+        rows.append([f"{title_of(name)} {ARROWS[better]}".rstrip(), *cells])
     return rows
 
 
-def ranking_rows(ranking: dict[str, Estimates], beyond: dict[str, Estimates]) -> tuple[list[TableRow], list[TableRow]]:
-    """Return the rows of accuracy metrics, each PSNDCG below its NDCG, and the rows of the other metrics of rankings."""
-    accuracy: dict[str, Estimates] = {system: {} for system in ranking}
-    for system, estimates in ranking.items():
-        for name, estimate in estimates.items():
-            accuracy[system][name] = estimate
-            debiased = name.replace("ndcg@", f"{PSNDCG.name}@")
-            if debiased in beyond.get(system, {}):
-                accuracy[system][debiased] = beyond[system][debiased]
-    others = {
-        system: {name: one for name, one in estimates.items() if name not in accuracy.get(system, {})}
-        for system, estimates in beyond.items()
-    }
-    return metric_rows(accuracy), metric_rows(others)
-
-
-def stage_rows(stages: Sequence[StageFigures]) -> list[TableRow]:
+def stage_rows(stages: Sequence[StageFigures]) -> list[Row]:
     """Return a row for each stage of a model: k, recall, NDCG, gain of the whole model, and its verdict."""
     return [
-        TableRow(
+        [
             stage.name,
-            "",
-            [
-                TableCell("" if stage.k is None else f"{stage.k:,}", "", is_best=False),
-                *(_optional(one) for one in (stage.recall, stage.ndcg)),
-                _gain(stage),
-                TableCell(stage.significance, "", is_best=False),
-            ],
-        )
+            "" if stage.k is None else f"{stage.k:,}",
+            *("" if one is None else _cell(one) for one in (stage.recall, stage.ndcg)),
+            _gain(stage),
+            stage.significance,
+        ]
         for stage in stages
     ]
 
 
-def _optional(one: Estimate | None) -> TableCell:
-    return TableCell(*("", "") if one is None else (number(one.value), _interval_of(one)), is_best=False)
-
-
-def _gain(stage: StageFigures) -> TableCell:
+def _gain(stage: StageFigures) -> str:
     if stage.gain is None:
-        return _optional(None)
+        return ""
     interval = f"{stage.gain_low:+.4f} – {stage.gain_high:+.4f}"
-    return TableCell(f"{stage.gain:+.4f}", interval, is_best=stage.verdict == "better")
+    return stacked(f"{stage.gain:+.4f}", interval, is_best=stage.verdict == "better")
 
 
-def _cells(estimates: list[Estimate], better: Better | None) -> list[TableCell]:
+def _cells(estimates: list[Estimate], better: Better | None) -> list[str]:
     best = best_of([(one.value, one.low, one.high) for one in estimates], better)
-    return [
-        TableCell(number(one.value), _interval_of(one), is_best=is_best)
-        for one, is_best in zip(estimates, best, strict=True)
-    ]
+    return [_cell(one, is_best=is_best) for one, is_best in zip(estimates, best, strict=True)]
+
+
+def _cell(one: Estimate, *, is_best: bool = False) -> str:
+    interval = "" if one.low is None else f"{number(one.low)} – {number(one.high)}"
+    return stacked(number(one.value), interval, is_best=is_best)
 
 
 def number(value: float | None) -> str:
@@ -134,19 +88,11 @@ def number(value: float | None) -> str:
     return f"{value:,.{decimals}f}"
 
 
-def _interval_of(estimate: Estimate) -> str:
-    return "" if estimate.low is None else f"{number(estimate.low)} – {number(estimate.high)}"
-
-
-def cohort_rows(cohorts: Mapping[str, Mapping[str, Estimates]], metric: str) -> list[TableRow]:
+def cohort_rows(cohorts: Mapping[str, Mapping[str, Estimates]], metric: str) -> list[Row]:
     """Return a row for each cohort with a metric of any system; `cohorts` has estimates by system."""
     systems = dict.fromkeys(system for by_system in cohorts.values() for system in by_system)
     return [
-        TableRow(
-            name,
-            "",
-            _cells([by_system.get(system, {}).get(metric, _UNDEFINED) for system in systems], better_of(metric)),
-        )
+        [name, *_cells([by_system.get(system, {}).get(metric, _UNDEFINED) for system in systems], better_of(metric))]
         for name, by_system in cohorts.items()
         if any(metric in estimates for estimates in by_system.values())
     ]
@@ -156,24 +102,22 @@ def plot_learning(history: Sequence[Mapping[str, Any]]) -> dict[str, Markup]:
     """Plot loss and validation metrics of the epochs over steps, by title; none of closed-form models."""
     if all(epoch["train_loss"] is None for epoch in history):
         return {}
+    steps = [epoch["step"] for epoch in history]
     losses = [
-        _series(history, lambda epoch: epoch["train_loss"], name="train"),
-        _series(history, lambda epoch: epoch["valid"].get("loss"), name="valid"),
+        _series(steps, [epoch["train_loss"] for epoch in history], name="train"),
+        _series(steps, [epoch["valid"].get("loss") for epoch in history], name="valid"),
     ]
     charts = {"Loss": chart("Loss over steps", losses, x=Axis("step"), y=Axis("loss"))}
     for name in dict.fromkeys(name for epoch in history for name in epoch["valid"] if name != "loss"):
-        curve = _series(
-            history, lambda epoch, name=name: epoch["valid"].get(name), name="valid", color=2
-        )  # that of its loss
-        charts[title_of(name)] = chart(f"{title_of(name)} over steps", [curve], x=Axis("step"), y=Axis(title_of(name)))
+        title, values = title_of(name), [epoch["valid"].get(name) for epoch in history]
+        curve = _series(steps, values, name="valid", color=2)  # the color of its loss
+        charts[title] = chart(f"{title} over steps", [curve], x=Axis("step"), y=Axis(title))
     return charts
 
 
-def _series(
-    history: Sequence[Mapping[str, Any]], value: Callable[[Mapping[str, Any]], float | None], **style: Any
-) -> LineSeries:
-    points = [(epoch["step"], y) for epoch in history if (y := value(epoch)) is not None and math.isfinite(y)]
-    return LineSeries([x for x, _ in points], [y for _, y in points], markers=True, **style)
+def _series(x: Sequence[int], y: Sequence[float | None], **style: Any) -> LineSeries:
+    points = [(step, value) for step, value in zip(x, y, strict=True) if value is not None and math.isfinite(value)]
+    return LineSeries([step for step, _ in points], [value for _, value in points], markers=True, **style)
 
 
 def plot_reliability(curve: Curve, name: str) -> Markup:
@@ -191,7 +135,6 @@ def render(evaluation: Evaluation, *, config: str, manifest: dict[str, Any], use
     own = marked(evaluation.model, evaluation.selected)
     name = partial(renamed, own=own, is_repeated=repeats_baseline(evaluation.ranking, own))
     evaluation = _called(evaluation, name)
-    ranking, beyond = ranking_rows(evaluation.ranking, evaluation.beyond)
     of_rows, of_ranking = _main_metrics(evaluation)[0], f"{evaluation.config.label}ndcg@{min(evaluation.config.k)}"
     return render_page(
         "report.html.j2",
@@ -202,8 +145,8 @@ def render(evaluation: Evaluation, *, config: str, manifest: dict[str, Any], use
         pointwise=metric_rows(evaluation.pointwise),
         reliability=plot_reliability(evaluation.reliability, own),
         repeats=repeat_note(evaluation.split, evaluation.counts),
-        ranking=ranking,
-        beyond=beyond,
+        ranking=metric_rows(evaluation.ranking),
+        beyond=metric_rows(evaluation.beyond),
         stages=stage_rows(evaluation.stages),
         correction=correction(sum(stage.verdict is not None for stage in evaluation.stages)),
         cohorts=[(c.name, c.about, f"{c.rows:,}", f"{c.users:,}" if c.users else "–") for c in evaluation.cohorts],
