@@ -13,7 +13,7 @@ from recsys_cli.evaluation.compare.outcomes import Outcomes, PairedTest, Unit, h
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, ByName, Evaluation, Frozen, Selection, legend, marked
 from recsys_cli.metrics.metric import Better
-from recsys_cli.metrics.named import COMPARED, better_of, title_of
+from recsys_cli.metrics.named import ARROWS, COMPARED, better_of, title_of
 from recsys_cli.tabular import Tabular, rows_to_arrow
 from recsys_cli.workspace import TrainedRun, not_finished
 
@@ -121,6 +121,29 @@ class Comparison(Tabular, Frozen):
         """Return a run's label for tables, marked if its metrics are optimistic."""
         runs = ByName({run.label: run for run in self.runs})
         return marked(label, runs[str(label)].selected)
+
+
+def table_of(comparison: Comparison, label: str) -> tuple[list[str], list[list[str]]]:
+    """Return headings and rows of the table of one run against the reference: a row for each metric."""
+    against, called = comparison.against, comparison.called
+    return ["", called(against), called(label), "difference", "95 % interval", "p (Holm)", ""], [
+        [
+            f"{figure.title} {ARROWS[figure.better]}".rstrip(),
+            f"{figure.values[against]:.4f}",
+            f"{figure.values[label]:.4f}",
+            f"{one.value:+.4f}",
+            f"[{one.low:+.4f}, {one.high:+.4f}]",
+            probability(one.p_holm),
+            one.in_words,
+        ]
+        for figure in comparison.figures
+        for one in [figure.differences[label]]
+    ]
+
+
+def probability(p: float) -> str:
+    """Format a p-value as in papers, with the bound `<0.001`."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def figures_of(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 from markupsafe import Markup
 
-from recsys_cli.evaluation.compare.comparison import METHOD, NAMES, Comparison, Difference, Verdict
+from recsys_cli.evaluation.compare.comparison import METHOD, NAMES, Comparison, Verdict, probability, table_of
 from recsys_cli.evaluation.compare.leaderboard import (
     LEVEL_NOTE,
     RETRY_NOTE,
@@ -29,9 +29,7 @@ def comparison_page(comparison: Comparison) -> str:
         package=__package__,
         comparison=comparison,
         method=METHOD,
-        figures={label: differences(comparison, label) for label in comparison.others},
-        head=["", "run", "value", f"difference from {comparison.against}", "95 % interval", "p", "p (Holm)", ""],
-        rows=list(_rows(comparison)),
+        shown={label: (differences(comparison, label), *table_of(comparison, label)) for label in comparison.others},
         runs=[[comparison.called(run.label), run.model, run.dataset, run.run, run.data] for run in comparison.runs],
         dataset=", ".join(dict.fromkeys(run.dataset for run in comparison.runs)),
     )
@@ -53,31 +51,6 @@ def differences(comparison: Comparison, label: str) -> Markup:
     return intervals(
         f"{label} minus {comparison.against}", bars, x=axis, names=[one for one in names if one[0] in used]
     )
-
-
-def _rows(comparison: Comparison) -> Iterator[list[str]]:
-    for figure in comparison.figures:
-        title = f"{figure.title} {ARROWS[figure.better]}".rstrip()
-        yield [title, comparison.called(comparison.against), f"{figure.values[comparison.against]:.4f}", *[""] * 5]
-        for label in comparison.others:
-            one = figure.differences[label]
-            yield ["", comparison.called(label), f"{figure.values[label]:.4f}", *written(one)]
-
-
-def written(one: Difference) -> list[str]:
-    """Return a difference for a table: value, interval, p, corrected p, verdict."""
-    return [
-        f"{one.value:+.4f}",
-        f"{one.low:+.4f} to {one.high:+.4f}",
-        probability(one.p),
-        probability(one.p_holm),
-        one.in_words,
-    ]
-
-
-def probability(p: float) -> str:
-    """Format a p-value as in papers, with the bound `<0.001`."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 _BEST, _OTHERS, _BASELINES = 1, 2, 5
