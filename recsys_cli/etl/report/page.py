@@ -47,12 +47,6 @@ def timeline(facts: Facts) -> Markup:
     return chart("Rows over time", marks, x=axis, y=Axis("rows", low=0))
 
 
-def popularity(items: Frequency) -> Markup:
-    """Draw the number of rows of items by rank."""
-    mark = LineSeries(items.ranks, items.counts, markers=len(items.ranks) < 30)
-    return chart("Popularity curve", [mark], x=Axis("rank of the item", "log"), y=Axis("rows of train", "log"))
-
-
 def show(facts: Facts) -> str:
     """Return the data report as a self-contained HTML document."""
     splits = {name: split for name, split in facts.splits.items() if split.rows}
@@ -72,10 +66,7 @@ def show(facts: Facts) -> str:
         missing_rows=list(_missing(facts, list(splits))),
         growth_rows=list(_growth(facts)),
         frequency_rows=list(_frequency(facts)),
-        figures={
-            "timeline": timeline(facts),
-            "popularity": popularity(facts.items) if facts.items else "",
-        },
+        timeline=timeline(facts),
     )
 
 

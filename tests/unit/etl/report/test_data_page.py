@@ -43,7 +43,7 @@ def page(prepare: Callable[..., PreparedData]) -> str:
 def test_page_shows_every_section_and_figure(page: str) -> None:
     assert re.findall(r"<h2>(.*?)</h2>", page) == HEADINGS
     drawn = re.findall(r'aria-label="(.*?)"', page)
-    assert drawn == ["Rows over time", "Popularity curve"]
+    assert drawn == ["Rows over time"]
     assert "works before the split" in page
 
 
@@ -66,7 +66,7 @@ def test_page_in_a_browser(page: str, tmp_path: Path, width: int, dark: bool) ->
     seen = see(page, tmp_path, width=width, dark=dark)
 
     assert seen["headings"] == HEADINGS
-    assert seen["charts"] == 2
+    assert seen["charts"] == 1
     assert seen["loaded"] == []
     assert seen["overflow"] <= 0
     assert seen["ink"] == ("rgb(228, 231, 235)" if dark else "rgb(31, 35, 40)")
@@ -125,4 +125,4 @@ def test_report_of_real_movielens(workspace: Workspace, shared_data: Path, tmp_p
     assert facts.growth["movieId"].last_tenth > facts.growth["userId"].last_tenth
     assert len(facts.findings) == 1
     seen = see(data.report.read_text(encoding="utf-8"), tmp_path, width=1000)
-    assert (seen["headings"], seen["charts"], seen["loaded"]) == (HEADINGS, 2, [])
+    assert (seen["headings"], seen["charts"], seen["loaded"]) == (HEADINGS, 1, [])
