@@ -19,7 +19,7 @@ from recsys_cli.evaluation.compare.leaderboard import failures_in_words, in_word
 from recsys_cli.evaluation.compare.pages import leaderboard_page
 from recsys_cli.events import Event, Message, Progress
 from recsys_cli.ops.fitted_plan import FittedPlan
-from recsys_cli.stages.bench import bench_on, cells_of, seconds_left
+from recsys_cli.stages.bench import bench_on, cells_of
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
 from tests.browser import see
 from tests.checkerboard import put_prepared
@@ -88,8 +88,6 @@ def test_models_are_ranked_over_their_seeds(data, workspace, tmp_path):
     assert said(events) == ["1 of 4: popularity", "2 of 4: mlp, seed 1", "3 of 4: ease", "4 of 4: mlp, seed 2"]
     bars = [event for event in events if isinstance(event, Progress) and event.task == "bench"]
     assert [(bar.done, bar.total) for bar in bars] == [(done, 4) for done in range(5)]
-    assert [bar.left is None for bar in bars] == [True, False, False, False, False]
-    assert bars[-1].left == 0
     seen = see((tmp_path / "x.html").read_text(), tmp_path, width=360)
     assert (seen["loaded"], seen["charts"], seen["headings"]) == ([], 1, ["Models", "Method"])
     assert seen["overflow"] <= 0
@@ -313,13 +311,3 @@ def test_each_model_comes_once_before_any_comes_twice_and_deterministic_ones_onl
 
 def test_a_model_that_cannot_be_loaded_is_left_for_its_turn():
     assert [cell.deterministic for cell in cells_of(wanted("no.such.package", "slim", seeds=(1,)))] == [False, True]
-
-
-def test_another_seed_takes_as_long_as_the_last_and_another_model_as_long_as_one_does_on_the_mean():
-    fast, slow, new, *_ = cells = cells_of(wanted("mf", "sasrec", "mlp", seeds=(1, 2)))
-    assert seconds_left(cells, {}) is None
-    took = {"mf": [1.0, 3.0], "sasrec": [60.0]}
-    assert seconds_left([fast], took) == 2
-    assert seconds_left([fast, slow], took) == 62
-    assert seconds_left([new], took) == pytest.approx((2 + 60) / 2)
-    assert seconds_left([], took) == 0
