@@ -23,7 +23,6 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from recsys_cli.data.movielens import NO_GENRES
 from recsys_cli.metrics.labels import AUC
 
 Floats = NDArray[np.float32]
@@ -50,6 +49,7 @@ GENRES = (
     "Film-Noir",
     "IMAX",
 )
+NO_GENRES = "(no genres listed)"
 END = 1_704_067_200  # 2024-01-01, seconds since 1970
 YEAR = 31_557_600
 CHUNK_ROWS = 500_000

@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from recsys_cli.data.movielens import comma_separated
 from recsys_cli.data.options import parse_options
+from recsys_cli.data.published import described
 from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawTable
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Progress
@@ -130,7 +130,7 @@ class Synthetic(Generated[SyntheticOptions]):
 
     def tables(self, folder: Path) -> tuple[RawTable, ...]:
         """Describe the generated files in `folder`."""
-        return comma_separated(folder)
+        return described("movielens-25m").tables_in(folder, ("",))
 
 
 _LARGEST = 5_000_000

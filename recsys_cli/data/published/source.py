@@ -17,7 +17,7 @@ from recsys_cli.data.archive import TAR_SUFFIXES, unpack, unpack_tar
 from recsys_cli.data.fetch import Digest, address, by_hand_named, file_digest, refuse_impostor
 from recsys_cli.data.fetch import download as fetch_file
 from recsys_cli.data.raw_files import compression, unpacked_name
-from recsys_cli.data.source import DatasetInfo, FetchRequest, RawColumn, RawTable, RawType
+from recsys_cli.data.source import DatasetInfo, FetchRequest, RawTable
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.events import Emit, Message
 
@@ -134,16 +134,6 @@ def variants(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((name, plain, f"{plain}.gz")))
 
 
-def columns(dtype: RawType, *names: str, nullable: bool = False) -> tuple[RawColumn, ...]:
-    """Return columns of one type."""
-    return tuple(RawColumn(name, dtype, nullable=nullable) for name in names)
-
-
-def time(name: str, how: str = "iso") -> RawColumn:
-    """Return a time column in a format of `RawColumn.time`."""
-    return RawColumn(name, None if how not in {"s", "ms"} else "int64", time=how)
-
-
 _UNPACKABLE = (".7z", ".rar")
 
 
@@ -216,7 +206,8 @@ def _from_folder(download: Download, given: Path, folder: Path, emit: Emit) -> N
                 f"{given} has neither {download.name} nor {name}" if download.members else f"{given} has no {name}",
                 hint=f"--from-file takes {expected([download])}",
             )
-        _warn_of_other(found, download, emit)
+        if not download.members:
+            _warn_of_other(found, download, emit)
         _link(found, _made(folder / download.folder) / found.name)
 
 
@@ -263,10 +254,8 @@ def _names_in(archive: Path) -> set[str]:
 
 
 def _warn_of_other(file: Path, download: Download, emit: Emit) -> None:
-    if download.digest is None or file.name != download.name:
-        return
-    wrong = download.digest.mismatch(file)
-    if wrong:
+    """Warn of another digest than the published one, except of a file in another compression."""
+    if download.digest and Path(download.name).suffix == file.suffix and (wrong := download.digest.mismatch(file)):
         emit(Message(f"{file} differs from the published {download.name}: {wrong}; using it anyway", level="warning"))
 
 
