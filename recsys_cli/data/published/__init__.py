@@ -25,14 +25,15 @@ def described(name: str) -> Description:
     parts: dict[str, Any] = yaml.safe_load(text)
     parts["downloads"] = tuple(map(_download, parts["downloads"]))
     parts["tables"] = tuple(_table(table, how) for table, how in parts["tables"].items())
-    code = {part: registry.load(parts[part]) for part in ("options", "convert") if part in parts}
-    return Description(name, **{**parts, **code})
+    for code in {"options", "convert"} & parts.keys():
+        parts[code] = registry.load(parts[code])
+    return Description(name, **parts)
 
 
 def _download(parts: dict[str, Any]) -> Download:
     size, members = parts.pop("size", None), tuple(parts.pop("members", ()))
-    digest = next((Digest(parts.pop(one), one, size) for one in _DIGESTS if one in parts), None)
-    return Download(**parts, members=members, digest=digest)
+    found = [Digest(parts.pop(kind), kind, size) for kind in _DIGESTS if kind in parts]
+    return Download(**parts, members=members, digest=found[0] if found else None)
 
 
 def _table(name: str, parts: dict[str, Any]) -> RawTable:

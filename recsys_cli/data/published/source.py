@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from recsys_cli.data.archive import TAR_SUFFIXES, unpack, unpack_tar
+from recsys_cli.data.archive import TAR_SUFFIXES, unpack
 from recsys_cli.data.fetch import Digest, address, by_hand_named, file_digest, refuse_impostor
 from recsys_cli.data.fetch import download as fetch_file
 from recsys_cli.data.raw_files import compression, unpacked_name
@@ -186,7 +186,7 @@ def is_archive(path: Path) -> bool:
 def place(download: Download, archive: Path, folder: Path, *, emit: Emit) -> None:
     """Unpack the members of a download, or link the file itself."""
     if download.members:
-        _unpack(archive, download.members, _made(folder / download.folder), emit)
+        unpack(archive, download.members, _made(folder / download.folder), emit=emit)
     else:
         _link(archive, folder / download.name)
 
@@ -222,7 +222,7 @@ def _from_archive(downloads: Sequence[Download], given: Path, folder: Path, emit
     if given.suffix.lower() == ".zip":
         present = _names_in(given)
         names = [next((other for other in variants(name) if other in present), name) for name in names]
-    _unpack(given, names, _made(folder / downloads[0].folder), emit)
+    unpack(given, names, _made(folder / downloads[0].folder), emit=emit)
 
 
 def _from_one_file(downloads: Sequence[Download], given: Path, folder: Path, emit: Emit) -> None:
@@ -238,11 +238,6 @@ def _from_one_file(downloads: Sequence[Download], given: Path, folder: Path, emi
     _warn_of_other(given, download, emit)
     suffix = given.name[len(unpacked_name(given.name)) :] if compression(given.name) else ""
     _link(given, folder / f"{unpacked_name(name)}{suffix}")
-
-
-def _unpack(archive: Path, names: Sequence[str], folder: Path, emit: Emit) -> None:
-    extract = unpack_tar if archive.name.lower().endswith(TAR_SUFFIXES) else unpack
-    extract(archive, names, folder, emit=emit)
 
 
 def _names_in(archive: Path) -> set[str]:

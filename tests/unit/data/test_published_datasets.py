@@ -16,7 +16,7 @@ import pytest
 
 from recsys_cli import registry
 from recsys_cli.data import FetchRequest, open_source, published
-from recsys_cli.data.archive import unpack_tar
+from recsys_cli.data.archive import unpack
 from recsys_cli.data.fetch import Digest
 from recsys_cli.data.published import described
 from recsys_cli.data.published.reviews import fields, literal
@@ -299,12 +299,12 @@ def test_tar_members_stay_in_the_folder(tmp_path: Path) -> None:
             target.addfile(info, io.BytesIO(b"abc"))
     folder = tmp_path / "to"
     folder.mkdir()
-    unpack_tar(archive, ["train.txt"], folder, emit=ignore)
+    unpack(archive, ["train.txt"], folder, emit=ignore)
     assert [path.name for path in folder.iterdir()] == ["train.txt"]
     with pytest.raises(DataError, match=r"lacks link\.txt"):
-        unpack_tar(archive, ["link.txt"], folder, emit=ignore)
-    with pytest.raises(DataError, match=r"is not a tar archive, or is damaged"):
-        unpack_tar(written(tmp_path / "b.tar.gz", archive.read_bytes()[:40]), ["train.txt"], folder, emit=ignore)
+        unpack(archive, ["link.txt"], folder, emit=ignore)
+    with pytest.raises(DataError, match=r"is damaged, or of another format"):
+        unpack(written(tmp_path / "b.tar.gz", archive.read_bytes()[:40]), ["train.txt"], folder, emit=ignore)
 
 
 @pytest.mark.parametrize(
