@@ -140,9 +140,8 @@ class EvaluateConfig(Section):
     such as 4 for a numeric label (relevant: label >= 4)."""
     candidates: Literal["all", "sampled-uniform", "sampled-popularity", "given"] = "all"
     """Candidates of a ranking. `all`: all items of train and of the item table. `sampled-uniform`, `sampled-popularity`: the
-    relevant items plus `sampled_items` sampled negatives per user, uniform or by train frequency. `given`: the items of the user's
-    rows in the evaluated split, such as a published file of an item (label 1) and its negatives (label 0). Metrics of sampled and
-    given candidates are not comparable with full rankings, and results are marked as sampled."""
+    relevant items plus `sampled_items` negatives per user, uniform or by train frequency. `given`: the user's items in the split,
+    such as an item (label 1) and its negatives (label 0). All but `all` are marked: not comparable with full rankings."""
     repeats: bool = False
     """Rank the items of the user's history as well, and count relevant interactions that repeat one: for repeat purchases, plays or
     visits. `recommend` and `serve` then recommend them too."""
@@ -175,6 +174,11 @@ class EvaluateConfig(Section):
     def label(self) -> str:
         """Prefix of the names of ranking metrics: empty for full rankings."""
         return "" if self.candidates == "all" else SAMPLED
+
+    @property
+    def ranks_seen(self) -> bool:
+        """Whether items of the user's history are ranked and relevant."""
+        return self.repeats or self.candidates == "given"
 
 
 class RunConfig(Section):

@@ -65,7 +65,7 @@ class HeldOut:
 
     Candidates are in tie-breaking order: more train rows first, then the lower id. A place is a position in it.
     `num_eligible` users have ground truth, U of which are ranked; `num_without` have none. Of the `num_pairs` distinct
-    relevant (user, item) pairs of all users, `num_repeated` are in the history too, and so not in the ground truth.
+    relevant (user, item) pairs of all users, `num_repeated` are in the history too: ground truth only with `ranks_seen`.
 
     Attributes:
         candidates: Encoded candidates; shape (I,).
@@ -134,28 +134,27 @@ def hold_out(
     """Build the ranking problem of a split: the relevant items and the seen items of each user.
 
     Only users with an id of their own and at least one relevant item take part. A relevant item comes from a relevant row and,
-    without `config.repeats`, is new to its user. Relevant items outside the candidates count as misses in `num_relevant`:
+    without `config.ranks_seen`, is new to its user. Relevant items outside the candidates count as misses in `num_relevant`:
     items with an id once per user, items without an id once per row.
 
     Args:
         rows: Interactions of the split.
-        history: Seen interactions: train, plus valid for test; without effect with `config.repeats`.
+        history: Seen interactions: train, plus valid for test; not filtered with `config.ranks_seen`.
         candidates: Encoded items to rank, from `candidate_items`; shape (I,).
         num_items: Upper bound of the encoded items.
         config: Minimum label of a relevant row; repeats; size and seed of the sample of users.
         user_hashes: Hash of the raw user by encoded user, so that all prepared data of a split have the same sample of
             users; None for a sample by encoded user.
     """
-    history = history.chosen(np.arange(0)) if config.repeats else history
     place_of = _numbering(candidates, size=num_items)
     known = rows.user_idx >= FIRST
     is_held_out = known & is_relevant(rows, config.relevance)
     user, item = rows.user_idx[is_held_out].astype(np.int64), rows.item_idx[is_held_out].astype(np.int64)
 
     pairs = np.unique(user[item >= FIRST] * num_items + item[item >= FIRST])
-    num_pairs = len(pairs)
-    pairs = pairs[~np.isin(pairs, history.user_idx.astype(np.int64) * num_items + history.item_idx)]
-    owners = np.concatenate([pairs // num_items, user[item < FIRST]])
+    is_repeated = np.isin(pairs, history.user_idx.astype(np.int64) * num_items + history.item_idx)
+    kept, history = (pairs, history.chosen(np.arange(0))) if config.ranks_seen else (pairs[~is_repeated], history)
+    owners = np.concatenate([kept // num_items, user[item < FIRST]])
     eligible, num_relevant = np.unique(owners, return_counts=True)
     chosen = sample_users(eligible.astype(np.uint64) if user_hashes is None else user_hashes[eligible], config)
     users = eligible[chosen]
@@ -165,12 +164,12 @@ def hold_out(
         user_idx=users,
         candidates=candidates,
         seen=_lists(history.user_idx, place_of[history.item_idx], numbers, num_users=len(users)),
-        relevant=_lists(pairs // num_items, place_of[pairs % num_items], numbers, num_users=len(users)),
+        relevant=_lists(kept // num_items, place_of[kept % num_items], numbers, num_users=len(users)),
         num_relevant=num_relevant[chosen],
         num_eligible=len(eligible),
         num_without=len(np.unique(rows.user_idx[known])) - len(eligible),
-        num_pairs=num_pairs,
-        num_repeated=num_pairs - len(pairs),
+        num_pairs=len(pairs),
+        num_repeated=int(np.count_nonzero(is_repeated)),
     )
 
 

@@ -107,10 +107,10 @@ Estimates = dict[str, Estimate]
 
 
 class Curve(Frozen):
-    """Points of a line plot."""
+    """Points of a line plot, such as true over false positive rate."""
 
-    x: tuple[float, ...] = ()
-    y: tuple[float, ...] = ()
+    x: tuple[float, ...]
+    y: tuple[float, ...]
 
 
 class Counts(Frozen):
@@ -155,7 +155,7 @@ class Counts(Frozen):
     pairs: int = 0
     """Distinct relevant (user, item) pairs of the split, of all users and of items with an id."""
     pairs_repeated: int = 0
-    """Pairs with an earlier interaction of the user: seen items, neither recommended nor in the ground truth."""
+    """Pairs with an earlier interaction of the user; in no ranking unless `evaluate.repeats` or given candidates."""
     given_left_out: int = 0
     """Given rows of the ranked users that are neither relevant nor of one of the candidates: in no ranking."""
 
@@ -262,6 +262,10 @@ class Measurements(Frozen):
     reliability: Curve
     """The model's mean label over mean prediction, by bins of equal mass; empty for non-probabilistic models and
     numeric labels."""
+    roc: dict[str, Curve]
+    """True over false positive rate, by system; empty for numeric labels."""
+    precision_recall: dict[str, Curve]
+    """Precision over recall, by system; empty for numeric labels."""
     label_mean: float | None = None
     """Mean of a numeric label in train; pointwise metrics are then errors in its unit. None for binary labels."""
     counts: Counts

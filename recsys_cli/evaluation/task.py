@@ -46,21 +46,20 @@ class EvaluationTask:
         """Derive the ranking problem from the rows."""
         users, items, observed = by_user.users, by_user.items, by_user.train.observed()
         candidates = by_user.cold.candidates(observed)
-        is_given = config.candidates == "given"
-        if is_given and by_user.new.owners is not None:
+        if config.candidates == "given" and by_user.new.owners is not None:
             raise ConfigError(
                 "evaluate.candidates=given has one list per user, and fold_in_targets=each several rankings",
                 hint="set evaluate.candidates=all or another evaluate.fold_in_targets",
             )
         held_out = hold_out(
             by_user.ground_truth,
-            by_user.history.chosen(np.arange(0)) if is_given else by_user.history,
+            by_user.history,
             candidates=candidates,
             num_items=len(items),
             config=config,
             user_hashes=users,
         )
-        if is_given:
+        if config.candidates == "given":
             held_out = with_given_candidates(held_out, by_user.rows, config.relevance)
         elif config.candidates != "all":
             counts = np.bincount(observed.item_idx, minlength=len(items))[candidates]
@@ -166,9 +165,9 @@ def count(task: EvaluationTask, *, num_empty: int) -> Counts:
     )
 
 
-def repeat_note(split: str, counts: Counts) -> str | None:
+def repeat_note(split: str, counts: Counts, config: EvaluateConfig) -> str | None:
     """Return a note on relevant pairs left out of the ranking as repeats; None for few."""
-    if counts.pairs_repeated <= _MANY_REPEATED * counts.pairs:
+    if config.ranks_seen or counts.pairs_repeated <= _MANY_REPEATED * counts.pairs:
         return None
     return (
         f"{counts.pairs_repeated:,} of the {counts.pairs:,} relevant (user, item) pairs of {split} "
@@ -241,7 +240,7 @@ def describe(split: str, config: EvaluateConfig, counts: Counts, *, mean: float 
     """Describe the protocol, so that readers can judge whether two results are comparable."""
     earlier = "train or valid" if split == "test" else "train"
     seen = f"Items of the user's interactions in {earlier} are neither recommended nor relevant."
-    if config.candidates == "given" or config.repeats:
+    if config.ranks_seen:
         seen = f"Seen items are ranked and relevant{' if given' if config.candidates == 'given' else ''}."
     relevant = "with any label" if config.relevance == "all" else f"with {positive_in_words(mean)}"
     if not isinstance(config.relevance, str):

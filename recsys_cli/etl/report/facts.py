@@ -109,6 +109,12 @@ class Frequency(_Frozen):
     once: int
     head: dict[str, float]
     """Share of the rows of the most frequent 1 % and 10 %, by `0.01` and `0.1`."""
+    ranks: tuple[int, ...]
+    """Ranks by frequency, from 1, with logarithmic spacing."""
+    counts: tuple[int, ...]
+    edges: tuple[int, ...]
+    """Bin edges of the histogram of numbers of rows; half-open bins."""
+    heights: tuple[int, ...]
 
 
 class RepeatedPairs(_Frozen):
@@ -263,6 +269,7 @@ def _copied(facts: Facts) -> Iterator[Finding]:
         for before, rows in earlier.items():
             if rows:
                 text = f"{_of(rows, copies.rows[split])} rows of {split} have user, item and time of a row of {before}: copies"
+                text += " tell the targets; {op: Deduplicate} of these columns in features.ops leaves them out"
                 yield Finding(level="warning", text=text + _sampled(copies))
     for split, rows in copies.repeated.items():
         if rows:

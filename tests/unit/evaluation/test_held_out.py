@@ -73,7 +73,7 @@ def test_seen_items_are_ranked_and_expected_with_repeats() -> None:
 
     assert not len(found.seen.values)
     assert found.candidates[found.relevant.values].tolist() == [3, 5]
-    assert (found.num_relevant.tolist(), found.num_pairs, found.num_repeated) == ([2], 2, 0)
+    assert (found.num_relevant.tolist(), found.num_pairs, found.num_repeated) == ([2], 2, 1)
 
 
 def test_users_with_nothing_to_find_are_left_out_and_counted() -> None:

@@ -170,6 +170,9 @@ def test_repeated_pairs_are_counted_and_noted(
     )
     assert (note in measured.notes) == (share is not None)
     assert any("repeat an earlier pair" in one for one in measured.notes) == (share is not None)
+    again = measure(Half(), data, CONFIG.model_copy(update={"repeats": True}))
+    assert (again.counts.relevant, again.counts.pairs_repeated) == (total, num_repeated)
+    assert not any("repeat an earlier pair" in one for one in again.notes)
 
 
 def test_given_rows_of_items_without_a_train_row_are_counted_and_noted(make_prepared) -> None:
