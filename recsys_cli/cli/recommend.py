@@ -214,12 +214,12 @@ def _check(
 _SOURCES = {
     "model": "by the model",
     "fold-in": "by the model, from the given history",
-    "popularity": "the most popular items",
+    "popularity": "the most popular items instead",
 }
 
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
-    """Draw recommendations: titles, scores, reasons, and the number of seen items left out."""
+    """Draw the reason for a fallback, recommendations with titles, scores and reasons, and the number of seen items left out."""
     items, has_titles = result["items"], any(one["title"] for one in result["items"])
     heads = ("rank", *(("title",) if has_titles else ()), "item", "because")
     rows = [
@@ -232,12 +232,12 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     else:
         about = "for the given history" if result["user"] is None else f"for user {result['user']}"
     source = _SOURCES.get(result["source"])
+    if result["note"]:
+        line(to, result["note"], style="yellow")
     table(to, f"{about}, {result['model']}{f': {source}' if source else ''}", (*heads, "score"), rows, text=len(heads))
     if result["num_seen"]:
         items_are = "item is" if result["num_seen"] == 1 else "items are"
         line(to, f"{result['num_seen']:,} seen {items_are} left out", style="dim")
-    if result["note"]:
-        line(to, result["note"], style="yellow")
 
 
 def written(made: Written) -> dict[str, Any]:
