@@ -162,10 +162,15 @@ def _rows(lines: list[str], separator: str) -> list[list[str]]:
         return [line.split() for line in lines]
     if len(separator) > 1 or separator == " ":
         return [line.strip().split(separator) for line in lines]
-    try:
-        return [row for row in csv.reader(lines, delimiter=separator) if row]
-    except csv.Error:
-        return [line.split(separator) for line in lines]
+    for is_strict in (True, False):
+        rows: list[list[str]] = []
+        try:
+            rows.extend(row for row in csv.reader(lines, delimiter=separator, strict=is_strict) if row)
+        except csv.Error as error:
+            if not rows or "end of data" not in str(error):
+                continue
+        return rows  # without what follows an open quote, which the reader names by its line
+    return [line.split(separator) for line in lines]
 
 
 def _quote(lines: list[str], separator: str) -> dict[str, Any]:

@@ -79,6 +79,7 @@ def roles(
                 found[role] = Role(column, _content(role, columns[column]))
     _drop_rare_users(columns, found, given)
     if "item" not in found and (rest := _last_id(columns, found)) is not None:
+        found = {role: one for role, one in found.items() if one.column != rest}  # items named by their titles
         found["item"] = Role(rest, f"the only other column that may have ids, and {_content('item', columns[rest])}")
     return _consistent(found, given)
 

@@ -355,12 +355,12 @@ def sampled(name: str, options: dict[str, Any], *, limit: int = SAMPLE_ROWS) -> 
             schema = reader.schema()
             left_out = {one.name: _why_not(one, reader.table) for one in schema}
             reader.columns = tuple(name for name, reason in left_out.items() if reason is None)
-            rows, is_whole = reader.head(limit)
+            rows, is_whole = reader.head(3 * limit)
             total = rows.num_rows if is_whole else max(reader.estimated_rows(), rows.num_rows)
             remarks = [f"{name}: {reason}" for reason in left_out.values() if reason]
-            if total > 3 * limit and limit == SAMPLE_ROWS:
+            if not is_whole and limit == SAMPLE_ROWS:
                 later, has_end = reader.later(_LATER_ROWS, _MOST_ROWS)
-                rows = pa.concat_tables([rows, later])
+                rows = pa.concat_tables([rows.slice(0, limit), later])
                 if not has_end:
                     remarks.append(
                         f"{name}: only the first {_MOST_ROWS:,} rows are sampled, because the file is packed or remote"

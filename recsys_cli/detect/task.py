@@ -62,12 +62,8 @@ def task_of(table: Table, asked: Asked | None = None) -> Task | None:
         return Task(
             "impressions", f"predict {label.name} among the candidates of an impression", user=viewer.name, ranks=False
         )
-    if (
-        asked != "rank"
-        and label is not None
-        and item is None
-        and (user is None or len(table.columns) >= _FEW_FEATURES + 2)
-    ):
+    is_log = item is None and (user is None or len(table.columns) >= _FEW_FEATURES + 2)
+    if asked != "rank" and label is not None and is_log:
         features = [one for one in table.columns.values() if one.name != label.name and one.kind != "empty"]
         if len(features) >= _FEW_FEATURES:
             return Task("clicks", f"predict {label.name} of a row", ranks=False)
@@ -91,10 +87,8 @@ def _pairs(table: Table, item: Profile, *, owner: str) -> tuple[Kind, str]:
     if item.is_list or "explode" in table.sample.options:
         return "histories", "rank the next items of a history; one list of items per row"
     if (label := table.of("label")) is not None:
-        return (
-            "labels",
-            f"rank the items for a {owner}; rows with {label.name} {positive_text(label) or 1} are positive",
-        )
+        value = f"{label.name} {positive_text(label) or 1}"
+        return "labels", f"rank the items for a {owner}; rows with {value} are positive"
     if (rating := table.of("rating")) is not None:
         return "ratings", f"rank the items for a {owner}; rows with a high {rating.name} are positive"
     if "event" in table.roles:
@@ -125,8 +119,7 @@ def _refuse_empty(table: Table) -> None:
         )
     if not table.sample.rows.num_rows:
         raise ConfigError(
-            f"{table.sample.name}: columns ({listed(table.columns)}) and no rows",
-            hint="name a file with interactions",
+            f"{table.sample.name}: columns ({listed(table.columns)}) and no rows", hint="name a file with interactions"
         )
 
 
@@ -172,14 +165,11 @@ def split_of(task: Task, table: Table) -> tuple[dict[str, Any], str]:
     if task.is_session and task.ranks and "order" not in table.roles:
         return {"method": "session", **_SHARES}, f"whole sessions; the latest to end are test{_by_order(table)}"
     if time is None and task.ranks and "order" in table.roles:
-        return {
-            "method": "leave-last-out"
-        }, f"the last row by {table.roles['order'].column} is test, the one before it valid"
+        why = f"the last row by {table.roles['order'].column} is test, the one before it valid"
+        return {"method": "leave-last-out"}, why
     if time is None:
-        return (
-            {"method": "random", **_SHARES, "seed": 42},
-            "if the table has a time column, set features.timestamp and use temporal",
-        )
+        why = "if the table has a time column, set features.timestamp and use temporal"
+        return {"method": "random", **_SHARES, "seed": 42}, why
     if task.kind != "clicks" and (share := _known_users(table, str(task.user), time)) < _KNOWN:
         why = f"with temporal, only {share:.0%} of the test rows would be of users in train"
         if task.ranks:
@@ -224,19 +214,16 @@ def model_of(task: Task, table: Table, *, categories: int = 0) -> tuple[dict[str
     """Return the model section with its reason, and the train section, empty for the defaults of the model."""
     rows = table.sample.total
     if task.ranks:
-        other = (
-            "; to predict its label or rating: recsys init --task label" if task.kind in {"labels", "ratings"} else ""
-        )
-        return {"name": AUTO}, f"the best of several on valid by NDCG@10; others: recsys ls models{other}", {}
+        other = "; to predict its label or rating: recsys init --task label"
+        other = f"others: recsys ls models{other if task.kind in {'labels', 'ratings'} else ''}"
+        return {"name": AUTO}, f"the best of several on valid by NDCG@10; {other}", {}
     size: dict[str, Any] = {"batch_size": batch_size(rows)}
     patience = {"early_stopping": 4 if rows < _SMALL else 2}
     train = {"epochs": 20, **size, "learning_rate": 0.002, **patience}
     if task.kind in {"clicks", "impressions"}:
         train = {"epochs": 10, **size, **patience} if rows <= _MANY_ROWS else {"epochs": 1, **size}
         if task.kind == "impressions":
-            why = (
-                "ranks the candidates of an impression by users, items and their features; also dlrm, dcn-v2, lightgbm"
-            )
+            why = "ranks an impression's candidates by user, item and their features; also dlrm, dcn-v2, lightgbm"
             return {"name": "deepfm"}, why, train
         if rows <= _MANY_ROWS:
             train["monitor"] = "log_loss"

@@ -130,9 +130,10 @@ class Understanding:
         if self.proposal.repeated >= MANY_REPEATED:
             keeps = "keep seen items; evaluate.repeats=false leaves them out"
             leaves_out = "leave seen items out; evaluate.repeats=true keeps them"
+            copies = "" if "timestamp" in self.interactions.roles else "; without times, they may be copies of rows"
             notes.append(
                 f"{self.proposal.repeated:.0%} of the sampled rows repeat an earlier pair of user and item, such as second "
-                f"purchases: rankings {keeps if self.proposal.repeats else leaves_out}"
+                f"purchases: rankings {keeps if self.proposal.repeats else leaves_out}{copies}"
             )
         if self.proposal.of_rows:
             notes.append(

@@ -92,9 +92,10 @@ def test_a_repeated_name_in_the_header_is_an_error(recsys):
     assert "t.csv: the header names rating twice" in answer.err
 
 
-@pytest.mark.parametrize("how", ["csv", "parquet", "csv.gz", "parts"])
-def test_labels_that_change_at_the_end_of_a_large_table_are_seen(recsys, how):
-    rows = 700_000
+@pytest.mark.parametrize(
+    ("how", "rows"), [("csv", 700_000), ("csv", 290_000), ("parquet", 700_000), ("csv.gz", 700_000), ("parts", 700_000)]
+)
+def test_labels_that_change_at_the_end_of_a_large_table_are_seen(recsys, how, rows):
     lines = [f"{k % 500},{k * 7 % 90},{int(k < (0.7 if how == 'parts' else 0.95) * rows)}\n" for k in range(rows)]
     text, name = "user,item,label\n" + "".join(lines), f"t.{how}"
     if how == "csv.gz":
@@ -111,6 +112,12 @@ def test_labels_that_change_at_the_end_of_a_large_table_are_seen(recsys, how):
     config, _ = proposed(recsys, name)
     assert config.features.labels[0] == "label"
     assert not any("label" in op.expressions for op in config.features.ops)
+
+
+@pytest.mark.parametrize("line", [2, 5, 300])
+def test_an_open_quote_is_named_by_its_line(recsys, line):
+    write("user,item,rating", lambda k, u, i: f"{u},{chr(34) * (k == line - 2)}{i},{1 + k % 5}")
+    assert f"t.csv:{line}: a quote opens a field here" in recsys("init", "t.csv", "--yes").err
 
 
 def test_names_of_many_columns_are_counted(recsys):

@@ -60,9 +60,8 @@ def test_pairs_without_header_train_a_retrieval_model(recsys):
 
 def test_colons_without_headers_join_the_item_table(recsys):
     write("ratings.dat", head=None, row=lambda u, i, t: f"{u + 1}::{i}::{1 + (u + i) % 5}::{t}")
-    Path("movies.dat").write_text(
-        "".join(f"{i}::Film {i}, The (1999)::{'Drama|War' if i % 2 else 'War'}\n" for i in range(20))
-    )
+    films = [f"{i}::Film {i}, The (1999)::{'Drama|War' if i % 2 else 'War'}\n" for i in range(20)]
+    Path("movies.dat").write_text("".join(films))
     config = proposed(recsys, "ratings.dat", "movies.dat")
     assert [op.name for op in config.features.ops] == ["JoinExternal", "Categorify", "LambdaOp"]
     assert (config.split.method, config.features.timestamp) == ("temporal", "timestamp")
@@ -70,11 +69,8 @@ def test_colons_without_headers_join_the_item_table(recsys):
 
 
 def test_typed_headers_keep_their_names(recsys):
-    write(
-        "shop.inter",
-        head="user_id:token\titem_id:token\trating:float",
-        row=lambda u, i, _: f"u{u}\t{i}\t{1 + (u + i) % 5}",
-    )
+    head = "user_id:token\titem_id:token\trating:float"
+    write("shop.inter", head=head, row=lambda u, i, _: f"u{u}\t{i}\t{1 + (u + i) % 5}")
     Path("shop.user").write_text("user_id:token\tage:float\n" + "".join(f"u{u}\t{20 + u}\n" for u in range(30)))
     config = proposed(recsys, "shop.inter", "shop.user")
     assert (config.features.user, config.features.item) == ("user_id:token", "item_id:token")

@@ -15,27 +15,43 @@ from tests.cli.conftest import Recsys
 CUSTOMERS, PURCHASES, KINDS = 120, 24, 6
 
 
-def write(path: Path, *, kinds: int = KINDS, event: bool = False) -> None:
+def write(path: Path, *, kinds: int = KINDS, event: bool = False, times: bool = True) -> None:
     """Write purchases of each customer among `kinds` products of its own, out of 200 of equal popularity."""
     rng = np.random.default_rng(5)
     customer = np.tile(np.arange(CUSTOMERS), PURCHASES)
     item = (customer * 17 + rng.integers(0, kinds, len(customer)) * 31) % 200
     columns = {"user": customer, "item": item, "time": 1_600_000_000 + 3_600 * np.arange(len(customer))}
     kind = {"event": rng.choice(["view", "purchase"], len(customer))} if event else {}
-    pl.DataFrame(columns | kind).write_csv(path)
+    pl.DataFrame(columns | kind).drop([] if times else ["time"]).write_csv(path)
 
 
 @pytest.mark.parametrize(
-    ("kinds", "event", "is_proposed"), [(KINDS, False, True), (150, False, False), (KINDS, True, False)]
+    ("kinds", "event", "times", "is_proposed"),
+    [(KINDS, False, True, True), (150, False, True, False), (KINDS, True, True, False), (KINDS, False, False, False)],
 )
 def test_repeats_are_proposed_where_many_rows_are_second_purchases(
-    recsys: Recsys, *, kinds: int, event: bool, is_proposed: bool
+    recsys: Recsys, *, kinds: int, event: bool, times: bool, is_proposed: bool
 ) -> None:
-    write(Path("t.csv"), kinds=kinds, event=event)
+    write(Path("t.csv"), kinds=kinds, event=event, times=times)
     answer = recsys("--json", "init", "t.csv", "--yes")
     assert load(Path("t.yaml")).evaluate.repeats is is_proposed
     notes = " ".join(answer.json["notes"])
     assert ("evaluate.repeats=false leaves them out" in notes) is is_proposed
+    assert ("without times, they may be copies of rows" in notes) is not times
+
+
+def test_a_copy_of_the_target_in_an_earlier_split_is_named_and_no_hit(recsys: Recsys) -> None:
+    """Leave-last-out puts the copy of each user's last row into valid, unless Deduplicate drops it."""
+    rows = [f"{user},{(7 * user + 3 * place) % 40},{100 * user + place}" for user in range(60) for place in range(8)]
+    Path("t.csv").write_text("\n".join(["user,item,time", *rows, *rows[7::8]]) + "\n")
+    assert recsys("init", "t.csv", "--yes").code == 0
+    lines = Path("t.yaml").read_text().splitlines()
+    Path("copies.yaml").write_text("\n".join(line for line in lines if "Deduplicate" not in line))
+    for name, copies in (("t.yaml", 0), ("copies.yaml", 60)):
+        made = recsys("--json", "run", name, "split={method: leave-last-out}", "model={name: popularity}").json
+        counts = made["evaluate"]["counts"]
+        assert (counts["pairs"], counts["pairs_repeated"], counts["relevant"]) == (60, copies, 60 - copies)
+        assert any("copies tell the targets" in one["text"] for one in made["etl"]["findings"]) is bool(copies)
 
 
 def test_own_items_come_first_in_the_figures_and_in_the_lists(recsys: Recsys) -> None:

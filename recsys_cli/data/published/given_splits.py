@@ -14,8 +14,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from recsys_cli.data.fetch import Digest
 from recsys_cli.data.published.rows import blocks, parsed, write_rows
+from recsys_cli.data.published.source import Description, Download, columns
 from recsys_cli.data.raw_files import opened, unpacked_name
+from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.errors import DataError
 from recsys_cli.events import Emit
 
@@ -167,3 +170,122 @@ def _write(path: Path, *columns: npt.NDArray[Any]) -> None:
     pq.write_table(
         pa.table([pa.array(column).cast(pa.int32(), safe=False) for column in columns], schema=_FOLD_IN), path
     )
+
+
+def _tables(splits: Sequence[str], schema: pa.Schema) -> tuple[RawTable, ...]:
+    """Describe the Parquet files of the splits; their types are read from the files."""
+    fields = tuple(RawColumn(name, None) for name in schema.names)
+    return tuple(
+        RawTable("interactions" if split == "train" else split, (Path(f"{split}.parquet"),), fields, format="parquet")
+        for split in splits
+    )
+
+
+def _lists(name: str, repository: str, digests: dict[str, str], *, rows: int | None, notice: str) -> Description:
+    address = f"https://huggingface.co/datasets/reczoo/{repository}"
+    return Description(
+        name=name,
+        licence="on its page",
+        homepage=f"{address}/tree/main",
+        downloads=tuple(
+            Download(file, f"{address}/resolve/main/{file}", digest=Digest(md5)) for file, md5 in digests.items()
+        ),
+        tables=_tables([_split_of(Path(file).stem) for file in digests], _PAIRS),
+        rows=rows,
+        convert=convert_lists,
+        notice=notice,
+    )
+
+
+_NCF = "https://raw.githubusercontent.com/hexiangnan/neural_collaborative_filtering/master/Data/"
+
+DESCRIPTIONS = (
+    Description(
+        name="ml1m-sasrec",
+        licence="GroupLens, research",
+        homepage="https://github.com/kang205/SASRec",
+        downloads=(
+            Download(
+                "ml-1m.txt",
+                "https://raw.githubusercontent.com/kang205/SASRec/master/data/ml-1m.txt",
+                digest=Digest("9ab8e3edb8742f8d8cc4911e3dee25e82a6fcc24", "git"),
+            ),
+        ),
+        tables=(
+            RawTable(
+                "interactions",
+                (Path("ml-1m.txt"),),
+                columns("int32", "user", "item"),
+                separator=" ",
+                header=False,
+                quote=None,
+                order="position",
+            ),
+        ),
+        rows=999_611,
+        notice="MovieLens 1M of GroupLens, as prepared for SASRec by Kang and McAuley (ICDM 2018).",
+    ),
+    Description(
+        name="ml1m-ncf",
+        licence="GroupLens, research",
+        homepage="https://github.com/hexiangnan/neural_collaborative_filtering",
+        downloads=tuple(
+            Download(f"ml-1m.{part}", f"{_NCF}ml-1m.{part}")
+            for part in ("train.rating", "test.rating", "test.negative")
+        ),
+        tables=_tables(("train", "test"), _CANDIDATES),
+        rows=994_169,
+        convert=convert_ncf,
+        notice="MovieLens 1M of GroupLens, as prepared for NCF by He et al. (WWW 2017).",
+    ),
+    _lists(
+        "gowalla-m1",
+        "Gowalla_m1",
+        {"train.txt": "5eec1eb2edb8dd648377d348b8e136cf", "test.txt": "c04e2c4bcd2389f53ed8281816166149"},
+        rows=810_128,
+        notice="Gowalla check-ins of SNAP, as prepared for NGCF and LightGCN (SIGIR 2020).",
+    ),
+    _lists(
+        "amazon-cds-m1",
+        "AmazonCDs_m1",
+        {"train.txt": "2df6a35cac4373cf3eef95f75568da0a", "test.txt": "d29acb66d0fb74bc3bc0791cbbce5cf2"},
+        rows=None,
+        notice="Amazon reviews of CDs by McAuley et al., as prepared for BGCF (KDD 2020).",
+    ),
+    _lists(
+        "movielens1m-m1",
+        "Movielens1M_m1",
+        {
+            "train_data.json": "4229bc5369f943918103daf7fd92e920",
+            "test_data.json": "cdd3ad819512cb87dad2f098c8437df2",
+        },
+        rows=None,
+        notice="MovieLens 1M of GroupLens, as prepared for LCFN (ICML 2020).",
+    ),
+    _lists(
+        "amazon-electronics-m1",
+        "AmazonElectronics_m1",
+        {
+            "train_data.json": "ca71f3f5b9ada393ffd5490eba84c7db",
+            "test_data.json": "7a0fa5d0da5dc5d5008da02b554ef688",
+        },
+        rows=31_887,
+        notice="Amazon reviews of electronics by McAuley et al., as prepared for NBPO (SIGIR 2020).",
+    ),
+    Description(
+        name="ml20m-liang",
+        licence="GroupLens, research",
+        homepage="https://github.com/dawenl/vae_cf",
+        downloads=(
+            Download(
+                "ml-20m.zip",
+                "https://files.grouplens.org/datasets/movielens/ml-20m.zip",
+                members=("ratings.csv",),
+                digest=Digest("cd245b17a1ae2cc31bb14903e1204af3"),
+            ),
+        ),
+        tables=_tables(("train", "valid", "test"), _FOLD_IN),
+        convert=convert_liang,
+        notice="MovieLens 20M of GroupLens, split as by Liang et al. (WWW 2018).",
+    ),
+)
