@@ -396,7 +396,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with the four public tables")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    DATA = options.data
+    DATA = options.data.resolve()
     results = []
     for name in options.shapes or SHAPES:
         with tempfile.TemporaryDirectory(prefix=f"{name}-") as folder:
@@ -405,6 +405,8 @@ def main() -> None:
             except RuntimeError as error:
                 found = {"shape": name, "verdict": "failed", "error": str(error)}
         results.append(found)
+        if options.out:
+            options.out.write_text(json.dumps(results, indent=1) + "\n")
         print(
             "  ".join(
                 f"{key} {value:.4f}" if isinstance(value, float) else f"{key} {value}" for key, value in found.items()
@@ -412,8 +414,6 @@ def main() -> None:
             flush=True,
         )
     print(dict(Counter(found["verdict"] for found in results)))
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":
