@@ -12,13 +12,13 @@ from recsys_cli.errors import ConfigError
 
 # Dataset name → "module:function"; the function takes (name, options) and returns a Source.
 DATASETS: dict[str, str] = {
-    "movielens-100k": "recsys_cli.data.movielens:source",
-    "movielens-1m": "recsys_cli.data.movielens:source",
-    "movielens-10m": "recsys_cli.data.movielens:source",
-    "movielens-20m": "recsys_cli.data.movielens:source",
-    "movielens-25m": "recsys_cli.data.movielens:source",
-    "movielens-32m": "recsys_cli.data.movielens:source",
-    "movielens-latest-small": "recsys_cli.data.movielens:source",
+    "movielens-100k": "recsys_cli.data.published:source",
+    "movielens-1m": "recsys_cli.data.published:source",
+    "movielens-10m": "recsys_cli.data.published:source",
+    "movielens-20m": "recsys_cli.data.published:source",
+    "movielens-25m": "recsys_cli.data.published:source",
+    "movielens-32m": "recsys_cli.data.published:source",
+    "movielens-latest-small": "recsys_cli.data.published:source",
     "criteo-kaggle": "recsys_cli.data.published:source",
     "criteo-1tb": "recsys_cli.data.published:source",
     "avazu": "recsys_cli.data.published:source",

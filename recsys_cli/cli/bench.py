@@ -172,8 +172,6 @@ def _draw_published(to: Console, board: Leaderboard, published: PublishedCompari
     heads, cells = one_table(board.standings, published, board.metrics)
     table(to, f"published: {published.paper}", heads, cells, text=2)
     line(to, published.data_in_words, style="yellow" if published.differences or published.verified != "digest" else "")
-    for sentence in published.sentences:
-        line(to, sentence, style="bold")
     for text in (LEVEL_NOTE, *published.notes, *published.sources):
         line(to, text, style="dim")
 

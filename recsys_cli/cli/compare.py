@@ -78,41 +78,15 @@ def result(comparison: Comparison, *, html: Path | None) -> dict[str, Any]:
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
     """Draw the differences of each run and the conclusions."""
-    from recsys_cli.evaluation.compare.comparison import METHOD
-    from recsys_cli.evaluation.result import marked
+    from recsys_cli.evaluation.compare.comparison import METHOD, Comparison, table_of
 
-    names = {run["label"]: marked(run["label"], run["selected"]) for run in result["runs"]}
-    for run in result["runs"][1:]:
-        _draw_one(to, run["label"], result["against"], result["figures"], names)
-
-    for sentence in result["sentences"]:
+    comparison = Comparison.model_validate({key: value for key, value in result.items() if key != "report"})
+    for label in comparison.others:
+        title = f"{comparison.called(label)} against {comparison.called(comparison.against)}"
+        table(to, title, *table_of(comparison, label))
+    for sentence in comparison.sentences:
         line(to, sentence)
-    notes(to, result["notes"])
-    line(to, f"{METHOD} Number of tests: {result['tests']}.", style="dim")
+    notes(to, comparison.notes)
+    line(to, f"{METHOD} Number of tests: {comparison.tests}.", style="dim")
     if result["report"]:
         line(to, f"page: {result['report']}")
-
-
-def _draw_one(
-    to: Console, label: str, against: str, figures: list[Mapping[str, Any]], names: Mapping[str, str]
-) -> None:
-    from recsys_cli.evaluation.compare.comparison import Difference
-    from recsys_cli.evaluation.compare.pages import probability
-    from recsys_cli.metrics.named import ARROWS
-
-    rows = []
-    for figure in figures:
-        one = figure["differences"][label]
-        rows.append(
-            (
-                f"{figure['title']} {ARROWS[figure['better']]}".rstrip(),
-                f"{figure['values'][against]:.4f}",
-                f"{figure['values'][label]:.4f}",
-                f"{one['value']:+.4f}",
-                f"[{one['low']:+.4f}, {one['high']:+.4f}]",
-                probability(one["p_holm"]),
-                Difference.model_validate(one).in_words,
-            )
-        )
-    heads = ("", names[against], names[label], "difference", "95 % interval", "p (Holm)", "")
-    table(to, f"{names[label]} against {names[against]}", heads, rows)

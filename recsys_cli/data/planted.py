@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
 
-from recsys_cli.data.movielens import NO_GENRES
 from recsys_cli.metrics.labels import AUC
 
 Floats = NDArray[np.float32]
@@ -50,6 +47,7 @@ GENRES = (
     "Film-Noir",
     "IMAX",
 )
+NO_GENRES = "(no genres listed)"
 END = 1_704_067_200  # 2024-01-01, seconds since 1970
 YEAR = 31_557_600
 CHUNK_ROWS = 500_000
@@ -310,7 +308,6 @@ def _bounds(counts: Ints) -> list[tuple[int, int]]:
     return list(zip(starts.tolist(), [*starts[1:].tolist(), len(counts)], strict=True))
 
 
-TRUTH_ROWS = 2_000_000
 SAMPLE_ROWS = 1_000_000
 _STARS = pa.array([f"{half / 2:.1f}" for half in range(11)])  # MovieLens writes 4.0, not 4
 _CSV = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none")
@@ -329,56 +326,34 @@ def write_movies(world: PlantedWorld, file: Path) -> None:
             writer.writerow([movie_id, title, "|".join(sorted(names[world.has_genre[row]])) or NO_GENRES])
 
 
-class RatingsWriter:
-    """Writes ratings.csv in chunks and collects scores for the ceiling; a context manager.
+def write_ratings(world: PlantedWorld, file: Path, report: Callable[[int], None]) -> dict[str, object]:
+    """Write ratings.csv in chunks.
 
     Args:
         world: The source of the ratings.
-        folder: Folder for ratings.csv and, up to TRUTH_ROWS rows, truth.parquet.
+        file: The file.
+        report: Receives the number of rows so far.
+
+    Returns:
+        The ceiling and the share of positives, for the label `rating > 3`.
     """
-
-    def __init__(self, world: PlantedWorld, folder: Path) -> None:
-        self.rows = 0
-        self._world = world
-        self._folder = folder
-        self._file = (folder / "ratings.csv").open("wb")
-        self._file.write(b"userId,movieId,rating,timestamp\n")
-        self._truth: list[pa.Table] = []
-        self._stride = -(-world.size.rows // SAMPLE_ROWS)
-        self._sample: list[tuple[NDArray[np.float32], NDArray[np.bool_]]] = []
-        self._positives = 0
-
-    def add(self, ratings: Ratings) -> None:
-        """Append a chunk of ratings."""
-        table = pa.table({"userId": ratings.user + 1, "movieId": self._world.movie_id[ratings.item]})
-        stars = _STARS.take(pa.array(ratings.half_stars))
-        lines = table.append_column("rating", stars).append_column("timestamp", pa.array(ratings.timestamp))
-        pyarrow.csv.write_csv(lines, self._file, _CSV)
-        if self._world.size.rows <= TRUTH_ROWS:
-            truth = table.append_column("timestamp", pa.array(ratings.timestamp))
-            self._truth.append(truth.append_column("score", pa.array(ratings.score)))
-        liked = ratings.half_stars > 6
-        sampled = slice(-self.rows % self._stride, None, self._stride)
-        self._sample.append((ratings.score[sampled], liked[sampled]))
-        self._positives += int(liked.sum())
-        self.rows += len(liked)
-
-    def facts(self) -> dict[str, object]:
-        """Return the ceiling and the share of positives, for the label `rating > 3`."""
-        score = np.concatenate([score for score, _ in self._sample])
-        liked = np.concatenate([liked for _, liked in self._sample])
-        best = AUC.of_rows(liked, score)
-        return {
-            "ceiling": {"label": "rating > 3", "auc": None if math.isnan(best) else best, "rows": len(score)},
-            "positives": self._positives / self.rows,
-        }
-
-    def __enter__(self) -> RatingsWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-        if error is None and self._truth:
-            pyarrow.parquet.write_table(pa.concat_tables(self._truth), self._folder / "truth.parquet")
+    done = positives = 0
+    every = -(-world.size.rows // SAMPLE_ROWS)
+    scores, labels = [], []
+    with file.open("wb") as target:
+        target.write(b"userId,movieId,rating,timestamp\n")
+        for ratings in world.ratings():
+            columns = {"userId": ratings.user + 1, "movieId": world.movie_id[ratings.item]}
+            stars = _STARS.take(pa.array(ratings.half_stars))
+            lines = pa.table({**columns, "rating": stars, "timestamp": ratings.timestamp})
+            pyarrow.csv.write_csv(lines, target, _CSV)
+            liked = ratings.half_stars > 6
+            sampled = slice(-done % every, None, every)
+            scores.append(ratings.score[sampled])
+            labels.append(liked[sampled])
+            positives += int(liked.sum())
+            done += len(liked)
+            report(done)
+    best = AUC.of_rows(np.concatenate(labels), np.concatenate(scores))
+    ceiling = {"label": "rating > 3", "auc": None if math.isnan(best) else best, "rows": sum(map(len, scores))}
+    return {"ceiling": ceiling, "positives": positives / done}

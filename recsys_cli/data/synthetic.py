@@ -3,63 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from recsys_cli.data.movielens import comma_separated
 from recsys_cli.data.options import parse_options
+from recsys_cli.data.published import described
 from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawTable
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Progress
 
 FORMAT = 1  # version of the generators' output for equal options
-Options = TypeVar("Options", bound=BaseModel)
-
-
-class Generated(Generic[Options]):
-    """Name and options of a generated dataset.
-
-    Args:
-        name: Name in the catalog.
-        options: Size and seed.
-    """
-
-    def __init__(self, name: str, options: Options) -> None:
-        self._name = name
-        self._options = options
-
-    def identity(self) -> dict[str, object]:
-        """Return the options and the generator's version."""
-        return {"generator": FORMAT, **self._options.model_dump()}
-
-    def _refuse_files(self, request: FetchRequest) -> None:
-        """Refuse a mirror and a local file.
-
-        Raises:
-            ConfigError: One was given.
-        """
-        if request.from_file or request.mirror:
-            raise ConfigError(f"{self._name} is generated: remove --from-file and --mirror")
-
-
-def generated_info(name: str, rows: int, row_bytes: int) -> DatasetInfo:
-    """Return the catalog entry of a generated dataset."""
-    size = rows * row_bytes
-    return DatasetInfo(name=name, rows=rows, size=size, licence="generated, free to use", access="generated")
-
-
-ROW_BYTES = 27
 NUM_GENRES = 19
-
-SMALL: dict[str, Any] = {"users": 1_200, "items": 1_000, "rows": 250_000}
-PRESETS: dict[str, dict[str, Any]] = {
-    "synthetic": SMALL,
-    "synthetic-small": SMALL,
-    "synthetic-25m": {"users": 162_541, "items": 62_423, "rows": 25_000_095, "activity": 1.2},
-}
 
 
 class SyntheticOptions(BaseModel):
@@ -92,45 +49,6 @@ class SyntheticOptions(BaseModel):
                 f"rows has to be {self.users:,} to {most:,}: per user at least one, at most half of the items"
             )
         return self
-
-
-class Synthetic(Generated[SyntheticOptions]):
-    """A generated dataset as a Source.
-
-    Args:
-        name: Name of the preset.
-        options: Size and seed.
-    """
-
-    @property
-    def info(self) -> DatasetInfo:
-        """The catalog entry."""
-        return generated_info(self._name, self._options.rows, ROW_BYTES)
-
-    def fetch(self, request: FetchRequest, emit: Emit) -> dict[str, object]:
-        """Write ratings.csv, movies.csv and, up to 2 M rows, truth.parquet with the noise-free scores.
-
-        Returns:
-            `ceiling`: AUC of the noise-free score for the label `rating > 3`, the best expected AUC of any model;
-            `positives`: share of rows with that label.
-
-        Raises:
-            ConfigError: A mirror or a local file was given.
-        """
-        from recsys_cli.data.planted import PlantedWorld, RatingsWriter, Size, write_movies
-
-        self._refuse_files(request)
-        world = PlantedWorld(Size(**self._options.model_dump()))
-        write_movies(world, request.folder / "movies.csv")
-        with RatingsWriter(world, request.folder) as writer:
-            for ratings in world.ratings():
-                writer.add(ratings)
-                emit(Progress(f"generate {self._name}", done=writer.rows, total=self._options.rows))
-        return writer.facts()
-
-    def tables(self, folder: Path) -> tuple[RawTable, ...]:
-        """Describe the generated files in `folder`."""
-        return comma_separated(folder)
 
 
 _LARGEST = 5_000_000
@@ -172,21 +90,33 @@ class ImpressionOptions(_Seeded):
 
 @dataclass(frozen=True)
 class _Kind:
+    """A generated dataset; `rows` is the default number, None for an option of that name."""
+
     generator: str
-    options: type[_Seeded]
-    tables: tuple[str, ...]
-    rows: int
+    options: type[BaseModel]
     row_bytes: int
+    rows: int | None = None
+    tables: tuple[str, ...] = ("interactions",)
+    preset: dict[str, Any] = field(default_factory=dict)
 
 
+_SMALL = _Kind("ratings", SyntheticOptions, 27, preset={"users": 1_200, "items": 1_000, "rows": 250_000})
 KINDS = {
-    "synthetic-clicks": _Kind("clicks", ClickOptions, ("interactions",), 200_000, 40),
-    "synthetic-sessions": _Kind("sessions", SessionOptions, ("interactions",), 124_000, 6),
-    "synthetic-impressions": _Kind("impressions", ImpressionOptions, ("interactions", "news"), 240_000, 5),
+    "synthetic": _SMALL,
+    "synthetic-small": _SMALL,
+    "synthetic-25m": _Kind(
+        "ratings",
+        SyntheticOptions,
+        27,
+        preset={"users": 162_541, "items": 62_423, "rows": 25_000_095, "activity": 1.2},
+    ),
+    "synthetic-clicks": _Kind("clicks", ClickOptions, 40),
+    "synthetic-sessions": _Kind("sessions", SessionOptions, 6, rows=124_000),
+    "synthetic-impressions": _Kind("impressions", ImpressionOptions, 5, rows=240_000, tables=("interactions", "news")),
 }
 
 
-class SyntheticEvents(Generated[_Seeded]):
+class Generated:
     """A generated dataset as a Source.
 
     Args:
@@ -194,10 +124,19 @@ class SyntheticEvents(Generated[_Seeded]):
         options: Size and seed.
     """
 
+    def __init__(self, name: str, options: BaseModel) -> None:
+        self._name, self._kind, self._options = name, KINDS[name], options
+
     @property
     def info(self) -> DatasetInfo:
         """The catalog entry."""
-        return info(self._name)
+        rows = self._kind.rows or self._options.model_dump()["rows"]
+        size = rows * self._kind.row_bytes
+        return DatasetInfo(self._name, rows, size, licence="generated, free to use", access="generated")
+
+    def identity(self) -> dict[str, object]:
+        """Return the options and the generator's version."""
+        return {"generator": FORMAT, **self._options.model_dump()}
 
     def fetch(self, request: FetchRequest, emit: Emit) -> dict[str, object]:
         """Write the tables; return the ceiling, the figures of the generator's own probabilities on these rows.
@@ -205,12 +144,15 @@ class SyntheticEvents(Generated[_Seeded]):
         Raises:
             ConfigError: A mirror or a local file was given.
         """
+        if request.from_file or request.mirror:
+            raise ConfigError(f"{self._name} is generated: remove --from-file and --mirror")
+        if self._kind.generator == "ratings":
+            return self._write_ratings(request.folder, emit)
         import pyarrow.parquet as pq
 
         from recsys_cli.data import planted_events
 
-        self._refuse_files(request)
-        generate: Callable[..., Any] = getattr(planted_events, KINDS[self._name].generator)
+        generate: Callable[..., Any] = getattr(planted_events, self._kind.generator)
         tables, facts = generate(**self._options.model_dump())
         for name, table in tables.items():
             pq.write_table(table, request.folder / f"{name}.parquet")
@@ -218,30 +160,37 @@ class SyntheticEvents(Generated[_Seeded]):
         emit(Progress(f"generate {self._name}", done=rows, total=rows))
         return dict(facts)
 
+    def _write_ratings(self, folder: Path, emit: Emit) -> dict[str, object]:
+        from recsys_cli.data.planted import PlantedWorld, Size, write_movies, write_ratings
+
+        size = Size(**self._options.model_dump())
+        world = PlantedWorld(size)
+        write_movies(world, folder / "movies.csv")
+        task = f"generate {self._name}"
+        return write_ratings(world, folder / "ratings.csv", lambda done: emit(Progress(task, done, size.rows)))
+
     def tables(self, folder: Path) -> tuple[RawTable, ...]:
         """Describe the generated files in `folder`."""
-        names = KINDS[self._name].tables
-        return tuple(RawTable(name, (folder / f"{name}.parquet",), format="parquet") for name in names)
+        if self._kind.generator == "ratings":
+            return described("movielens-25m").tables_in(folder, ("",))
+        return tuple(RawTable(name, (folder / f"{name}.parquet",), format="parquet") for name in self._kind.tables)
 
 
 def info(name: str) -> DatasetInfo:
     """Return the catalog entry with the default size."""
-    if name in PRESETS:
-        return generated_info(name, PRESETS[name]["rows"], ROW_BYTES)
-    return generated_info(name, KINDS[name].rows, KINDS[name].row_bytes)
+    return source(name, {}).info
 
 
 def options(name: str) -> DatasetOptions:
     """Return the options, with the defaults of a preset."""
-    return DatasetOptions(SyntheticOptions, PRESETS[name]) if name in PRESETS else DatasetOptions(KINDS[name].options)
+    return DatasetOptions(KINDS[name].options, KINDS[name].preset)
 
 
-def source(name: str, options: Mapping[str, object]) -> Synthetic | SyntheticEvents:
+def source(name: str, options: Mapping[str, object]) -> Generated:
     """Open a generated dataset, possibly with another size.
 
     Raises:
         ConfigError: An option is invalid.
     """
-    if name in PRESETS:
-        return Synthetic(name, parse_options(SyntheticOptions, {**PRESETS[name], **options}, dataset=name))
-    return SyntheticEvents(name, parse_options(KINDS[name].options, options, dataset=name))
+    kind = KINDS[name]
+    return Generated(name, parse_options(kind.options, {**kind.preset, **options}, dataset=name))

@@ -41,6 +41,7 @@ from recsys_cli.interactions import Interactions
 from recsys_cli.loader import DimensionTables, Loader
 from recsys_cli.metrics import RANKING, PointwiseMetric, Ranked
 from recsys_cli.metrics.labels import LOG_LOSS
+from recsys_cli.metrics.metric import Floats
 from recsys_cli.metrics.named import COMPARED, headlines
 from recsys_cli.metrics.rankings import IMPRESSION_AUC
 from recsys_cli.models.model import Model, Stage, TrainingContext
@@ -96,12 +97,13 @@ def _of_rows(
     """
     own = measured.estimates[MODEL]
     if impressions is not None and len(impressions.rows):
-        yield _sentence(*_compared_impressions(measured, rows, impressions, config))
+        values = {name: impressions.values(rows.labels, scores) for name, scores in measured.scores.items()}
+        yield _sentence(*_compared(values, IMPRESSION_AUC.name, rows, config, impressions.clusters))
     for name in headlines(own)[:1] if impressions is None else ():
         if own[name].value is not None:
-            yield _sentence(*_compared(measured, rows, COMPARED[name], config))
+            yield _sentence(*_compared(_by_row(measured, COMPARED[name], rows), name, rows, config))
     if LOG_LOSS.name in own and own[LOG_LOSS.name].value is not None:
-        title, by = _compared(measured, rows, LOG_LOSS, config)
+        title, by = _compared(_by_row(measured, LOG_LOSS, rows), LOG_LOSS.name, rows, config)
         if by["worse"]:
             yield (
                 f"By {title}, the model is significantly worse than {joined(by['worse'])}: its probabilities are inaccurate; "
@@ -109,27 +111,20 @@ def _of_rows(
             )
 
 
-def _compared(
-    measured: MeasuredRows, rows: Interactions, metric: PointwiseMetric, config: EvaluateConfig
-) -> tuple[str, dict[Verdict, list[str]]]:
+def _by_row(measured: MeasuredRows, metric: PointwiseMetric, rows: Interactions) -> dict[str, dict[str, Floats]]:
     assert metric.by_row is not None
-    labels, clusters = rows.labels != 0, Clusters.of_users(rows.user_idx)
-    systems = {
-        name: Outcomes({}, {metric.name: metric.by_row.values(rows.labels, scores)}, labels, clusters)
-        for name, scores in measured.scores.items()
-    }
-    return _tested(systems, metric.name, config)
+    values = metric.by_row.values
+    return {name: {metric.name: values(rows.labels, scores)} for name, scores in measured.scores.items()}
 
 
-def _compared_impressions(
-    measured: MeasuredRows, rows: Interactions, impressions: Impressions, config: EvaluateConfig
-) -> tuple[str, dict[Verdict, list[str]]]:
+def _compared(
+    values: Mapping[str, dict[str, Floats]], metric: str, rows: Interactions, config: EvaluateConfig,
+    impressions: Clusters | None = None,
+) -> tuple[str, dict[Verdict, list[str]]]:  # fmt: skip
+    """Test the model by values of rows or impressions, by system and metric."""
     labels, clusters = rows.labels != 0, Clusters.of_users(rows.user_idx)
-    systems = {
-        name: Outcomes({}, impressions.values(rows.labels, scores), labels, clusters, impressions=impressions.clusters)
-        for name, scores in measured.scores.items()
-    }
-    return _tested(systems, IMPRESSION_AUC.name, config)
+    systems = {name: Outcomes({}, one, labels, clusters, impressions=impressions) for name, one in values.items()}
+    return _tested(systems, metric, config)
 
 
 def _of_rankings(
@@ -288,8 +283,6 @@ class _Measurement:
             split=task.split,
             pointwise=of_rows.estimates,
             reliability=of_rows.reliability,
-            roc=of_rows.roc,
-            precision_recall=of_rows.precision_recall,
             ranking=ranking,
             beyond=beyond,
             cohorts=cohorts,

@@ -92,11 +92,7 @@ class IdNames:
 
     def decode(self, role: Role, encoded: npt.NDArray[np.int64]) -> pa.Array:
         """Return the raw ids; the inverse of `encode`."""
-        column = self._columns[role]
-        num_train, cardinality = len(self._vocabulary(column)), int(column.cardinality or 0)
-        return self.values(role).take(
-            np.where(encoded < cardinality, encoded - FIRST, num_train + encoded - cardinality)
-        )
+        return self.values(role).take(self._positions(role, encoded))
 
     def user(self, user_idx: int) -> str:
         """Return the raw id of a user."""
@@ -111,7 +107,7 @@ class IdNames:
         """Return id, title and features of an item."""
         return Item(
             id=self._value(self._columns[Role.ITEM], item_idx),
-            title=self._title(self._position(item_idx)),
+            title=self._title(int(self._positions(Role.ITEM, item_idx))),
             features=self.features(Role.ITEM, item_idx),
         )
 
@@ -172,13 +168,13 @@ class IdNames:
         num_train, first_cold = len(self._vocabulary(self._columns[role])), int(self._columns[role].cardinality or 0)
         return np.where(positions < num_train, FIRST + positions, first_cold + positions - num_train)
 
-    def _position(self, item_idx: int) -> int:
-        """Return the position of an item among the values, -1 without one."""
-        column = self._columns[Role.ITEM]
-        num_train, cardinality = len(self._vocabulary(column)), int(column.cardinality or 0)
-        if item_idx >= cardinality:
-            return num_train + item_idx - cardinality
-        return item_idx - FIRST if FIRST <= item_idx < FIRST + num_train else -1
+    def _positions(self, role: Role, encoded: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the positions of encoded ids among the values; negative without one."""
+        num_train, first_cold = len(self._vocabulary(self._columns[role])), int(self._columns[role].cardinality or 0)
+        positions = np.where(
+            np.less(encoded, first_cold), np.subtract(encoded, FIRST), num_train + encoded - first_cold
+        )
+        return np.where((positions >= num_train) & np.less(encoded, first_cold), -1, positions)
 
     def _cold(self, column: Column) -> pa.Array:
         """Return the raw cold keys of a column's table, in order of rows."""
@@ -245,7 +241,7 @@ class IdNames:
         if FIRST <= encoded < FIRST + len(values):
             return str(values[encoded - FIRST])
         if column.role is Role.ITEM and encoded >= int(column.cardinality or 0):
-            return str(self.values(Role.ITEM)[self._position(encoded)])
+            return str(self.values(Role.ITEM)[int(self._positions(Role.ITEM, encoded))])
         return "null" if encoded == NULL else "unseen"
 
 
@@ -269,20 +265,6 @@ class Interaction:
     time: float | None
     split: str
     row_number: int = 0
-
-
-@dataclass(frozen=True)
-class SplitInteractions:
-    """Interactions by split, without sampled negatives."""
-
-    rows: dict[str, Interactions]
-
-    def of(self, role: Role, encoded: int) -> dict[str, Interactions]:
-        """Return the rows of one user or one item, by split."""
-        return {
-            split: rows.chosen((rows.user_idx if role is Role.USER else rows.item_idx) == encoded)
-            for split, rows in self.rows.items()
-        }
 
 
 def rows_of(data: PreparedData, role: Role, encoded: int) -> dict[str, Interactions]:

@@ -15,6 +15,7 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import TrainingError
 from recsys_cli.evaluation.baselines import OF_NUMBERS as BASELINES_OF_NUMBERS
 from recsys_cli.evaluation.baselines import POINTWISE as BASELINES
+from recsys_cli.evaluation.baselines import log_odds
 from recsys_cli.evaluation.intervals import Clusters, Impressions, ScoredRows, pointwise_estimates, weighted_estimate
 from recsys_cli.evaluation.new_users import ColdItems
 from recsys_cli.evaluation.ranking import NOT_A_NUMBER
@@ -27,46 +28,9 @@ from recsys_cli.metrics import GROUPED, OF_NUMBERS, GroupedMetric
 from recsys_cli.metrics import POINTWISE as METRICS
 from recsys_cli.metrics.foreign import extended
 from recsys_cli.metrics.labels import reliability
-from recsys_cli.metrics.metric import Floats, ScoreCounts
+from recsys_cli.metrics.metric import ScoreCounts
 from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData
-
-POINTS = 200
-
-
-def roc_curve(tally: ScoreCounts) -> Curve:
-    """Return true over false positive rate for falling thresholds, (0, 0) to (1, 1); empty for rows of one class."""
-    small = tally.compressed(POINTS)
-    positive, negative = small.positive[::-1], small.negative[::-1]
-    if not positive.sum() or not negative.sum():
-        return Curve(x=(), y=())
-    return _curve(_rates(negative), _rates(positive))
-
-
-def precision_recall_curve(tally: ScoreCounts) -> Curve:
-    """Return precision over recall for falling thresholds; empty for rows of one class.
-
-    It starts at recall 0 with the precision of the highest score: a random part of tied rows has it on average.
-    """
-    small = tally.compressed(POINTS)
-    positive, negative = small.positive[::-1], small.negative[::-1]
-    if not positive.sum() or not negative.sum():
-        return Curve(x=(), y=())
-    precision = np.cumsum(positive) / np.cumsum(positive + negative)
-    return _curve(_rates(positive), np.append(precision[0], precision))
-
-
-def reliability_curve(tally: ScoreCounts) -> Curve:
-    """Return the mean label over the mean prediction of bins of equal mass."""
-    return _curve(*reliability(tally))
-
-
-def _rates(counts: Floats) -> Floats:
-    return np.append(0.0, np.cumsum(counts) / counts.sum())
-
-
-def _curve(x: Floats, y: Floats) -> Curve:
-    return Curve(x=tuple(x.round(6).tolist()), y=tuple(y.round(6).tolist()))
 
 
 def predict(
@@ -109,70 +73,44 @@ class LabeledRows:
 
 @dataclass(frozen=True)
 class MeasuredRows:
-    """Scores (N,), estimates, ROC and precision-recall curves by system, and the model's reliability curve.
-
-    Numeric labels have no curves.
-    """
+    """Scores (N,) and estimates by system, and the model's reliability curve, empty for numeric labels."""
 
     scores: dict[str, npt.NDArray[np.floating]]
     estimates: dict[str, Estimates]
-    roc: dict[str, Curve]
-    precision_recall: dict[str, Curve]
     reliability: Curve
 
 
 def measure_rows(
-    logits: npt.NDArray[np.float32], rows: LabeledRows, *, config: EvaluateConfig, probabilistic: bool = True
+    scores: npt.NDArray[np.float32], rows: LabeledRows, *, config: EvaluateConfig, probabilistic: bool = True
 ) -> MeasuredRows:
     """Measure the model, by its scores (N,) of the held-out rows, and the baselines.
 
     Of scores that do not predict the label only the order is measured, and for numeric labels nothing.
     """
-    if rows.held_out.mean is not None:
-        return _measure_numbers(logits, rows, config=config, predicts=probabilistic)
-    systems: dict[str, npt.NDArray[np.floating]] = {MODEL: logits}
-    for name, baseline in BASELINES.items():
-        systems[name] = baseline.fit(rows.train, num_items=rows.num_items).logits(rows.held_out)
-    clusters = Clusters.of_users(rows.held_out.user_idx)
-    scored = {name: ScoredRows.of(rows.held_out.labels, scores, clusters) for name, scores in systems.items()}
-    metrics, by_user = extended(METRICS, config.metrics), extended(GROUPED, config.metrics)
+    held_out, of_numbers = rows.held_out, rows.held_out.mean is not None
+    systems: dict[str, npt.NDArray[np.floating]] = {MODEL: scores} if probabilistic or not of_numbers else {}
+    for name, baseline in (BASELINES_OF_NUMBERS if of_numbers else BASELINES).items():
+        numbers = baseline.fit(rows.train, num_items=rows.num_items).numbers(held_out)
+        systems[name] = numbers if of_numbers else log_odds(numbers)
+    clusters, group = Clusters.of_users(held_out.user_idx), ScoredRows.of_errors if of_numbers else ScoredRows.of
+    scored = {name: group(held_out.labels, predicted, clusters) for name, predicted in systems.items()}
+    metrics = extended(OF_NUMBERS if of_numbers else METRICS, config.metrics)
     of_order = {name: metric for name, metric in metrics.items() if not metric.of_probabilities}
-    return MeasuredRows(
-        scores=systems,
-        estimates={
-            name: pointwise_estimates(
-                one,
-                metrics if probabilistic or name != MODEL else of_order,
-                resamples=config.bootstrap,
-                seed=config.seed,
-            )
-            | _by_user(systems[name], rows.held_out, by_user)
-            | (rows.impressions.estimates(rows.held_out.labels, systems[name]) if rows.impressions else {})
-            for name, one in scored.items()
-        },
-        roc={name: roc_curve(one.tally) for name, one in scored.items()},
-        precision_recall={name: precision_recall_curve(one.tally) for name, one in scored.items()},
-        reliability=reliability_curve(scored[MODEL].tally) if probabilistic else Curve(x=(), y=()),
-    )
+    estimates: dict[str, Estimates] = {MODEL: {}}
+    for name, one in scored.items():
+        chosen = metrics if probabilistic or name != MODEL else of_order
+        estimates[name] = pointwise_estimates(one, chosen, resamples=config.bootstrap, seed=config.seed)
+        if not of_numbers:
+            estimates[name] |= _by_user(systems[name], held_out, extended(GROUPED, config.metrics))
+            estimates[name] |= rows.impressions.estimates(held_out.labels, systems[name]) if rows.impressions else {}
+    has_curve = probabilistic and not of_numbers
+    return MeasuredRows(systems, estimates, _reliability(scored[MODEL].tally) if has_curve else Curve())
 
 
-def _measure_numbers(
-    numbers: npt.NDArray[np.float32], rows: LabeledRows, *, config: EvaluateConfig, predicts: bool
-) -> MeasuredRows:
-    systems: dict[str, npt.NDArray[np.floating]] = {MODEL: numbers} if predicts else {}
-    for name, baseline in BASELINES_OF_NUMBERS.items():
-        systems[name] = baseline.fit(rows.train, num_items=rows.num_items).numbers(rows.held_out)
-    clusters = Clusters.of_users(rows.held_out.user_idx)
-    scored = {
-        name: ScoredRows.of_errors(rows.held_out.labels, predictions, clusters) for name, predictions in systems.items()
-    }
-    estimates = {
-        name: pointwise_estimates(
-            one, extended(OF_NUMBERS, config.metrics), resamples=config.bootstrap, seed=config.seed
-        )
-        for name, one in scored.items()
-    }
-    return MeasuredRows(systems, {MODEL: {}} | estimates, roc={}, precision_recall={}, reliability=Curve(x=(), y=()))
+def _reliability(tally: ScoreCounts) -> Curve:
+    """Return the mean label over the mean prediction of bins of equal mass."""
+    x, y = (tuple(values.round(6).tolist()) for values in reliability(tally))
+    return Curve(x=x, y=y)
 
 
 def _by_user(scores: npt.NDArray[np.floating], rows: Interactions, metrics: Mapping[str, GroupedMetric]) -> Estimates:

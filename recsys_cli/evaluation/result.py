@@ -107,10 +107,10 @@ Estimates = dict[str, Estimate]
 
 
 class Curve(Frozen):
-    """Points of a line plot, such as true over false positive rate."""
+    """Points of a line plot."""
 
-    x: tuple[float, ...]
-    y: tuple[float, ...]
+    x: tuple[float, ...] = ()
+    y: tuple[float, ...] = ()
 
 
 class Counts(Frozen):
@@ -262,10 +262,6 @@ class Measurements(Frozen):
     reliability: Curve
     """The model's mean label over mean prediction, by bins of equal mass; empty for non-probabilistic models and
     numeric labels."""
-    roc: dict[str, Curve]
-    """True over false positive rate, by system; empty for numeric labels."""
-    precision_recall: dict[str, Curve]
-    """Precision over recall, by system; empty for numeric labels."""
     label_mean: float | None = None
     """Mean of a numeric label in train; pointwise metrics are then errors in its unit. None for binary labels."""
     counts: Counts

@@ -220,49 +220,35 @@ def _predicted_plus_actual(counts: ScoreCounts) -> float:
 F1 = PointwiseMetric("f1", "F1", "higher", f1, f1_influence)
 
 
-def rmse(counts: ScoreCounts) -> float:
-    """Return the root of the mean squared (probability - label), the score of Brier (1950)."""
-    return math.sqrt(mean_of(*_squares(counts), counts))
+def _root_mean(name: str, title: str, values: _OfScores, **options: Any) -> PointwiseMetric:
+    """Return the metric of the root of the mean over rows; see `_mean`."""
 
+    def compute(counts: ScoreCounts) -> float:
+        return math.sqrt(mean_of(*values(counts), counts))
 
-def rmse_of_errors(counts: ScoreCounts) -> float:
-    """Return the root mean squared error in the units of the label, from counts of errors."""
-    return math.sqrt(mean_of(counts.logits**2, counts.logits**2, counts))
+    def influence(counts: ScoreCounts) -> Influence:
+        root, of_mean = compute(counts), mean_influence(*values(counts), counts)
+        slope = 1 / (2 * root) if root else 0.0
+        return np.asarray(of_mean[0] * slope), np.asarray(of_mean[1] * slope)
 
-
-def rmse_influence(counts: ScoreCounts) -> Influence:
-    """Influence of `rmse`."""
-    return _by_slope(mean_influence(*_squares(counts), counts), rmse(counts))
-
-
-def rmse_influence_of_errors(counts: ScoreCounts) -> Influence:
-    """Influence of `rmse_of_errors`."""
-    return _by_slope(mean_influence(counts.logits**2, counts.logits**2, counts), rmse_of_errors(counts))
+    return PointwiseMetric(name, title, "lower", compute, influence, **options)
 
 
 def _squares(counts: ScoreCounts) -> tuple[Floats, Floats]:
+    """Return (probability - label)²: the score of Brier (1950)."""
     return (1 - counts.probabilities) ** 2, counts.probabilities**2
+
+
+def _squared_errors(counts: ScoreCounts) -> tuple[Floats, Floats]:
+    return counts.logits**2, counts.logits**2
 
 
 def _row_squares(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> Floats:
     return np.square(np.subtract(predictions, labels, dtype=np.float64))
 
 
-def _by_slope(of_mean: Influence, root: float) -> Influence:
-    slope = 1 / (2 * root) if root else 0.0
-    return np.asarray(of_mean[0] * slope), np.asarray(of_mean[1] * slope)
-
-
-RMSE = PointwiseMetric("rmse", "RMSE", "lower", rmse, rmse_influence)
-RMSE_OF_ERRORS = PointwiseMetric(
-    "rmse",
-    "RMSE",
-    "lower",
-    rmse_of_errors,
-    rmse_influence_of_errors,
-    by_row=ByRow(_row_squares, "root mean"),
-    of_errors=True,
-)
+RMSE = _root_mean("rmse", "RMSE", _squares)
+RMSE_OF_ERRORS = _root_mean("rmse", "RMSE", _squared_errors, by_row=ByRow(_row_squares, "root mean"), of_errors=True)
 
 
 def _off(counts: ScoreCounts) -> tuple[Floats, Floats]:

@@ -67,16 +67,6 @@ class ScoreCounts:
         middle = np.cumsum(rows) - rows / 2
         return np.minimum((middle * (groups / max(float(rows.sum()), 1.0))).astype(np.int64), groups - 1)
 
-    def compressed(self, groups: int) -> ScoreCounts:
-        """Merge neighboring scores into at most `groups`, each at the mean score of its rows."""
-        if len(self.logits) <= groups:
-            return self
-        group = self.quantiles(groups)
-        starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
-        positive, negative = (np.add.reduceat(rows, starts) for rows in (self.positive, self.negative))
-        total = np.add.reduceat(self.logits * self.rows, starts)
-        return ScoreCounts(total / (positive + negative), positive, negative)
-
 
 def run_starts(*columns: npt.NDArray[np.generic]) -> npt.NDArray[np.intp]:
     """Return the index of the first row of each run of equal rows; columns (N,)."""

@@ -7,38 +7,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-from recsys_cli.page.charts import (
-    BarGroup,
-    Histogram,
-    IntervalBar,
-    LabeledPoint,
-    LineSeries,
-    bars,
-    chart,
-    intervals,
-    points,
-)
+from recsys_cli.page.charts import IntervalBar, LineSeries, chart, intervals
 from recsys_cli.page.scale import Axis, day, is_date, moment, share
 
 __all__ = [
-    "Axis",
-    "BarGroup",
-    "Headline",
-    "Histogram",
-    "IntervalBar",
-    "LabeledPoint",
-    "LineSeries",
-    "bars",
-    "chart",
-    "day",
-    "intervals",
-    "is_date",
-    "moment",
-    "points",
-    "render",
-    "share",
-]
+    "Axis", "Headline", "IntervalBar", "LineSeries", "chart", "day", "intervals", "is_date", "moment", "render", "share",
+    "stacked",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,6 +26,12 @@ class Headline:
     value: str
     remark: str
     is_lost: bool = False
+
+
+def stacked(text: str, remark: str, *, is_best: bool = False) -> str:
+    """Return a table cell with a small remark beside or below its text, bold if it is the best of its row."""
+    cell = Markup('{}<span class="interval">{}</span>').format(text, remark) if remark else Markup.escape(text)
+    return Markup("<b>{}</b>").format(cell) if is_best else cell
 
 
 def render(template: str, *, package: str, **values: Any) -> str:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Literal
 
 Tick = tuple[float, str]
 
 _FIRST_DATE, _LAST_DATE = 10**8, 10**11
 _DAY = 86_400
+_STEPS = (
+    1, 5, 15, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, _DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY, 91 * _DAY, 182 * _DAY,
+)  # fmt: skip
+"""Steps of times in seconds."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +56,11 @@ class AxisScale:
 
     def __call__(self, value: float) -> float:
         """Return the position of a value in [0, 1]."""
-        return min(1.0, max(0.0, self._position(value, self.low, self.high)))
-
-    def _position(self, value: float, low: float, high: float) -> float:
         if self.axis.kind == "log":
-            return math.log(max(value, low) / low) / math.log(high / low)
-        return (value - low) / (high - low)
+            position = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        else:
+            position = (value - self.low) / (self.high - self.low)
+        return min(1.0, max(0.0, position))
 
     def ticks(self, about: int) -> list[Tick]:
         """Return about so many ticks: values with labels."""
@@ -130,33 +133,14 @@ def _decades(low: float, high: float, about: int) -> list[float]:
 
 
 def _dates(low: float, high: float, about: int) -> Iterator[Tick]:
-    span = high - low
-    if span > 2 * 365 * _DAY:
+    """Yield the starts of years, or the multiples of a step in a shorter time."""
+    step = next((step for step in _STEPS if step >= (high - low) / about), None)
+    if step is None:
         first, last = (1970 + end / (365.25 * _DAY) for end in (low, high))
-        years = [year for year in _round_values(first, last, about) if year == int(year)]
-        dates = [(datetime(int(year), 1, 1, tzinfo=UTC), f"{int(year)}") for year in years]
-    elif span > 60 * _DAY:
-        dates = [(first, f"{first:%Y-%m}") for first in _months(low, every=max(1, round(span / (30 * _DAY) / about)))]
-    else:
-        dates = list(_clock(low, span / about))
-    for date, text in dates:
-        if low <= date.timestamp() <= high:
-            yield date.timestamp(), text
-
-
-def _months(low: float, *, every: int) -> Iterator[datetime]:
-    begin = datetime.fromtimestamp(low, UTC)
-    for month in range(0, 26, every):
-        years, rest = divmod(begin.month - 1 + month, 12)
-        yield datetime(begin.year + years, rest + 1, 1, tzinfo=UTC)
-
-
-def _clock(low: float, rough: float) -> Iterator[tuple[datetime, str]]:
-    """Yield days, hours, minutes or seconds, starting at a multiple of the step."""
-    steps = [1, 5, 15, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, _DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY]
-    step = next((step for step in steps if step >= rough), steps[-1])
-    form = "%m-%d" if step >= _DAY else "%H:%M" if step >= 60 else "%H:%M:%S"
-    begin = datetime.fromtimestamp(low - low % max(step, 1), UTC)
-    for index in range(62 * 2):
-        date = begin + timedelta(seconds=index * step)
-        yield date, f"{date:{form}}"
+        years = [int(year) for year in _round_values(first, last, about) if year == int(year)]
+        starts = [(datetime(year, 1, 1, tzinfo=UTC).timestamp(), f"{year}") for year in years]
+        yield from (tick for tick in starts if low <= tick[0] <= high)
+        return
+    form = "%Y-%m-%d" if step >= 30 * _DAY else "%m-%d" if step >= _DAY else "%H:%M" if step >= 60 else "%H:%M:%S"
+    for seconds in range(math.ceil(low / step) * step, math.floor(high) + 1, step):
+        yield float(seconds), f"{datetime.fromtimestamp(seconds, UTC):{form}}"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import statistics
-import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,15 +58,6 @@ def cells_of(bench: BenchConfig) -> list[BenchCell]:
     ]
 
 
-def seconds_left(cells: Sequence[BenchCell], finished: Mapping[str, Collection[float]]) -> float | None:
-    """Estimate the duration of remaining cells, by the mean of the same model, or of all models; None at first."""
-    means = {label: statistics.fmean(seconds) for label, seconds in finished.items() if seconds}
-    if not means:
-        return None
-    overall = statistics.fmean(means.values())
-    return sum(means.get(cell.label, overall) for cell in cells)
-
-
 def _deterministic(model: str) -> bool:
     try:
         return kind_of(model).deterministic
@@ -78,10 +67,9 @@ def _deterministic(model: str) -> bool:
 
 @dataclass
 class _BenchResults:
-    """Results of a bench so far, by label. Seconds are of each cell; of a reused run at least its training time."""
+    """Results of a bench so far, by label."""
 
     runs: dict[str, list[TrainedRun]] = field(default_factory=dict)
-    seconds: dict[str, list[float]] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -115,17 +103,13 @@ def bench_on(
     metrics = _metrics(config, section, metric)
     cells = cells_of(section)
     results = _BenchResults()
-    for name in _figures_without(config, metrics):
-        text = f"protocol: {name} has published figures and is not in bench.metrics, so there is no verdict on it"
-        emit(Message(text, "warning"))
     emit(Progress("bench", 0, len(cells), unit="runs"))
     for number, cell in enumerate(cells, start=1):
         emit(Message(f"{number} of {len(cells)}: {cell}"))
         _run_cell(cell, results, data, config, workspace, emit)
         gc.collect()
         torch.cuda.empty_cache()
-        left = seconds_left(cells[number:], results.seconds)
-        emit(Progress("bench", number, len(cells), unit="runs", left=left))
+        emit(Progress("bench", number, len(cells), unit="runs"))
     leaderboard = _leaderboard(config, cells, results, metrics, data)
     if config.protocol is not None:
         published = _published(config.protocol, leaderboard, config, data, workspace)
@@ -171,30 +155,19 @@ def _metrics(config: RunConfig, section: BenchConfig, metric: str | None) -> tup
     return tuple(f"{config.evaluate.label}{name}" if "@" in name else name for name in chosen)
 
 
-def _figures_without(config: RunConfig, metrics: Sequence[str]) -> list[str]:
-    """Return the metrics with published figures that are absent from the leaderboard."""
-    published = () if config.protocol is None else config.protocol.published
-    names = dict.fromkeys(name for row in published for name in row.figures)
-    return [name for name in names if not {name, f"{config.evaluate.label}{name}"}.intersection(metrics)]
-
-
 def _run_cell(
     cell: BenchCell, results: _BenchResults, data: PreparedData, config: RunConfig, workspace: Workspace, emit: Emit
 ) -> None:
     """Train and evaluate a cell, or resume it."""
-    started = time.perf_counter()
-    train_seconds = 0.0
     quiet = divert_messages(emit, lambda message: emit(message) if message.level == "warning" else None)
     try:
         own = with_model(config, cell.model, seed=cell.seed)
         run = train_on(data, own, workspace, resume=None, emit=quiet).artifact
         run = evaluate(run, workspace, config=own.evaluate, emit=quiet).artifact
         results.runs.setdefault(cell.label, []).append(run)
-        train_seconds = run.manifest["seconds"]["train"]
     except Exception as error:  # one failed model does not stop the others
         results.failures.append(_failure(cell, error))
         emit(Message(f"{cell} failed: {results.failures[-1]['message']}", "warning"))
-    results.seconds.setdefault(cell.label, []).append(max(train_seconds, time.perf_counter() - started))
 
 
 def _failure(cell: BenchCell, error: Exception) -> dict[str, Any]:

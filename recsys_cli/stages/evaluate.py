@@ -12,8 +12,7 @@ from recsys_cli.evaluation.loaded_run import config_of, model_of
 from recsys_cli.evaluation.measure import ComputeSettings, measure
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report import render
-from recsys_cli.evaluation.report.page import read_history
-from recsys_cli.evaluation.report.rankings import RankingSection
+from recsys_cli.evaluation.report.users import ExampleUser, example_users
 from recsys_cli.evaluation.result import Selection, note
 from recsys_cli.events import Emit, ignore
 from recsys_cli.models.configs.matrix import OWN_FIRST
@@ -79,7 +78,7 @@ def evaluate(
             config=config,
             **dict(measurements),
         )
-        _write(run, evaluation, rankings, RankingSection.of(rankings, data, names, config))
+        _write(run, evaluation, rankings, example_users(rankings, data, names, config))
     return StageResult(run, up_to_date=False)
 
 
@@ -110,16 +109,10 @@ def _trials(study: TunedStudy) -> list[dict[str, Any]]:
     return trials if len(trials) > 1 else []
 
 
-def _write(run: TrainedRun, evaluation: Evaluation, rankings: Rankings, shown: RankingSection | None) -> None:
+def _write(run: TrainedRun, evaluation: Evaluation, rankings: Rankings, users: list[ExampleUser]) -> None:
     """Write all files of an evaluation; evaluation.json, with the key, comes last."""
-    page = render(
-        evaluation,
-        history=read_history(run.metrics),
-        config=run.config.read_text(encoding="utf-8"),
-        manifest=run.manifest,
-        rankings=shown,
-    )
-    write_text(run.report, page)
+    config = run.config.read_text(encoding="utf-8")
+    write_text(run.report, render(evaluation, config=config, manifest=run.manifest, users=users))
     rankings.save(run.rankings)
     run.write_evaluation(json.loads(evaluation.model_dump_json()))
 

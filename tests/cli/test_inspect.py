@@ -3,13 +3,10 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from recsys_cli.cli import inspect as shown
-from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.report.rankings import metrics_at_k
 from tests.cli.conftest import copied, drawn, type_in
 
 TRAIN = """\
@@ -248,19 +245,3 @@ def test_the_report_shows_the_same_people_by_title_and_cannot_be_broken_by_one(e
     assert "Comedy, Children" in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script" not in page
-
-
-def test_the_curves_over_k_go_through_the_figures_of_the_evaluation(evaluated):
-    found = Evaluation.read(run_of() / "evaluation.json")
-    rankings = Rankings.read(run_of() / "rankings.safetensors")
-
-    at_k = metrics_at_k(rankings, found.config)
-
-    for metric, systems in at_k.estimates.items():
-        for system, estimates in systems.items():
-            for k, estimate in zip(at_k.k, estimates, strict=True):
-                if k in found.config.k:
-                    known = found.ranking[system][f"{metric}@{k}"]
-                    assert np.allclose(
-                        [estimate.value, estimate.low, estimate.high], [known.value, known.low, known.high], atol=1e-12
-                    )

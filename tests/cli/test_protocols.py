@@ -118,11 +118,7 @@ def test_last_item_of_a_file_of_pairs(recsys, tmp_path):
     assert found["published"]["verified"] == "rows"
     assert found["published"]["notes"][-1].startswith("changed from the protocol: bench.models=[{name: ease")
     assert "ml-1m.txt has another digest than published" in found["published"]["differences"]
-    models = found["published"]["models"]
-    verdicts = {
-        (model["ours"].startswith("sasrec"), figure["verdict"]) for model in models for figure in model["figures"]
-    }
-    assert verdicts == {(True, "not run"), (False, "not comparable")}
+    assert not any(model["verdicts"] for model in found["published"]["models"])
 
 
 def test_one_item_among_given_negatives(recsys, tmp_path):
@@ -239,9 +235,10 @@ def test_a_protocol_in_a_config_of_ones_own(recsys, tmp_path):
     assert recsys("etl", own).code == 0
     shown = recsys("bench", *line, "--html", "page.html").out
 
-    assert "popularity, NDCG@10: level with equal; below better." in shown
     assert "The numbers of rows equal the published ones" in shown
-    assert "popularity, NDCG@10: level with equal; below better." in (tmp_path / "page.html").read_text()
+    for text in (shown, (tmp_path / "page.html").read_text()):
+        assert "popularity level by NDCG@10" in text
+        assert "popularity below by NDCG@10" in text
 
 
 def test_every_protocol_is_listed_with_its_figures(recsys):

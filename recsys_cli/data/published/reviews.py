@@ -14,10 +14,8 @@ import pyarrow as pa
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from recsys_cli.data.fetch import Digest
 from recsys_cli.data.published.rows import blocks, parsed, unique, write_rows
-from recsys_cli.data.published.source import Description, Download, Options, columns, time
-from recsys_cli.data.source import RawColumn, RawTable
+from recsys_cli.data.published.source import Options
 from recsys_cli.errors import DataError
 from recsys_cli.events import Emit
 
@@ -29,7 +27,6 @@ Category = Literal[
     "Movies_and_TV", "Musical_Instruments", "Office_Products", "Patio_Lawn_and_Garden", "Pet_Supplies", "Software",
     "Sports_and_Outdoors", "Subscription_Boxes", "Tools_and_Home_Improvement", "Toys_and_Games", "Unknown", "Video_Games",
 ]  # fmt: skip
-_AMAZON = "https://mcauleylab.ucsd.edu/public_datasets/data/amazon_2023/raw/"
 
 # Only these fields are kept: texts and images are most of the bytes, and `price` and `details` have no fixed type.
 REVIEWS = pa.schema([
@@ -98,28 +95,7 @@ def _whole(value: object) -> object:
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
-AMAZON = (
-    Description(
-        name="amazon-reviews-2023",
-        licence="on its page",
-        homepage="https://amazon-reviews-2023.github.io",
-        downloads=(
-            Download("{part}.jsonl.gz", f"{_AMAZON}review_categories/{{part}}.jsonl.gz"),
-            Download("meta_{part}.jsonl.gz", f"{_AMAZON}meta_categories/meta_{{part}}.jsonl.gz"),
-        ),
-        tables=(
-            RawTable("interactions", (Path("reviews.parquet"),), (time("timestamp", "ms"),), format="parquet"),
-            RawTable("products", (Path("products.parquet"),), (RawColumn("parent_asin", "string"),), format="parquet"),
-        ),
-        options=OneCategory,
-        convert=convert_amazon,
-        notice="Amazon Reviews 2023 of the McAuley Lab: cite Hou et al. (2024), arxiv.org/abs/2403.03952.",
-    ),
-)
-
-
 _SCHEMA = pa.schema([("user", pa.int32()), ("item", pa.int32()), ("position", pa.int32())])
-_S3REC = "https://raw.githubusercontent.com/RUCAIBox/CIKM2020-S3Rec/master/data/"
 
 
 def convert_s3rec(folder: Path, files: Sequence[Path], emit: Emit) -> None:
@@ -134,45 +110,12 @@ def _history(line: str) -> list[int] | None:
     return list(map(int, fields)) if len(fields) > 1 and all(map(str.isdecimal, fields)) else None
 
 
-def _of(name: str, category: str, *, rows: int, digest: Digest | None = None) -> Description:
-    return Description(
-        name=f"amazon-5core-{name}",
-        licence="on its page",
-        homepage="https://github.com/RUCAIBox/CIKM2020-S3Rec",
-        downloads=(Download(f"{category}.txt", f"{_S3REC}{category}.txt", digest=digest),),
-        tables=(
-            RawTable(
-                "interactions",
-                (Path("interactions.parquet"),),
-                columns("int32", "user", "item", "position"),
-                format="parquet",
-            ),
-        ),
-        rows=rows,
-        convert=convert_s3rec,
-        notice="Amazon reviews by McAuley et al. (2015), as prepared for S3-Rec by Zhou et al. (CIKM 2020).",
-    )
-
-
-S3REC = (
-    _of("beauty", "Beauty", rows=198_502),
-    _of("sports", "Sports_and_Outdoors", rows=296_337),
-    _of(
-        "toys",
-        "Toys_and_Games",
-        rows=167_597,
-        digest=Digest("176c680c688d497598c4a89a03b402c0fe78d795e5db335c2e78dd5f2d778a3f", "sha256"),
-    ),
-)
-
-
 _LONGEST = 1 << 17
 """Longest line that is parsed; reviews have at most 8,000 characters."""
 _DEEPEST = 64
 """Most brackets and signs outside of texts, against nested input that exhausts the parser."""
 _TEXT = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 _BRACKET = re.compile(r"[(\[{]|[-+~]|not\b")
-_STEAM = "https://mcauleylab.ucsd.edu/public_datasets/data/steam/"
 _REVIEWS = pa.schema([
     ("username", pa.string()), ("product_id", pa.string()), ("date", pa.string()), ("hours", pa.float32()),
     ("early_access", pa.bool_()),
@@ -217,26 +160,6 @@ def literal(line: str) -> dict[str, Any]:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-STEAM = (
-    Description(
-        name="steam",
-        licence="on its page",
-        homepage="https://cseweb.ucsd.edu/~jmcauley/datasets.html#steam_data",
-        downloads=(
-            Download("steam_reviews.json.gz", f"{_STEAM}steam_reviews.json.gz"),
-            Download("steam_games.json.gz", f"{_STEAM}steam_games.json.gz"),
-        ),
-        tables=(
-            RawTable("interactions", (Path("reviews.parquet"),), format="parquet"),
-            RawTable("games", (Path("games.parquet"),), format="parquet"),
-        ),
-        rows=7_793_069,
-        convert=convert_steam,
-        notice="Steam reviews of the McAuley Lab: cite Kang and McAuley (ICDM 2018).",
-    ),
-)
 
 
 _FIELD = re.compile(r'(?:"((?:[^"\\]|\\.)*)"|(NULL)|([^";]*))(?:;|$)')
@@ -296,23 +219,3 @@ def _user(line: str) -> tuple[object, ...] | None:
 
 def _text(value: str | None) -> str | None:
     return value and html.unescape(value)
-
-
-BOOK_CROSSING = (
-    Description(
-        name="book-crossing",
-        licence="unknown, its page is offline",
-        homepage="http://www2.informatik.uni-freiburg.de/~cziegler/BX/",
-        downloads=(Download("BX-CSV-Dump.zip", members=("BX-Book-Ratings.csv", "BX-Books.csv", "BX-Users.csv")),),
-        tables=(
-            RawTable("interactions", (Path("ratings.parquet"),), format="parquet"),
-            RawTable("books", (Path("books.parquet"),), format="parquet"),
-            RawTable("users", (Path("users.parquet"),), format="parquet"),
-        ),
-        rows=1_149_780,
-        access="moved",
-        steps="take a copy of BX-CSV-Dump.zip; its former page",
-        convert=convert_book_crossing,
-        notice="Book-Crossing by C.-N. Ziegler: cite Ziegler et al. (WWW 2005).",
-    ),
-)

@@ -13,11 +13,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from recsys_cli.data.archive import TAR_SUFFIXES, unpack, unpack_tar
+from recsys_cli.data.archive import TAR_SUFFIXES, unpack
 from recsys_cli.data.fetch import Digest, address, by_hand_named, file_digest, refuse_impostor
 from recsys_cli.data.fetch import download as fetch_file
 from recsys_cli.data.raw_files import compression, unpacked_name
-from recsys_cli.data.source import DatasetInfo, FetchRequest, RawColumn, RawTable, RawType
+from recsys_cli.data.source import DatasetInfo, FetchRequest, RawTable
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.events import Emit, Message
 
@@ -134,16 +134,6 @@ def variants(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((name, plain, f"{plain}.gz")))
 
 
-def columns(dtype: RawType, *names: str, nullable: bool = False) -> tuple[RawColumn, ...]:
-    """Return columns of one type."""
-    return tuple(RawColumn(name, dtype, nullable=nullable) for name in names)
-
-
-def time(name: str, how: str = "iso") -> RawColumn:
-    """Return a time column in a format of `RawColumn.time`."""
-    return RawColumn(name, None if how not in {"s", "ms"} else "int64", time=how)
-
-
 _UNPACKABLE = (".7z", ".rar")
 
 
@@ -196,7 +186,7 @@ def is_archive(path: Path) -> bool:
 def place(download: Download, archive: Path, folder: Path, *, emit: Emit) -> None:
     """Unpack the members of a download, or link the file itself."""
     if download.members:
-        _unpack(archive, download.members, _made(folder / download.folder), emit)
+        unpack(archive, download.members, _made(folder / download.folder), emit=emit)
     else:
         _link(archive, folder / download.name)
 
@@ -216,7 +206,8 @@ def _from_folder(download: Download, given: Path, folder: Path, emit: Emit) -> N
                 f"{given} has neither {download.name} nor {name}" if download.members else f"{given} has no {name}",
                 hint=f"--from-file takes {expected([download])}",
             )
-        _warn_of_other(found, download, emit)
+        if not download.members:
+            _warn_of_other(found, download, emit)
         _link(found, _made(folder / download.folder) / found.name)
 
 
@@ -231,7 +222,7 @@ def _from_archive(downloads: Sequence[Download], given: Path, folder: Path, emit
     if given.suffix.lower() == ".zip":
         present = _names_in(given)
         names = [next((other for other in variants(name) if other in present), name) for name in names]
-    _unpack(given, names, _made(folder / downloads[0].folder), emit)
+    unpack(given, names, _made(folder / downloads[0].folder), emit=emit)
 
 
 def _from_one_file(downloads: Sequence[Download], given: Path, folder: Path, emit: Emit) -> None:
@@ -249,11 +240,6 @@ def _from_one_file(downloads: Sequence[Download], given: Path, folder: Path, emi
     _link(given, folder / f"{unpacked_name(name)}{suffix}")
 
 
-def _unpack(archive: Path, names: Sequence[str], folder: Path, emit: Emit) -> None:
-    extract = unpack_tar if archive.name.lower().endswith(TAR_SUFFIXES) else unpack
-    extract(archive, names, folder, emit=emit)
-
-
 def _names_in(archive: Path) -> set[str]:
     try:
         with zipfile.ZipFile(archive) as opened:
@@ -263,10 +249,8 @@ def _names_in(archive: Path) -> set[str]:
 
 
 def _warn_of_other(file: Path, download: Download, emit: Emit) -> None:
-    if download.digest is None or file.name != download.name:
-        return
-    wrong = download.digest.mismatch(file)
-    if wrong:
+    """Warn of another digest than the published one, except of a file in another compression."""
+    if download.digest and Path(download.name).suffix == file.suffix and (wrong := download.digest.mismatch(file)):
         emit(Message(f"{file} differs from the published {download.name}: {wrong}; using it anyway", level="warning"))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,153 +19,97 @@ from recsys_cli.data.source import RUNS, RawColumn, RawTable
 from recsys_cli.etl.reading.times import described, to_times
 
 BOM = b"\xef\xbb\xbf"
-_SCANNED = 1 << 20
 _LF, _CR = b"\n"[0], b"\r"[0]
-Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+Positions = npt.NDArray[np.int64]
 Text = bytes | bytearray
 
 
-@dataclass(frozen=True)
-class _Block:
-    """A block of text with its quotes.
+class _Patterns(NamedTuple):
+    """Patterns of text from the start of a row on, by Arrow's grammar: a quote opens a field at its start only.
 
     Attributes:
-        inside: Whether the block starts in a quoted field.
-        quotes: Positions of opening and closing quotes; a doubled quote closes and opens.
+        closed: The text before an unclosed quote.
+        rows: All rows with their line ends; a final CR may be the start of a CRLF.
+        row: A row, without its line end.
     """
 
-    start: int
-    stop: int
-    inside: bool
-    quotes: Positions
+    closed: re.Pattern[bytes]
+    rows: re.Pattern[bytes]
+    row: re.Pattern[bytes]
 
-    def opening(self, position: int) -> int | None:
-        """Return the opening quote (or the block's start) before a quoted position, else None."""
-        before = int(np.searchsorted(self.quotes, position))
-        if (before % 2 == 1) == self.inside:
-            return None
-        return int(self.quotes[before - 1]) if before else self.start
+
+@lru_cache(maxsize=8)
+def _compiled(separator: bytes, quote: bytes) -> _Patterns:
+    q = re.escape(quote)
+    start = rb"(?:(?<=[\r\n])|(?<=%s)|(?<![\s\S])|(?<=\A\xef\xbb\xbf))" % re.escape(separator)
+    quoted, plain = b"%s%s(?:[^%s]++|%s%s)*+%s" % (start, q, q, q, q, q), b"(?!%s)%s" % (start, q)
+    text = rb"[^%s\r\n]++|%s|%s" % (q, quoted, plain) if quote else rb"[^\r\n]++"
+    return _Patterns(
+        re.compile(rb"(?:%s|[\r\n]++)*+" % text),
+        re.compile(rb"(?:(?:%s)*+(?:\r\n|\n|\r(?!\Z)))*+" % text),
+        re.compile(rb"(?:%s)++" % text),
+    )
+
+
+def _patterns(table: RawTable) -> _Patterns:
+    return _compiled(table.separator.encode(table.encoding), (table.quote or "").encode())
+
+
+def _end(pattern: re.Pattern[bytes], text: Text) -> int:
+    found = pattern.match(text)
+    return found.end() if found else 0
+
+
+def _pairs(text: Text, table: RawTable) -> Positions | None:
+    """Return the positions of the quotes if all open and close fields in turn; None for others, which take the patterns."""
+    quote, separator = (table.quote or "").encode(), table.separator.encode(table.encoding)
+    if not quote or len(separator) > 1:
+        return None
+    data = np.frombuffer(text, np.uint8)
+    quotes = np.flatnonzero(data == quote[0])
+    before = data[quotes[::2] - 1]
+    opens = (before == separator[0]) | (before == _LF) | (before == _CR) | (quotes[::2] == 0)
+    after_another = np.diff(quotes, prepend=-2)[::2] == 1  # a doubled quote closes and opens
+    return quotes if (opens | after_another).all() else None
 
 
 def end_of_rows(text: Text, table: RawTable) -> int:
     """Return the end of the last whole row, or 0; the text starts at a row."""
-    blocks = list(_blocks(text, table))
-    for line_end, stop in ((b"\n", len(text)), (b"\r", len(text) - 1)):  # an LF may follow a final CR
-        for block in reversed(blocks):
-            position = text.rfind(line_end, block.start, min(block.stop, stop))
-            while position >= 0:
-                opening = block.opening(position)
-                if opening is None:
-                    return position + 1
-                position = text.rfind(line_end, block.start, opening)
-    return 0
+    end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1))  # an LF may follow a final CR
+    if not table.quote or table.quote.encode() not in text:
+        return end + 1
+    if (quotes := _pairs(text, table)) is None:
+        return _end(_patterns(table).rows, text)
+    while end >= 0 and (before := int(np.searchsorted(quotes, end))) % 2:
+        opening = int(quotes[before - 1])
+        end = max(text.rfind(b"\n", 0, opening), text.rfind(b"\r", 0, opening))
+    return end + 1
 
 
 def end_of_first_row(text: Text, table: RawTable) -> int:
     """Return the end of the first row, or of the text."""
-    for block in _blocks(text, table):
-        ends = _line_ends(text, block)
-        if len(ends):
-            end = int(ends[0]) + 1
-            return end + (text[end - 1] == _CR and text[end : end + 1] == b"\n")
-    return len(text)
+    found = re.compile(rb"\r\n|[\r\n]").match(text, _end(_patterns(table).row, text))
+    return len(text) if found is None else found.end()
 
 
 def open_quote(text: Text, table: RawTable) -> int | None:
     """Return the position of an unclosed opening quote, or None."""
-    blocks = list(_blocks(text, table))
-    if sum(len(block.quotes) for block in blocks) % 2 == 0:
+    quotes = _pairs(text, table)
+    if not table.quote or (quotes is not None and len(quotes) % 2 == 0):
         return None
-    quotes = np.concatenate([block.quotes for block in blocks])
-    after_doubled = np.diff(quotes, prepend=-2)[::2] == 1
-    return int(quotes[::2][~after_doubled][-1])
+    end = _end(_patterns(table).closed, text)
+    return end if end < len(text) else None
 
 
-def rows_of(text: Text, table: RawTable) -> tuple[Positions, Positions, Positions]:
-    """Return start, end (without line end) and number of fields of each row, skipping empty lines.
-
-    The text is plain, with a separator of one byte.
-    """
-    ends, separators = [], []
-    data = np.frombuffer(text, np.uint8)
-    separator = _marked(text, table)[1]
-    for block in _blocks(text, table):
-        ends.append(_line_ends(text, block))
-        separators.append(_outside(block, np.flatnonzero(data[block.start : block.stop] == separator) + block.start))
-    stops = np.concatenate([*ends, [len(text)]]).astype(np.int64)
-    starts = np.concatenate([[0], stops[:-1] + 1]).astype(np.int64)
-    fields = np.diff(np.searchsorted(np.concatenate([*separators, []]), np.append(starts, len(text) + 1))) + 1
-    filled = stops > starts
-    return starts[filled], stops[filled], fields[filled]
+def rows_of(text: Text, table: RawTable) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each row, without line ends and empty lines; all quotes are closed."""
+    return (row.span() for row in _patterns(table).row.finditer(text))
 
 
 def count_lines(text: bytes | bytearray) -> int:
     """Count the line ends LF, CR and CRLF."""
     returns = text.count(b"\r")
     return text.count(b"\n") + (returns - text.count(b"\r\n") if returns else 0)
-
-
-def _line_ends(text: Text, block: _Block) -> Positions:
-    data = np.frombuffer(text, np.uint8)[block.start : block.stop]
-    return _outside(block, np.flatnonzero((data == _LF) | (data == _CR)) + block.start)
-
-
-def _outside(block: _Block, positions: Positions) -> Positions:
-    inside = (np.searchsorted(block.quotes, positions) % 2 == 1) != block.inside
-    return positions[~inside]
-
-
-def _marked(text: Text, table: RawTable) -> tuple[Text, int]:
-    """Return the text with a separator of one byte, repeated to keep all positions, and that byte."""
-    separator = table.separator.encode(table.encoding)
-    if len(separator) == 1:
-        return text, separator[0]
-    return text.replace(separator, b"\x1f" * len(separator)), 0x1F
-
-
-def _blocks(text: Text, table: RawTable) -> Iterator[_Block]:
-    quote = table.quote.encode() if table.quote else None
-    if quote is None or text.find(quote) < 0:
-        yield _Block(0, len(text), inside=False, quotes=np.zeros(0, np.int64))
-        return
-    marked, separator = _marked(text, table)
-    data = np.frombuffer(marked, np.uint8)
-    opens = np.zeros(256, dtype=bool)
-    opens[[_LF, _CR, separator]] = True
-    first = len(BOM) if text.startswith(BOM) else 0
-    inside, closed = False, -1
-    for start in range(0, len(text), _SCANNED):
-        stop = min(len(text), start + _SCANNED)
-        quotes = np.flatnonzero(data[start:stop] == quote[0]) + start
-        at_start = opens[data[quotes - 1]] | (quotes == first)
-        block = _Block(start, stop, inside, _delimiting(quotes, at_start, inside, closed).astype(np.int32))
-        yield block
-        inside ^= len(block.quotes) % 2 == 1
-        if len(block.quotes) and not inside:
-            closed = int(block.quotes[-1])
-
-
-def _delimiting(quotes: Positions, at_start: npt.NDArray[np.bool_], inside: bool, closed: int) -> Positions:
-    """Return the opening and closing quotes of a block among all its quotes.
-
-    `at_start` marks quotes at the start of a field, `inside` a block that starts in a quoted field; `closed` is the
-    last closing quote before the block.
-    """
-    doubled = np.diff(quotes, prepend=closed) == 1
-    openings = slice(int(inside), None, 2)  # if every quote delimits a field
-    wrong = ~(at_start | doubled)[openings]
-    if not wrong.any():
-        return quotes
-    first = int(np.argmax(wrong)) * 2 + openings.start
-    delimiting = list(range(first))
-    opened = False
-    last = int(quotes[first - 1]) if first else closed
-    rest = zip(range(first, len(quotes)), quotes[first:].tolist(), at_start[first:].tolist(), strict=True)
-    for index, position, starts_field in rest:
-        if opened or starts_field or position == last + 1:
-            delimiting.append(index)
-            opened, last = not opened, position
-    return quotes[delimiting]
 
 
 ARROW_TYPES: dict[str, pa.DataType] = {
@@ -238,14 +184,24 @@ def read_text(
     *,
     columns: Sequence[str] | None = None,
     in_one: bool = False,
+    others: list[csv.InvalidRow] | None = None,
 ) -> pa.Table:
     """Parse whole rows, in UTF-8 and with a separator of one byte; empty fields of nullable columns are null.
 
-    Without `types`, those of `columns` are inferred; `in_one` parses a single block, for rows of any length.
+    Without `types`, those of `columns` are inferred; `in_one` parses a single block, for rows of any length. Rows with
+    another number of fields are left out and added to `others`.
 
     Raises:
         pyarrow.ArrowInvalid: There are no rows, or a row is bad.
     """
+
+    def keep_other(row: csv.InvalidRow) -> str:
+        if others is not None:
+            others.append(row)
+        return "skip"
+
+    if others is not None and not _is_utf_8(text):  # Arrow hands invalid rows over as UTF-8
+        text = text.decode("latin-1").encode()
     if text.startswith(BOM):  # Arrow drops a BOM at the start of a text, but keeps it in a field after a line end
         text = b"\n" + text
     return csv.read_csv(
@@ -256,7 +212,10 @@ def read_text(
             block_size=max(_BLOCK, len(text) + 1) if in_one else _BLOCK,
         ),
         parse_options=csv.ParseOptions(
-            delimiter=plain_separator(table), quote_char=table.quote or False, newlines_in_values=bool(table.quote)
+            delimiter=plain_separator(table),
+            quote_char=table.quote or False,
+            newlines_in_values=bool(table.quote),
+            invalid_row_handler=None if others is None else keep_other,
         ),
         convert_options=csv.ConvertOptions(
             include_columns=list(types or columns or ()),
@@ -307,66 +266,70 @@ def sift(
         The good rows with the required columns in raw form (lists as strings), and the bad rows.
     """
     plain = replace(table, separator=plain_separator(table), encoding="utf-8")
-    starts, stops, fields = rows_of(text, plain)
+    others: list[csv.InvalidRow] = []
+    good, wrong = _values(text, plain, types, others)
+    skipped = np.array([row.number - 1 for row in others], np.int64)
+    whole = np.delete(np.arange(good.num_rows + len(wrong) + len(others)), skipped)
     reasons: dict[int, tuple[str | None, str]] = {
-        int(row): (None, f"{fields[row]} fields instead of {len(table.columns)}")
-        for row in np.flatnonzero(fields != len(table.columns))
+        row.number - 1: (None, f"{row.actual_columns} fields instead of {row.expected_columns}") for row in others
     }
-    whole = np.flatnonzero(fields == len(table.columns))
-    good, wrong = _values(text, plain, types, [slice(starts[row], stops[row]) for row in whole])
     reasons |= {int(whole[row]): reason for row, reason in wrong.items()}
-    line, offset, lines = first_line, 0, []
-    for row in sorted(reasons):
-        line += count_lines(text[offset : starts[row]])
-        offset = int(starts[row])
-        lines.append(line)
-    bad = [
-        BadRow(file, line, *reasons[row], printable(text[starts[row] : stops[row]], table))
-        for row, line in zip(sorted(reasons), lines, strict=True)
-    ]
+    line, offset, bad = first_line, 0, []
+    for number, (start, stop) in enumerate(rows_of(text, plain) if reasons else ()):
+        if number in reasons:
+            line += count_lines(text[offset:start])
+            offset = start
+            bad.append(BadRow(file, line, *reasons[number], printable(text[start:stop], table)))
     return good, bad
 
 
-def whole_rows(text: bytes | bytearray, table: RawTable) -> bytes:
-    """Return the rows of a plain text with one field per column."""
-    starts, stops, fields = rows_of(text, replace(table, separator=plain_separator(table), encoding="utf-8"))
-    whole = fields == len(table.columns)
-    return b"\n".join(bytes(text[a:b]) for a, b in zip(starts[whole], stops[whole], strict=True))
-
-
 def _values(
-    text: bytes | bytearray, table: RawTable, types: Mapping[str, pa.DataType], rows: Sequence[slice]
+    text: Text, table: RawTable, types: Mapping[str, pa.DataType], others: list[csv.InvalidRow]
 ) -> tuple[pa.Table, dict[int, tuple[str, str]]]:
     """Return the rows with valid required fields; column and reason of each bad row by number."""
-    if not rows:
-        return pa.schema(list(types.items())).empty_table(), {}
-    whole = b"\n".join(bytes(text[row]) for row in rows)
-    raw = read_text(whole, table, dict.fromkeys(types, pa.binary()), in_one=True)
     wrong: dict[int, tuple[str, str]] = {}
     read = {}
     by_name = {column.name: column for column in table.columns}
     for name, kind in types.items():
-        column, fields = by_name[name], raw.column(name).combine_chunks()
-        read[name], failed = _converted(fields, column, kind, table)
+        column = by_name[name]
+        try:
+            fields = values = _column(text, table, name, kind, others)
+            if column.time is not None and pa.types.is_string(kind):
+                to_times(pa.chunked_array([values]), column.time)  # only a check: raises for invalid times
+            failed = np.zeros(len(values), dtype=bool)
+        except pa.ArrowInvalid:
+            fields = _column(text, table, name, pa.binary(), others)
+            values, failed = _converted(fields, name, kind, table)
+        if not column.nullable:
+            failed |= values.is_null().to_numpy(zero_copy_only=False)
+        read[name] = values
         for row in np.flatnonzero(failed).tolist():
             wrong.setdefault(row, (name, _reason(fields[row].as_py(), column, kind)))
-    keep = np.ones(raw.num_rows, dtype=bool)
+    keep = np.ones(len(failed), dtype=bool)
     keep[list(wrong)] = False
     return pa.table(read).filter(pa.array(keep)), wrong
 
 
-def _converted(
-    raw: pa.Array, column: RawColumn, kind: pa.DataType, table: RawTable
-) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+def _column(text: Text, table: RawTable, name: str, kind: pa.DataType, others: list[csv.InvalidRow]) -> pa.Array:
+    """Read the fields of a column, in the bytes of the text."""
+    others.clear()
+    values = read_text(text, table, {name: kind}, in_one=True, others=others).column(name).combine_chunks()
+    if _is_utf_8(text) or not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
+        return values
+    stored = [value and value.decode().encode("latin-1") for value in values.cast(pa.binary()).to_pylist()]
+    return pa.array(stored, pa.binary()).cast(kind)
+
+
+def _is_utf_8(text: Text) -> bool:
+    return len(text.decode(errors="ignore").encode()) == len(text)
+
+
+def _converted(raw: pa.Array, name: str, kind: pa.DataType, table: RawTable) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
     """Return the values, null for bad fields, and a mask of the bad ones."""
     fields = raw.dictionary_encode()
-    distinct = fields.dictionary
-    values, failed = _bisected(distinct, column.name, kind, table)
-    taken = values.take(fields.indices)
-    bad = np.append(failed, False)[fields.indices.fill_null(len(distinct)).to_numpy()]
-    if not column.nullable:
-        bad |= taken.is_null().to_numpy(zero_copy_only=False)
-    return taken, bad
+    values, failed = _bisected(fields.dictionary, name, kind, table)
+    bad = np.append(failed, False)[fields.indices.fill_null(len(values)).to_numpy()]
+    return values.take(fields.indices), bad
 
 
 def _bisected(

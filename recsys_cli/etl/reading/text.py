@@ -34,7 +34,6 @@ from recsys_cli.etl.reading.dialect import (
     shown_separator,
     sift,
     to_plain,
-    whole_rows,
     with_separators,
 )
 from recsys_cli.etl.reading.rows import plain_type
@@ -157,8 +156,7 @@ def _sample(
     types = dict.fromkeys(columns, kind) if kind is not None else None
     for whole in (False, True):
         try:
-            text = whole_rows(rows, table) if whole else rows
-            read = read_text(text, table, types, columns=columns, in_one=whole)
+            read = read_text(rows, table, types, columns=columns, in_one=whole, others=[] if whole else None)
             break
         except pa.ArrowInvalid:
             continue

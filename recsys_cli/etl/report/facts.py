@@ -109,12 +109,6 @@ class Frequency(_Frozen):
     once: int
     head: dict[str, float]
     """Share of the rows of the most frequent 1 % and 10 %, by `0.01` and `0.1`."""
-    ranks: tuple[int, ...]
-    """Ranks by frequency, from 1, with logarithmic spacing."""
-    counts: tuple[int, ...]
-    edges: tuple[int, ...]
-    """Bin edges of the histogram of numbers of rows; half-open bins."""
-    heights: tuple[int, ...]
 
 
 class RepeatedPairs(_Frozen):

@@ -42,7 +42,7 @@ _MOST_BINS = 128
 _FIRST_DATE, _FIRST_PLAUSIBLE, _LAST_DATE = -2_208_988_800, 10**8, 7_258_118_400
 """Seconds since 1970 of the years 1900, 1973 and 2200."""
 _HEADS = {"0.01": 100, "0.1": 10}
-_RANKS, _BINS, _GROWTH_POINTS = 120, 32, 30
+_GROWTH_POINTS = 30
 _TRAIN = SPLITS[TRAIN]
 
 Counts = npt.NDArray[np.int64]
@@ -446,22 +446,15 @@ def frequency(counts: Counts) -> Frequency | None:
     ordered = np.sort(counts[counts > 0])[::-1]
     if not len(ordered):
         return None
-    positions = np.unique(np.geomspace(1, len(ordered), _RANKS).round().astype(np.int64))
-    most = int(ordered[0])
-    edges = np.unique(np.geomspace(1, most + 1, _BINS + 1).round().astype(np.int64))
     total = int(ordered.sum())
     return Frequency(
         distinct=len(ordered),
         rows=total,
         least=int(ordered[-1]),
         median=float(np.median(ordered)),
-        most=most,
+        most=int(ordered[0]),
         once=int(np.count_nonzero(ordered == 1)),
         head={name: int(ordered[: -(-len(ordered) // part)].sum()) / total for name, part in _HEADS.items()},
-        ranks=tuple(positions.tolist()),
-        counts=tuple(ordered[positions - 1].tolist()),
-        edges=tuple(edges.tolist()),
-        heights=tuple(np.histogram(ordered, edges)[0].tolist()),
     )
 
 

@@ -13,7 +13,7 @@ from recsys_cli.evaluation.compare.outcomes import Outcomes, PairedTest, Unit, h
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, ByName, Evaluation, Frozen, Selection, legend, marked
 from recsys_cli.metrics.metric import Better
-from recsys_cli.metrics.named import COMPARED, better_of, title_of
+from recsys_cli.metrics.named import ARROWS, COMPARED, better_of, title_of
 from recsys_cli.tabular import Tabular, rows_to_arrow
 from recsys_cli.workspace import TrainedRun, not_finished
 
@@ -123,6 +123,29 @@ class Comparison(Tabular, Frozen):
         return marked(label, runs[str(label)].selected)
 
 
+def table_of(comparison: Comparison, label: str) -> tuple[list[str], list[list[str]]]:
+    """Return headings and rows of the table of one run against the reference: a row for each metric."""
+    against, called = comparison.against, comparison.called
+    return ["", called(against), called(label), "difference", "95 % interval", "p (Holm)", ""], [
+        [
+            f"{figure.title} {ARROWS[figure.better]}".rstrip(),
+            f"{figure.values[against]:.4f}",
+            f"{figure.values[label]:.4f}",
+            f"{one.value:+.4f}",
+            f"[{one.low:+.4f}, {one.high:+.4f}]",
+            probability(one.p_holm),
+            one.in_words,
+        ]
+        for figure in comparison.figures
+        for one in [figure.differences[label]]
+    ]
+
+
+def probability(p: float) -> str:
+    """Format a p-value as in papers, with the bound `<0.001`."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
 def figures_of(
     systems: Mapping[str, Outcomes], metrics: Sequence[str], *, resamples: int, seed: int
 ) -> tuple[Figure, ...]:
@@ -176,8 +199,7 @@ def verdicts(against: str, others: Sequence[str], figures: Sequence[Figure], **u
     )
     sample = "; ".join(filter(None, [sample, correction(len(others) * len(figures))]))
     for label in others:
-        overruled = _of_overruled(label, figures, len(others) * len(figures))
-        yield " ".join([*_about(label, against, figures, sample), *overruled])
+        yield " ".join(_about(label, against, figures, sample))
 
 
 def correction(tests: int) -> str:
@@ -203,14 +225,6 @@ def _about(label: str, against: str, figures: Sequence[Figure], sample: str) -> 
     yield f"Compared with {against}, {label} is {', but '.join(parts)}."
     if by["noise"]:
         yield f"No significant difference by {joined(by['noise'])} ({sample})."
-
-
-def _of_overruled(label: str, figures: Sequence[Figure], tests: int) -> Iterator[str]:
-    if titles := [figure.title for figure in figures if figure.differences[label].is_overruled]:
-        yield (
-            f"The interval of {joined(titles)} excludes zero, but some of {tests:,} do so by chance: p corrected for all of them "
-            "decides here. recsys evaluate corrects for its own few tests, and may call the difference significant."
-        )
 
 
 _NOT_PART_OF_TASK = {"bootstrap", "batch_size", "title", "metrics"}

@@ -22,21 +22,11 @@ if TYPE_CHECKING:
     from recsys_cli.config.protocol import ProtocolConfig
 
 
-class SeededScore(Frozen):
-    """One metric of a model, over its seeds."""
+class SeededScore(Estimate):
+    """One metric of a model: the mean over its seeds, with the interval over users and seeds."""
 
-    value: float | None
-    """Mean over the seeds; None if undefined."""
     deviation: float | None = None
     """Standard deviation over the seeds; None for one run."""
-    low: float | None = None
-    """Lower end of the 95 % confidence interval over users and seeds; None for several seeds of a metric without a test."""
-    high: float | None = None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The 95 % confidence interval; None without one."""
-        return None if self.low is None or self.high is None else (self.low, self.high)
 
     def in_words(self, *, seeds: int) -> tuple[str, str]:
         """Return mean and deviation for tables: a dash for missing values, no deviation with a single seed."""
@@ -110,11 +100,6 @@ class Leaderboard(Frozen):
     protocol: dict[str, str]
     published: PublishedComparison | None = None
     """Published figures of a protocol against ours."""
-
-    @property
-    def accuracy(self) -> str | None:
-        """The first ranking metric; None without one."""
-        return next(filter(_is_ranking, self.metrics), None)
 
     @property
     def is_ranked(self) -> bool:
@@ -283,26 +268,13 @@ def failures_in_words(board: Leaderboard) -> list[tuple[str, str, str | None]]:
     ]
 
 
-Verdict = Literal["above", "level", "below", "not comparable", "not measured", "not run"]
-
 BASELINES = ("ease", "popularity")
-"""Models of ours next to each published figure, as models of the bench or as baselines of its evaluations."""
+"""Baselines next to the published figures."""
 
 LEVEL_NOTE = (
     "Published figures have no interval: ours is level if the figure lies in our 95 % interval over users and seeds, "
     "and above or below otherwise. A published model without a counterpart is compared with the best of ours on the test rows."
 )
-
-
-class PublishedFigure(Frozen):
-    """A published figure, our value of the same metric, and the verdict on ours."""
-
-    metric: str
-    published: float
-    ours: Estimate | None
-    verdict: Verdict
-    baselines: dict[str, Verdict]
-    """Verdict on our EASE and popularity."""
 
 
 class PublishedModel(Frozen):
@@ -311,7 +283,9 @@ class PublishedModel(Frozen):
     model: str
     source: str
     ours: str
-    figures: tuple[PublishedFigure, ...]
+    figures: dict[str, float]
+    verdicts: dict[str, Literal["above", "level", "below"]]
+    """Verdict on ours by metric; none of a metric without an interval, and on other data than the published."""
 
 
 class PublishedComparison(Frozen):
@@ -320,7 +294,7 @@ class PublishedComparison(Frozen):
     paper: str
     notes: tuple[str, ...]
     differences: tuple[str, ...]
-    """Differences of the data from the published data: verdicts then have no meaning."""
+    """Differences of the data from the published data."""
     verified: Literal["digest", "rows"] | None
     """What equals the published data: the files by digest, or the splits by number of rows. None: neither is published."""
     models: tuple[PublishedModel, ...]
@@ -344,69 +318,26 @@ class PublishedComparison(Frozen):
             models.setdefault(one.source, []).append(one.model)
         return [f"{'; '.join(names)}: {source}" for source, names in models.items()]
 
-    @property
-    def sentences(self) -> list[str]:
-        """The verdicts on our models by metric, one sentence each."""
-        by_ours: dict[tuple[str, str], list[tuple[str, Verdict]]] = {}
-        for one in self.models:
-            for figure in one.figures:
-                by_ours.setdefault((one.ours, figure.metric), []).append((one.model, figure.verdict))
-        return [_sentence(ours, metric, verdicts) for (ours, metric), verdicts in by_ours.items()]
-
 
 def one_table(
     standings: Sequence[LeaderboardRow], published: PublishedComparison, metrics: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
-    """Return headings and cells of a table with published models and ours, best first by the first metric.
-
-    A published row has the verdicts on ours, EASE and popularity by the first metric; without a figure of it, by the first metric
-    with one, named in the cells.
-    """
-    rows: list[tuple[float, list[str]]] = []
+    """Return headings and cells of a table with published models and ours, best first by the first metric."""
+    rows: list[tuple[Mapping[str, float | None], list[str], str]] = []
     for one in published.models:
-        figures = {figure.metric: figure for figure in one.figures}
-        cells = [f"{figures[name].published:.4f}" if name in figures else "–" for name in metrics]
-        first = next((figures[name] for name in metrics if name in figures), one.figures[0])
-        best = figures[metrics[0]].published if metrics[0] in figures else -math.inf
-        by = "" if first.metric == metrics[0] else f"({title_of(first.metric)})"
-        verdicts = [_words(first.verdict, one.ours, by), *(_words(first.baselines[name], by=by) for name in BASELINES)]
-        rows.append((best, [one.model, "published", *cells, *verdicts]))
+        verdict = ", ".join(f"{verdict} by {title_of(metric)}" for metric, verdict in one.verdicts.items())
+        rows.append((one.figures, [one.model, "published"], f"{one.ours} {verdict}" if verdict else "–"))
     for row in standings:
         if not row.is_baseline or row.label in BASELINES:
-            scores = [row.scores[name].value for name in metrics]
-            cells = ["–" if value is None else f"{value:.4f}" for value in scores]
-            best = -math.inf if scores[0] is None else scores[0]
-            empty = [""] * (1 + len(BASELINES))
             kind = "ours" if not row.is_baseline else "partial baseline" if row.is_partial else "baseline"
-            rows.append((best, [row.label, kind, *cells, *empty]))
-    rows.sort(key=lambda row: -row[0])
-    heads = [
-        "model",
-        "",
-        *map(title_of, metrics),
-        *(f"{name} is ({title_of(metrics[0])})" for name in ("ours", *BASELINES)),
-    ]
-    return heads, [cells for _, cells in rows]
+            rows.append(({name: score.value for name, score in row.scores.items()}, [row.label, kind], ""))
+    rows.sort(key=lambda row: sort_key(row[0].get(metrics[0]), better_of(metrics[0])))
+    cells = [[*names, *map(_written, map(of.get, metrics)), verdict] for of, names, verdict in rows]
+    return ["model", "", *map(title_of, metrics), "verdict on ours"], cells
 
 
-def _words(verdict: Verdict, of: str = "", by: str = "") -> str:
-    """Return a verdict for tables, of a model and by a metric: a dash if there is none."""
-    return f"{of} {verdict} {by}".strip() if verdict in {"above", "level", "below"} else "–"
-
-
-def _sentence(ours: str, metric: str, verdicts: Sequence[tuple[str, Verdict]]) -> str:
-    names = {
-        kind: ", ".join(model for model, verdict in verdicts if verdict == kind) for kind in dict(verdicts).values()
-    }
-    words = {
-        "above": "above", "level": "level with", "below": "below", "not comparable": "not comparable with",
-        "not measured": "not in bench.metrics; to compare with", "not run": "not run; to compare with",
-    }  # fmt: skip
-    return (
-        f"{ours}, {title_of(metric)}: "
-        + "; ".join(f"{words[kind]} {names[kind]}" for kind in words if kind in names)
-        + "."
-    )
+def _written(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
 
 
 def compare_published(
@@ -436,65 +367,38 @@ def compare_published(
         ),
         *(f"{file} has another digest than published" for file, equal in digests.items() if equal is False),
     ]
-    partial = [row.label for row in standings if row.is_partial]
-    standings = [row for row in standings if not row.is_partial]
-    baselines = {name: _find(name, standings, names) for name in BASELINES}
     models = []
     for one in protocol.published:
         ours = _find(one.ours, standings, names)
-        figures = [
-            _figure(f"{label}{metric}", value, ours, baselines, comparable=not differences)
-            for metric, value in one.figures.items()
-        ]
+        figures = {f"{label}{metric}": value for metric, value in one.figures.items()}
+        verdicts = _verdicts(figures, {} if ours is None or differences else ours.scores)
         called = ours.label if ours is not None else one.ours or "ours"
-        models.append(PublishedModel(model=one.model, source=one.source, ours=called, figures=tuple(figures)))
+        models.append(
+            PublishedModel(model=one.model, source=one.source, ours=called, figures=figures, verdicts=verdicts)
+        )
     return PublishedComparison(
         paper=protocol.paper,
-        notes=(*protocol.notes, *map(_of_partial, partial)),
+        notes=protocol.notes,
         differences=tuple(differences),
         verified="digest" if any(digests.values()) else "rows" if protocol.rows else None,
         models=tuple(models),
     )
 
 
-def _of_partial(name: str) -> str:
-    return f"the baseline {name} leaves out items, so it has no verdict; {name} in bench.models has one"
-
-
 def _find(name: str | None, standings: Sequence[LeaderboardRow], names: Mapping[str, str]) -> LeaderboardRow | None:
     """Return the best row of a model, or else the row with a label; without a name the best of our models."""
-    of_model = (row for row in standings if not row.is_baseline and name in {None, names.get(row.label)})
-    labeled = (row for row in standings if row.label == name)
+    whole = [row for row in standings if not row.is_partial]
+    of_model = (row for row in whole if not row.is_baseline and name in {None, names.get(row.label)})
+    labeled = (row for row in whole if row.label == name)
     return next(of_model, None) or next(labeled, None)
 
 
-def _figure(
-    metric: str,
-    published: float,
-    row: LeaderboardRow | None,
-    baselines: Mapping[str, LeaderboardRow | None],
-    *,
-    comparable: bool,
-) -> PublishedFigure:
-    score = None if row is None else row.scores.get(metric)
-    return PublishedFigure(
-        metric=metric,
-        published=published,
-        ours=None if score is None else Estimate(value=score.value, low=score.low, high=score.high),
-        verdict=_verdict(metric, published, row, comparable=comparable),
-        baselines={
-            name: _verdict(metric, published, baseline, comparable=comparable) for name, baseline in baselines.items()
-        },
-    )
-
-
-def _verdict(metric: str, published: float, row: LeaderboardRow | None, *, comparable: bool) -> Verdict:
-    if row is None:
-        return "not run"
-    score = row.scores.get(metric)
-    if score is None:
-        return "not measured"
-    if not comparable or score.value is None or score.interval is None:
-        return "not comparable"
-    low, high = score.interval
-    return "level" if low <= published <= high else "above" if score.value > published else "below"
+def _verdicts(
+    published: Mapping[str, float], ours: Mapping[str, SeededScore]
+) -> dict[str, Literal["above", "level", "below"]]:
+    intervals = {metric: ours[metric].interval for metric in published if metric in ours}
+    return {
+        metric: "below" if found[1] < published[metric] else "above" if found[0] > published[metric] else "level"
+        for metric, found in intervals.items()
+        if found is not None
+    }

@@ -53,8 +53,8 @@ def by_means(differences: Floats, seed_spread: Spread = NO_SPREAD) -> PairedTest
     A rank test is a test of symmetry: two systems with equal means can differ in it, one with few hits at the top and one
     with many further down.
     """
-    users = Clusters(np.arange(len(differences)), len(differences))
-    return by_rows(differences, users, seed_spread)
+    value, number = float(differences.mean()), len(differences)
+    return _tested(value, jackknife((differences - value) / number, np.full(number, 1 / number)), seed_spread)
 
 
 def holm(p: Sequence[float], *, hypotheses: int | None = None) -> list[float]:
@@ -72,41 +72,6 @@ def holm(p: Sequence[float], *, hypotheses: int | None = None) -> list[float]:
     corrected = np.empty_like(values)
     corrected[order] = np.maximum.accumulate(steps) if len(steps) else steps
     return [float(value) for value in corrected]
-
-
-def by_placements(
-    differences: Floats, labels: npt.NDArray[np.bool_], clusters: Clusters, seed_spread: Spread = NO_SPREAD
-) -> PairedTest:
-    """Test the difference of two AUCs, from differences of `row_placements` (N,) of both classes.
-
-    The test of DeLong, DeLong and Clarke-Pearson (1988) with placements summed by user (Obuchowski, 1997).
-    """
-    classes = [labels.astype(np.float64), (~labels).astype(np.float64)]
-    weights = sum(chosen / chosen.sum() for chosen in classes)
-    value = float(differences[labels].mean())
-    users = jackknife(clusters.sums(weights * (differences - value)), clusters.sums(weights / 2))
-    return _tested(value, users, seed_spread)
-
-
-def by_rows(differences: Floats, clusters: Clusters, seed_spread: Spread = NO_SPREAD) -> PairedTest:
-    """Test the mean of differences (N,), from sums by user."""
-    value = float(differences.mean())
-    return _tested(value, _spread_of_mean(differences, clusters), seed_spread)
-
-
-def by_roots(own: Floats, other: Floats, clusters: Clusters, seed_spread: Spread = NO_SPREAD) -> PairedTest:
-    """Test the difference of two roots of means of values (N,), such as RMSE from squared errors.
-
-    Uses the derivative of the root (delta method).
-    """
-    roots = math.sqrt(own.mean()), math.sqrt(other.mean())
-    slopes = [1 / (2 * root) if root else 0.0 for root in roots]
-    weighted = own * slopes[0] - other * slopes[1]
-    return _tested(roots[0] - roots[1], _spread_of_mean(weighted, clusters), seed_spread)
-
-
-def _spread_of_mean(values: Floats, clusters: Clusters) -> Spread:
-    return jackknife(clusters.sums(values - values.mean()) / len(values), clusters.shares())
 
 
 def _tested(value: float, users: Spread, seeds: Spread) -> PairedTest:
@@ -210,28 +175,25 @@ class Outcomes:
         if metric in self.users:
             values = self.users[metric]
             return (values - values.mean()) / len(values)
-        values = self.rows[metric]
+        values, clusters = self.rows[metric], self._clusters(metric)
         if _summary(metric) == "class means":
-            centered = values - self.value(metric)
-            weights = np.where(self.labels, 1 / np.count_nonzero(self.labels), 1 / np.count_nonzero(~self.labels))
-            return self.clusters.sums(weights * centered)
-        clusters = self._clusters(metric)
+            return clusters.sums(self._class_weights * (values - self.value(metric)))
         slope = 1 / (2 * self.value(metric)) if _summary(metric) == "root mean" and values.any() else 1.0
         return clusters.sums((values - values.mean()) * slope / len(values))
 
     def minus(self, other: Outcomes, metrics: Sequence[str], *, resamples: int, seed: int) -> dict[str, PairedTest]:
         """Test the differences from another system on the same users and rows; see `paired`."""
-        seed_spreads = {name: self._seed_spread(name) + other._seed_spread(name) for name in metrics}
-        of_users = [name for name in metrics if name in self.users and not seed_spreads[name].error]
+        seeds = {name: self._seed_spread(name) + other._seed_spread(name) for name in metrics}
+        of_users = [name for name in metrics if name in self.users and not seeds[name].error]
         tests: dict[str, PairedTest] = {}
         if of_users:
             differences = np.stack([self.users[name] - other.users[name] for name in of_users], axis=1)
             tests |= zip(of_users, by_users(differences, resamples=resamples, seed=seed), strict=True)
         for name in metrics:
             if name in self.rows:
-                tests[name] = self._tested(name, other.rows[name], seed_spreads[name])
+                tests[name] = self._of_rows(name, other, seeds[name])
             elif name in self.users and name not in tests:
-                tests[name] = by_means(self.users[name] - other.users[name], seed_spreads[name])
+                tests[name] = by_means(self.users[name] - other.users[name], seeds[name])
         return tests
 
     def interval(self, metric: str, *, resamples: int, seed: int) -> tuple[float, float]:
@@ -249,13 +211,20 @@ class Outcomes:
     def _seed_spread(self, metric: str) -> Spread:
         return self.seeds.get(metric, NO_SPREAD)
 
-    def _tested(self, name: str, other: Floats, seed_spread: Spread) -> PairedTest:
-        own, summary = self.rows[name], _summary(name)
-        if summary == "root mean":
-            return by_roots(own, other, self.clusters, seed_spread)
-        if summary == "class means":
-            return by_placements(own - other, self.labels, self.clusters, seed_spread)
-        return by_rows(own - other, self._clusters(name), seed_spread)
+    @property
+    def _class_weights(self) -> Floats:
+        return np.where(self.labels, 1 / np.count_nonzero(self.labels), 1 / np.count_nonzero(~self.labels))
+
+    def _of_rows(self, metric: str, other: Outcomes, seeds: Spread) -> PairedTest:
+        """Test by the influence of each user on the difference.
+
+        Of AUCs that is the test of DeLong, DeLong and Clarke-Pearson (1988) with placements summed by user (Obuchowski,
+        1997), of roots of means the delta method.
+        """
+        of_classes = _summary(metric) == "class means"
+        shares = self.clusters.sums(self._class_weights / 2) if of_classes else self._clusters(metric).shares()
+        influence = self.contributions(metric) - other.contributions(metric)
+        return _tested(self.value(metric) - other.value(metric), jackknife(influence, shares), seeds)
 
 
 def _over_seeds(several: Sequence[Outcomes], metric: str) -> Spread:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 from markupsafe import Markup
 
-from recsys_cli.evaluation.compare.comparison import METHOD, NAMES, Comparison, Difference, Verdict
+from recsys_cli.evaluation.compare.comparison import METHOD, NAMES, Comparison, Verdict, probability, table_of
 from recsys_cli.evaluation.compare.leaderboard import (
     LEVEL_NOTE,
     RETRY_NOTE,
@@ -17,7 +17,7 @@ from recsys_cli.evaluation.compare.leaderboard import (
     one_table,
 )
 from recsys_cli.metrics.named import ARROWS, better_of, title_of
-from recsys_cli.page import Axis, IntervalBar, LabeledPoint, intervals, points, render
+from recsys_cli.page import Axis, IntervalBar, intervals, render, stacked
 
 _COLOURS: Mapping[Verdict, int] = {"better": 1, "worse": 2, "noise": 5}
 
@@ -29,9 +29,7 @@ def comparison_page(comparison: Comparison) -> str:
         package=__package__,
         comparison=comparison,
         method=METHOD,
-        figures={label: differences(comparison, label) for label in comparison.others},
-        head=["", "run", "value", f"difference from {comparison.against}", "95 % interval", "p", "p (Holm)", ""],
-        rows=list(_rows(comparison)),
+        shown={label: (differences(comparison, label), *table_of(comparison, label)) for label in comparison.others},
         runs=[[comparison.called(run.label), run.model, run.dataset, run.run, run.data] for run in comparison.runs],
         dataset=", ".join(dict.fromkeys(run.dataset for run in comparison.runs)),
     )
@@ -55,31 +53,6 @@ def differences(comparison: Comparison, label: str) -> Markup:
     )
 
 
-def _rows(comparison: Comparison) -> Iterator[list[str]]:
-    for figure in comparison.figures:
-        title = f"{figure.title} {ARROWS[figure.better]}".rstrip()
-        yield [title, comparison.called(comparison.against), f"{figure.values[comparison.against]:.4f}", *[""] * 5]
-        for label in comparison.others:
-            one = figure.differences[label]
-            yield ["", comparison.called(label), f"{figure.values[label]:.4f}", *written(one)]
-
-
-def written(one: Difference) -> list[str]:
-    """Return a difference for a table: value, interval, p, corrected p, verdict."""
-    return [
-        f"{one.value:+.4f}",
-        f"{one.low:+.4f} to {one.high:+.4f}",
-        probability(one.p),
-        probability(one.p_holm),
-        one.in_words,
-    ]
-
-
-def probability(p: float) -> str:
-    """Format a p-value as in papers, with the bound `<0.001`."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
 _BEST, _OTHERS, _BASELINES = 1, 2, 5
 
 
@@ -93,12 +66,11 @@ def leaderboard_page(board: Leaderboard) -> str:
         title=title_of(board.metric),
         sentence=in_words(board),
         figure=standings(board),
-        trade_off=trade_off(board),
         failures=failures_in_words(board),
         retry_note=RETRY_NOTE,
         published=board.published and one_table(board.standings, board.published, board.metrics),
         level_note=LEVEL_NOTE,
-        head=["", "model", *titles, "difference", "p (Holm)", "seeds", "seconds", "parameters"],
+        head=["", "model", *titles, "difference", "p (Holm)", "coverage", "seeds", "seconds", "parameters"],
         rows=[_row(one, board) for one in board.standings],
     )
 
@@ -114,27 +86,6 @@ def standings(board: Leaderboard) -> Markup:
     title = title_of(board.metric)
     axis = Axis(f"{title}, with 95 % confidence interval")
     return intervals(f"Models by {title}", marks, x=axis, names=_legend({one.color for one in marks}))
-
-
-def trade_off(board: Leaderboard) -> Markup:
-    """Plot accuracy over catalog coverage, a point for each model; empty without a ranking metric."""
-    name = board.accuracy
-    if name is None:
-        return Markup("")
-    marks = [
-        LabeledPoint(one.label, one.coverage, score.value, score.interval, _colour(one, board))
-        for one in board.standings
-        for score in [one.scores[name]]
-        if score.value is not None and one.coverage is not None
-    ]
-    title, cut_off = title_of(name), name.rpartition("@")[2]
-    return points(
-        f"{title} over catalog coverage",
-        marks,
-        x=Axis(f"catalog coverage of the top {cut_off}", "share"),
-        y=Axis(f"{title}, with 95 % confidence interval"),
-        names=_legend({one.color for one in marks}),
-    )
 
 
 def _legend(used: Collection[int]) -> list[tuple[int, str]]:
@@ -158,19 +109,15 @@ def _row(one: LeaderboardRow, board: Leaderboard) -> list[str]:
     return [
         str(one.place) if one.scores[board.metric].value is not None else "",
         one.called,
-        *(_stacked(mean, f"± {deviation}" if deviation else "") for mean, deviation in figures),
+        *(stacked(mean, f"± {deviation}" if deviation else "") for mean, deviation in figures),
         ""
         if difference is None
-        else _stacked(f"{difference.value:+.4f}", f"[{difference.low:+.4f}, {difference.high:+.4f}]"),
+        else stacked(f"{difference.value:+.4f}", f"[{difference.low:+.4f}, {difference.high:+.4f}]"),
         ""
         if difference is None
-        else _stacked(probability(difference.p_holm), "not significant" if one.is_same_as_best else ""),
+        else stacked(probability(difference.p_holm), "not significant" if one.is_same_as_best else ""),
+        "" if one.coverage is None else f"{one.coverage:.4f}",
         one.seeds_in_words(seeds=seeds),
         "" if one.seconds is None else f"{one.seconds:,.1f}",
         "" if one.parameters is None else f"{one.parameters:,}",
     ]
-
-
-def _stacked(figure: str, remark: str) -> str:
-    """Return a cell with a small remark below its text."""
-    return Markup('{}<span class="interval">{}</span>').format(figure, remark) if remark else figure

@@ -1,19 +1,17 @@
-"""The HTML page of an evaluation: tables, plots and learning curves."""
+"""The HTML page of an evaluation: tables, reliability and learning curves."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial, reduce
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
 
 from recsys_cli.evaluation.compare.comparison import correction
-from recsys_cli.evaluation.report.rankings import CONSUMED, METRICS, CutOffChart, RankingSection
+from recsys_cli.evaluation.report.users import ExampleUser
 from recsys_cli.evaluation.result import (
     MODEL,
     Curve,
@@ -27,96 +25,17 @@ from recsys_cli.evaluation.result import (
 )
 from recsys_cli.evaluation.task import positive_in_words, repeat_note
 from recsys_cli.metrics import GROUPED, POINTWISE
-from recsys_cli.metrics.lists import PSNDCG
 from recsys_cli.metrics.metric import Better
 from recsys_cli.metrics.named import ARROWS, BINARY, REGRESSION, best_of, better_of, title_of
-from recsys_cli.page import Axis, BarGroup, Headline, LineSeries, bars, chart
+from recsys_cli.page import Axis, Headline, LineSeries, chart, stacked
 from recsys_cli.page import render as render_page
 
-
-@dataclass(frozen=True)
-class TrainingHistory:
-    """Metrics of a training over steps.
-
-    Attributes:
-        step_loss: Training loss since the last point.
-        valid: Validation metrics at the end of an epoch, by name: `auc`, `ndcg@10`.
-    """
-
-    step_loss: Curve
-    train_loss: Curve
-    valid_loss: Curve
-    valid: dict[str, Curve]
-
-
-def read_history(path: Path) -> TrainingHistory:
-    """Read metrics.jsonl; a missing file, or a truncated last line, leaves the points before it."""
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    records = [record for record in map(_parse, lines) if record is not None]
-    steps = [record for record in records if record.get("event") == "step"]
-    epochs = [record for record in records if record.get("event") == "epoch"]
-    measured = [record["valid"] for record in epochs if isinstance(record.get("valid"), dict)]
-    names = dict.fromkeys(name for valid in measured for name in valid if name != "loss")
-    curves = {name: _history_curve(epochs, "valid", name) for name in names}
-    return TrainingHistory(
-        step_loss=_history_curve(steps, "loss"),
-        train_loss=_history_curve(epochs, "train_loss"),
-        valid_loss=_history_curve(epochs, "valid", "loss"),
-        valid={name: curve for name, curve in curves.items() if curve.x},
-    )
-
-
-def _parse(line: str) -> dict[str, Any] | None:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) else None
-
-
-def _history_curve(records: Sequence[dict[str, Any]], *path: str) -> Curve:
-    """Return the values at a path of keys, over the steps."""
-    points = [(_number(record.get("step")), _number(reduce(_get, path, record))) for record in records]
-    complete = [(x, y) for x, y in points if x is not None and y is not None]
-    return Curve(x=tuple(x for x, _ in complete), y=tuple(y for _, y in complete))
-
-
-def _get(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, dict) else None
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-@dataclass(frozen=True)
-class TableCell:
-    """A metric of one system."""
-
-    value: str
-    interval: str
-    is_best: bool
-
-
-@dataclass(frozen=True)
-class TableRow:
-    """A metric of all systems."""
-
-    title: str
-    hint: str
-    cells: list[TableCell]
-
-
-_HINTS: dict[Better | None, str] = {
-    "higher": "higher is better",
-    "lower": "lower is better",
-    "one": "1 is best",
-    None: "neither higher nor lower is better in itself",
-}
+Row = list[str]
+"""Cells of a table, the title first."""
 _UNDEFINED = Estimate(value=None)
 
 
-def metric_rows(systems: dict[str, Estimates]) -> list[TableRow]:
+def metric_rows(systems: dict[str, Estimates]) -> list[Row]:
     """Return a row for each metric defined for any system; pointwise metrics in their usual order."""
     first = [*POINTWISE, *GROUPED]
     names = dict.fromkeys(name for some in systems.values() for name, one in some.items() if one.value is not None)
@@ -124,60 +43,39 @@ def metric_rows(systems: dict[str, Estimates]) -> list[TableRow]:
     for name in sorted(names, key=lambda name: first.index(name) if name in first else len(first)):
         better = better_of(name)
         cells = _cells([estimates.get(name, _UNDEFINED) for estimates in systems.values()], better)
-        rows.append(TableRow(f"{title_of(name)} {ARROWS[better]}".rstrip(), _HINTS[better], cells))
+        rows.append([f"{title_of(name)} {ARROWS[better]}".rstrip(), *cells])
     return rows
 
 
-def ranking_rows(ranking: dict[str, Estimates], beyond: dict[str, Estimates]) -> tuple[list[TableRow], list[TableRow]]:
-    """Return the rows of accuracy metrics, each PSNDCG below its NDCG, and the rows of the other metrics of rankings."""
-    accuracy: dict[str, Estimates] = {system: {} for system in ranking}
-    for system, estimates in ranking.items():
-        for name, estimate in estimates.items():
-            accuracy[system][name] = estimate
-            debiased = name.replace("ndcg@", f"{PSNDCG.name}@")
-            if debiased in beyond.get(system, {}):
-                accuracy[system][debiased] = beyond[system][debiased]
-    others = {
-        system: {name: one for name, one in estimates.items() if name not in accuracy.get(system, {})}
-        for system, estimates in beyond.items()
-    }
-    return metric_rows(accuracy), metric_rows(others)
-
-
-def stage_rows(stages: Sequence[StageFigures]) -> list[TableRow]:
+def stage_rows(stages: Sequence[StageFigures]) -> list[Row]:
     """Return a row for each stage of a model: k, recall, NDCG, gain of the whole model, and its verdict."""
     return [
-        TableRow(
+        [
             stage.name,
-            "",
-            [
-                TableCell("" if stage.k is None else f"{stage.k:,}", "", is_best=False),
-                *(_optional(one) for one in (stage.recall, stage.ndcg)),
-                _gain(stage),
-                TableCell(stage.significance, "", is_best=False),
-            ],
-        )
+            "" if stage.k is None else f"{stage.k:,}",
+            *("" if one is None else _cell(one) for one in (stage.recall, stage.ndcg)),
+            _gain(stage),
+            stage.significance,
+        ]
         for stage in stages
     ]
 
 
-def _optional(one: Estimate | None) -> TableCell:
-    return TableCell(*("", "") if one is None else (number(one.value), _interval_of(one)), is_best=False)
-
-
-def _gain(stage: StageFigures) -> TableCell:
+def _gain(stage: StageFigures) -> str:
     if stage.gain is None:
-        return _optional(None)
+        return ""
     interval = f"{stage.gain_low:+.4f} – {stage.gain_high:+.4f}"
-    return TableCell(f"{stage.gain:+.4f}", interval, is_best=stage.verdict == "better")
+    return stacked(f"{stage.gain:+.4f}", interval, is_best=stage.verdict == "better")
 
 
-def _cells(estimates: list[Estimate], better: Better | None) -> list[TableCell]:
+def _cells(estimates: list[Estimate], better: Better | None) -> list[str]:
     best = best_of([(one.value, one.low, one.high) for one in estimates], better)
-    return [
-        TableCell(number(one.value), _interval_of(one), is_best=is_best)
-        for one, is_best in zip(estimates, best, strict=True)
-    ]
+    return [_cell(one, is_best=is_best) for one, is_best in zip(estimates, best, strict=True)]
+
+
+def _cell(one: Estimate, *, is_best: bool = False) -> str:
+    interval = "" if one.low is None else f"{number(one.low)} – {number(one.high)}"
+    return stacked(number(one.value), interval, is_best=is_best)
 
 
 def number(value: float | None) -> str:
@@ -190,122 +88,54 @@ def number(value: float | None) -> str:
     return f"{value:,.{decimals}f}"
 
 
-def _interval_of(estimate: Estimate) -> str:
-    return "" if estimate.low is None else f"{number(estimate.low)} – {number(estimate.high)}"
-
-
-_UNIT = (0.0, 1.0)
-
-
-def plot_loss(history: TrainingHistory) -> Markup:
-    """Plot the loss over steps; empty without a history."""
-    marks = [
-        LineSeries(*_points(history.step_loss), name="train", thin=True),
-        LineSeries(*_points(history.valid_loss), name="valid", markers=True),
-        LineSeries(*_points(history.train_loss), name="train, by epoch", markers=True),
+def cohort_rows(cohorts: Mapping[str, Mapping[str, Estimates]], metric: str) -> list[Row]:
+    """Return a row for each cohort with a metric of any system; `cohorts` has estimates by system."""
+    systems = dict.fromkeys(system for by_system in cohorts.values() for system in by_system)
+    return [
+        [name, *_cells([by_system.get(system, {}).get(metric, _UNDEFINED) for system in systems], better_of(metric))]
+        for name, by_system in cohorts.items()
+        if any(metric in estimates for estimates in by_system.values())
     ]
-    return chart("Loss over steps", marks, x=Axis("step"), y=Axis("loss"))
 
 
-def plot_learning(history: TrainingHistory) -> dict[str, Markup]:
-    """Plot each validation metric over steps; none for closed-form models."""
-    charts = {}
-    for name, curve in history.valid.items():
-        title = title_of(name)
-        # same colour as the validation loss
-        mark = LineSeries(*_points(curve), name="valid", markers=True, color=2)
-        charts[title] = chart(f"{title} over steps", [mark], x=Axis("step"), y=Axis(title))
-    return charts if len(history.train_loss.x) else {}
+def plot_learning(history: Sequence[Mapping[str, Any]]) -> dict[str, Markup]:
+    """Plot loss and validation metrics of the epochs over steps, by title; none of closed-form models."""
+    if all(epoch["train_loss"] is None for epoch in history):
+        return {}
+    steps = [epoch["step"] for epoch in history]
+    losses = [
+        _series(steps, [epoch["train_loss"] for epoch in history], name="train"),
+        _series(steps, [epoch["valid"].get("loss") for epoch in history], name="valid"),
+    ]
+    charts = {"Loss": chart("Loss over steps", losses, x=Axis("step"), y=Axis("loss"))}
+    for name in dict.fromkeys(name for epoch in history for name in epoch["valid"] if name != "loss"):
+        title, values = title_of(name), [epoch["valid"].get(name) for epoch in history]
+        curve = _series(steps, values, name="valid", color=2)  # the color of its loss
+        charts[title] = chart(f"{title} over steps", [curve], x=Axis("step"), y=Axis(title))
+    return charts
+
+
+def _series(x: Sequence[int], y: Sequence[float | None], **style: Any) -> LineSeries:
+    points = [(step, value) for step, value in zip(x, y, strict=True) if value is not None and math.isfinite(value)]
+    return LineSeries([step for step, _ in points], [value for _, value in points], markers=True, **style)
 
 
 def plot_reliability(curve: Curve, name: str) -> Markup:
     """Plot the mean label over the mean prediction; empty without a curve, as for non-probabilistic models."""
     if not curve.x:
         return Markup("")
-    marks = [
-        LineSeries(*_points(curve), name=name, markers=True),
-        LineSeries(_UNIT, _UNIT, name="calibrated", dashed=True),
-    ]
-    return chart("Reliability curve", marks, x=_unit("mean prediction"), y=_unit("mean label"))
+    x, y = (Axis(label, low=0.0, high=1.0) for label in ("mean prediction", "mean label"))
+    calibrated = LineSeries((0.0, 1.0), (0.0, 1.0), name="calibrated", dashed=True)
+    return chart("Reliability curve", [LineSeries(curve.x, curve.y, name=name, markers=True), calibrated], x=x, y=y)
 
 
-def plot_curves(curves: Mapping[str, Curve], title: str, x: str, y: str) -> Markup:
-    """Plot a curve of all systems between 0 and 1, such as ROC or precision over recall."""
-    marks = [LineSeries(*_points(curve), name=name) for name, curve in curves.items()]
-    return chart(title, marks, x=_unit(x), y=_unit(y))
-
-
-def plot_at_k(by_cut_off: CutOffChart, metric: str, *, label: str = "") -> Markup:
-    """Plot a ranking metric of all systems over the cut-off, with intervals as bands."""
-    marks = []
-    for system, estimates in by_cut_off.estimates[metric].items():
-        points = [
-            (k, e.value, e.low, e.high) for k, e in zip(by_cut_off.k, estimates, strict=True) if e.value is not None
-        ]
-        marks.append(
-            LineSeries(
-                [k for k, *_ in points],
-                [value for _, value, _, _ in points],
-                name=system,
-                band=[(v if low is None else low, v if high is None else high) for _, v, low, high in points],
-            )
-        )
-    title = title_of(f"{label}{metric}@k")
-    return chart(f"{title} over k", marks, x=Axis("k"), y=Axis(title, low=0.0))
-
-
-def plot_cohorts(estimates: Mapping[str, Mapping[str, Estimates]], metric: str, title: str) -> Markup:
-    """Plot a metric by cohort with intervals."""
-    by_cohort = {name: systems for name, systems in estimates.items() if any(metric in one for one in systems.values())}
-    undefined = Estimate(value=None)
-    groups = [
-        _group(system, [systems.get(system, {}).get(metric, undefined) for systems in by_cohort.values()])
-        for system in dict.fromkeys(system for systems in by_cohort.values() for system in systems)
-    ]
-    return bars(f"{title} by cohort", list(by_cohort), groups, x=Axis(f"{title}, with 95 % confidence interval"))
-
-
-def plot_popularity(curves: Mapping[str, Curve]) -> Markup:
-    """Plot the share of recommendations of the most popular items, next to their share of interactions."""
-    systems = [LineSeries(*_points(curve), name=name) for name, curve in curves.items() if name != CONSUMED]
-    marks = [*systems, LineSeries(*_points(curves[CONSUMED]), name=CONSUMED, dashed=True)]
-    x = Axis("items, most popular first", kind="log")
-    return chart("Share of the most popular items", marks, x=x, y=Axis("share", kind="share", low=0.0, high=1.0))
-
-
-def _group(system: str, estimates: Sequence[Estimate]) -> BarGroup:
-    """Return the bars of a system, without estimates that have no interval."""
-    has_interval = [e.value is not None and e.low is not None and e.high is not None for e in estimates]
-    return BarGroup(
-        system,
-        [e.value if drawable else None for e, drawable in zip(estimates, has_interval, strict=True)],
-        [(e.low, e.high) if e.low is not None and e.high is not None else None for e in estimates],
-    )
-
-
-def _points(curve: Curve) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    return curve.x, curve.y
-
-
-def _unit(label: str) -> Axis:
-    return Axis(label, low=0.0, high=1.0)
-
-
-def render(
-    evaluation: Evaluation,
-    *,
-    history: TrainingHistory,
-    config: str,
-    manifest: dict[str, Any],
-    rankings: RankingSection | None = None,
-) -> str:
+def render(evaluation: Evaluation, *, config: str, manifest: dict[str, Any], users: Sequence[ExampleUser] = ()) -> str:
     """Return the report as one self-contained HTML document."""
     headlines = _headlines(evaluation)
     own = marked(evaluation.model, evaluation.selected)
     name = partial(renamed, own=own, is_repeated=repeats_baseline(evaluation.ranking, own))
     evaluation = _called(evaluation, name)
-    ranking, beyond = ranking_rows(evaluation.ranking, evaluation.beyond)
-    rankings = rankings and rankings.called(name)
+    of_rows, of_ranking = _main_metrics(evaluation)[0], f"{evaluation.config.label}ndcg@{min(evaluation.config.k)}"
     return render_page(
         "report.html.j2",
         package=__package__,
@@ -313,17 +143,19 @@ def render(
         counts=evaluation.counts,
         headlines=headlines,
         pointwise=metric_rows(evaluation.pointwise),
+        reliability=plot_reliability(evaluation.reliability, own),
         repeats=repeat_note(evaluation.split, evaluation.counts, evaluation.config),
-        ranking=ranking,
-        beyond=beyond,
+        ranking=metric_rows(evaluation.ranking),
+        beyond=metric_rows(evaluation.beyond),
         stages=stage_rows(evaluation.stages),
         correction=correction(sum(stage.verdict is not None for stage in evaluation.stages)),
         cohorts=[(c.name, c.about, f"{c.rows:,}", f"{c.users:,}" if c.users else "–") for c in evaluation.cohorts],
-        figures=_figures(evaluation, own, history, rankings),
-        learning=plot_learning(history),
-        over_k=METRICS,
+        cohort_ranking=cohort_rows({c.name: c.ranking for c in evaluation.cohorts}, of_ranking),
+        cohort_pointwise=cohort_rows({c.name: c.pointwise for c in evaluation.cohorts}, of_rows),
+        learning=plot_learning(manifest["history"]),
+        main=(title_of(of_rows), title_of(of_ranking)),
         shown_k=min(evaluation.config.k),
-        users=rankings.users if rankings else [],
+        users=users,
         positive=positive_in_words(evaluation.label_mean),
         config=config,
         manifest=manifest,
@@ -337,36 +169,8 @@ def _called(evaluation: Evaluation, name: Callable[[Mapping[str, Any]], dict[str
         cohort.model_copy(update={part: name(getattr(cohort, part)) for part in ("pointwise", "ranking")})
         for cohort in evaluation.cohorts
     )
-    parts = ("pointwise", "ranking", "beyond", "roc", "precision_recall")
-    return evaluation.model_copy(
-        update={"cohorts": cohorts} | {part: name(getattr(evaluation, part)) for part in parts}
-    )
-
-
-def _figures(
-    evaluation: Evaluation, own: str, history: TrainingHistory, rankings: RankingSection | None
-) -> dict[str, Markup]:
-    """Plot all figures; those without data are empty."""
-    figures = {
-        "reliability": plot_reliability(evaluation.reliability, own),
-        "roc": plot_curves(evaluation.roc, "ROC curves", "false positive rate", "true positive rate"),
-        "precision_recall": plot_curves(evaluation.precision_recall, "Precision-recall curves", "recall", "precision"),
-        "loss": plot_loss(history),
-    }
-    if rankings is not None:
-        figures["popularity"] = plot_popularity(rankings.popularity)
-        for metric in rankings.at_k.estimates:
-            figures[f"{metric}_at_k"] = plot_at_k(rankings.at_k, metric, label=evaluation.config.label)
-    return figures | _cohort_figures(evaluation)
-
-
-def _cohort_figures(evaluation: Evaluation) -> dict[str, Markup]:
-    name = f"{evaluation.config.label}ndcg@{min(evaluation.config.k)}"
-    cohorts, rows = {cohort.name: cohort for cohort in evaluation.cohorts}, _main_metrics(evaluation)[0]
-    return {
-        "cohort_ranking": plot_cohorts({n: c.ranking for n, c in cohorts.items()}, name, title_of(name)),
-        "cohort_rows": plot_cohorts({n: c.pointwise for n, c in cohorts.items()}, rows, POINTWISE[rows].title),
-    }
+    parts = {part: name(getattr(evaluation, part)) for part in ("pointwise", "ranking", "beyond")}
+    return evaluation.model_copy(update={"cohorts": cohorts, **parts})
 
 
 def _headlines(evaluation: Evaluation) -> list[Headline]:

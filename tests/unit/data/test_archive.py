@@ -33,17 +33,6 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path / "ml.zip"
 
 
-def with_info(change: dict[str, object], name: str = "ml/extra") -> bytes:
-    """A valid archive with an extra member and a changed header of it."""
-    buffer = io.BytesIO(make_zip(FILES))
-    with zipfile.ZipFile(buffer, "a") as target:
-        info = zipfile.ZipInfo(name)
-        for key, value in change.items():
-            setattr(info, key, value)
-        target.writestr(info, b"/etc/passwd")
-    return buffer.getvalue()
-
-
 def archive_by(method: int) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", method) as target:
@@ -87,6 +76,19 @@ def test_unpack_prefers_the_member_at_the_lowest_depth_and_ignores_macos_metadat
     assert (folder / "ratings.csv").read_bytes() == RATINGS
 
 
+def test_unpack_uses_no_path_of_the_archive_and_no_link(archive: Path, folder: Path) -> None:
+    evil = ("/etc/cron.d/movies.csv", "C:\\evil\\a\\b\\c\\movies.csv", "ml/../../../evil/movies.csv")
+    buffer = io.BytesIO(make_zip(FILES | dict.fromkeys(evil, b"x")))
+    with zipfile.ZipFile(buffer, "a") as target:
+        link = zipfile.ZipInfo("movies.csv")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        target.writestr(link, b"/etc/passwd")
+    archive.write_bytes(buffer.getvalue())
+    unpack(archive, MEMBERS, folder, emit=ignore)
+    assert (folder / "movies.csv").read_bytes() == MOVIES
+    assert sorted(path.name for path in folder.parent.rglob("*")) == ["ml.zip", "movies.csv", "ratings.csv", "raw"]
+
+
 @pytest.mark.parametrize("position", [60, 400])
 def test_unpack_names_damage_inside_a_member(archive: Path, folder: Path, position: int) -> None:
     body = bytearray(make_zip(FILES))
@@ -98,21 +100,15 @@ def test_unpack_names_damage_inside_a_member(archive: Path, folder: Path, positi
     assert "ratings.csv" not in {path.name for path in folder.iterdir()}
 
 
-OUT, ABSOLUTE = "points out of the folder; nothing was unpacked", "has an absolute path; nothing was unpacked"
-SPECIAL = [(stat.S_IFLNK | 0o777, "is a link"), *((kind | 0o666, "is not a regular file; nothing was unpacked")
-           for kind in (stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK))]  # fmt: skip
 WRONG_CHECKSUM = archive_by(zipfile.ZIP_STORED).replace(b"1,7,4.0,1\n", b"1,7,5.0,1\n", 1)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        *((make_zip({**FILES, name: b"x"}), OUT) for name in ("../ratings.csv", "ml/../../evil", "..\\evil")),
-        *((make_zip({**FILES, name: b"x"}), ABSOLUTE) for name in ("/etc/cron.d/evil", "\\\\host\\evil", "C:\\evil")),
-        *((with_info({"external_attr": mode << 16}), f"member 'ml/extra' {what}") for mode, what in SPECIAL),
-        (encrypted(), r"member 'ml/ratings.csv' is encrypted"),
-        *((make_zip(FILES)[:-cut], r"ml\.zip is cut short or damaged") for cut in (1, len(make_zip(FILES)) // 2)),
-        (WRONG_CHECKSUM, r"damaged .*CRC"),
+        (encrypted(), "'ml/ratings.csv' .* is encrypted"),
+        *((make_zip(FILES)[:-cut], r"ml\.zip is damaged") for cut in (1, len(make_zip(FILES)) // 2)),
+        (WRONG_CHECKSUM, r"damaged.*CRC"),
         (make_zip({"ml/tags.csv": b"", "ml/movies.csv": MOVIES}), r"lacks ratings\.csv; it has movies\.csv, tags\.csv"),
         (make_zip({"ml/tags.csv": b"x"}), r"lacks ratings\.csv, movies\.csv; it has tags\.csv"),
         (
@@ -127,18 +123,16 @@ WRONG_CHECKSUM = archive_by(zipfile.ZIP_STORED).replace(b"1,7,4.0,1\n", b"1,7,5.
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS pointer"),
         (b"<html><body>Sign in", "HTML page"),
         (b"", "is empty"),
-        (b"seven seas", "is not a zip file"),
+        (b"seven seas", r"of another format \(File is not a zip file\)"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
 def test_unpack_refuses_the_whole_archive(archive: Path, folder: Path, content: bytes, message: str) -> None:
     archive.write_bytes(content)
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError, match=message):
         unpack(archive, MEMBERS, folder, emit=ignore)
     assert not list(folder.iterdir())
     assert sorted(path.name for path in folder.parent.iterdir()) == ["ml.zip", "raw"]
-    if "cut short" in message:
-        assert "--force" in str(caught.value.hint)
 
 
 def test_unpack_refuses_members_larger_than_the_disk(

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.data import FetchRequest, open_source
@@ -20,6 +19,7 @@ from recsys_cli.data.planted import PlantedWorld, Ratings, Size
 from recsys_cli.data.planted_events import clicks, impressions, sessions
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import ignore
+from recsys_cli.metrics.labels import AUC
 from tests.unit.data.wayward import Watcher
 
 OPTIONS = {"users": 150, "items": 200, "rows": 6_000, "seed": 7}
@@ -116,34 +116,25 @@ def test_chunks_hold_whole_users_and_do_not_repeat_each_other(monkeypatch: pytes
     assert not np.array_equal(chunks[0].item[:100], chunks[1].item[:100])
 
 
-def test_truth_and_ceiling_agree_with_the_files(tmp_path: Path) -> None:
-    facts = fetched(tmp_path / "raw")
-    table = pyarrow.csv.read_csv(tmp_path / "raw/ratings.csv")
-    truth = pq.read_table(tmp_path / "raw/truth.parquet")
-    assert truth.column_names == ["userId", "movieId", "timestamp", "score"]
-    for name in ("userId", "movieId", "timestamp"):
-        assert truth[name].to_pylist() == table[name].to_pylist()
-    liked = np.array(table["rating"]) > 3
-    score = np.array(truth["score"])
-    wins = score[liked][:, None] - score[~liked][None, :]
-    expected = ((wins > 0).sum() + 0.5 * (wins == 0).sum()) / wins.size
-    assert facts["ceiling"] == {"label": "rating > 3", "auc": pytest.approx(expected, abs=1e-9), "rows": 6_000}
+def test_ceiling_agrees_with_the_files(tmp_path: Path, ratings: Ratings) -> None:
+    facts = files.write_ratings(PlantedWorld(size()), tmp_path / "ratings.csv", lambda _: None)
+    liked = np.array(pyarrow.csv.read_csv(tmp_path / "ratings.csv")["rating"]) > 3
+    assert facts["ceiling"] == {"label": "rating > 3", "auc": AUC.of_rows(liked, ratings.score), "rows": 100_000}
     assert facts["positives"] == pytest.approx(liked.mean())
 
 
-def test_large_sets_have_a_sampled_ceiling_and_no_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_sets_have_a_sampled_ceiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "SAMPLE_ROWS", 1_000)
-    monkeypatch.setattr(files, "TRUTH_ROWS", 5_000)
     monkeypatch.setattr("recsys_cli.data.planted.CHUNK_ROWS", 700)
     whole = fetched(tmp_path / "raw")
     assert whole["ceiling"]["rows"] == 1_000  # type: ignore[index]
-    assert not (tmp_path / "raw/truth.parquet").exists()
 
 
-def test_ratings_of_one_class_have_no_ceiling(tmp_path: Path, world: PlantedWorld, ratings: Ratings) -> None:
-    with files.RatingsWriter(world, tmp_path) as writer:
-        writer.add(replace(ratings, half_stars=np.full_like(ratings.half_stars, 10)))
-        assert writer.facts()["ceiling"] == {"label": "rating > 3", "auc": None, "rows": len(ratings.user)}
+def test_ratings_of_one_class_have_no_ceiling(tmp_path: Path) -> None:
+    world = PlantedWorld(size(rows=2_000, users=100))
+    world.user_bias += 9
+    facts = files.write_ratings(world, tmp_path / "ratings.csv", lambda _: None)
+    assert facts["ceiling"] == {"label": "rating > 3", "auc": None, "rows": 2_000}
 
 
 def test_ceiling_of_the_presets_leaves_room(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.baselines import POINTWISE, fit_baseline, ranking_baselines
+from recsys_cli.evaluation.baselines import POINTWISE, fit_baseline, log_odds, ranking_baselines
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
@@ -21,7 +21,7 @@ TRAIN = Interactions(
 
 def _probabilities(name: str, *items: int) -> list[float]:
     rows = Interactions(np.full(len(items), 3, np.int32), np.array(items, np.int32), np.zeros(len(items), np.float32))
-    return (1 / (1 + np.exp(-POINTWISE[name].fit(TRAIN, num_items=8).logits(rows)))).tolist()
+    return POINTWISE[name].fit(TRAIN, num_items=8).numbers(rows).tolist()
 
 
 def test_constant_predicts_the_train_mean() -> None:
@@ -84,4 +84,4 @@ def test_ease_stays_within_its_limits_as_a_baseline(num_users: int, max_items: i
 def test_pointwise_baseline_is_finite_without_any_train_row(name: str) -> None:
     nothing = Interactions(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
 
-    assert np.isfinite(POINTWISE[name].fit(nothing, num_items=8).logits(TRAIN)).all()
+    assert np.isfinite(log_odds(POINTWISE[name].fit(nothing, num_items=8).numbers(TRAIN))).all()

@@ -22,7 +22,7 @@ from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.new_users import NewUsers, SplitByUser
 from recsys_cli.evaluation.ranking import FoldInScorer, TemporaryIds
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.report.rankings import RankingSection
+from recsys_cli.evaluation.report.users import example_users
 from recsys_cli.evaluation.result import Measurements
 from recsys_cli.features.columns import USER_HASH
 from recsys_cli.features.hashing import hash_values
@@ -167,14 +167,13 @@ def test_users_without_history_are_all_the_same_to_models_of_sequences(world: Pr
 def test_the_report_shows_new_users_with_their_history(world: PreparedData) -> None:
     rankings = _ranked(world, Mirror())[1]
 
-    shown = RankingSection.of(rankings, world, IdNames(world), CONFIG)
+    shown = example_users(rankings, world, IdNames(world), CONFIG)
 
-    assert shown is not None
-    (eve,) = [user for user in shown.users if user.name == f"#{hash_values(pa.array(['eve']))[0]:016x}"[:9]]
+    (eve,) = [user for user in shown if user.name == f"#{hash_values(pa.array(['eve']))[0]:016x}"[:9]]
     assert sorted(line.title for line in eve.history) == ["m1", "m3"]
     assert sorted(line.title for line in eve.ground_truth) == ["m2", "m4"]
     assert eve.rows.startswith("History: 2 interactions")
-    assert {len(user.history) for user in shown.users} == {0, 2, 3}
+    assert {len(user.history) for user in shown} == {0, 2, 3}
 
 
 def test_data_without_hashes_leaves_out_cold_start_users_with_a_note(world: PreparedData) -> None:

@@ -9,7 +9,7 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.baselines import BIAS_SMOOTHING
 from recsys_cli.evaluation.baselines import OF_NUMBERS as BASELINES
-from recsys_cli.evaluation.compare.outcomes import by_roots
+from recsys_cli.evaluation.compare.outcomes import Outcomes, PairedTest
 from recsys_cli.evaluation.held_out import is_relevant
 from recsys_cli.evaluation.intervals import Clusters, ScoredRows, pointwise_estimates
 from recsys_cli.evaluation.pointwise import LabeledRows, measure_rows
@@ -68,11 +68,16 @@ def test_intervals_are_those_of_drawing_rows(rows) -> None:
         assert found[name].high == pytest.approx(high, abs=0.15 * (high - low))
 
 
+def by_roots(own: np.ndarray, other: np.ndarray) -> PairedTest:
+    systems = [Outcomes({}, {"rmse": one}, np.ones(len(one), np.bool_), alone(len(one))) for one in (own, other)]
+    return systems[0].minus(systems[1], ["rmse"], resamples=10, seed=0)["rmse"]
+
+
 def test_two_rmse_are_tested_as_by_a_paired_bootstrap(rows) -> None:
     labels, predicted = rows
     other = predicted + np.random.default_rng(2).normal(0, 0.3, len(labels))
     squares = [(one.astype(np.float64) - labels) ** 2 for one in (predicted, other)]
-    found = by_roots(*squares, alone(len(labels)))
+    found = by_roots(*squares)
 
     draws = np.random.default_rng(3).integers(0, len(labels), (1_000, len(labels)))
     roots = [np.sqrt(one[draws].mean(axis=1)) for one in squares]
@@ -87,10 +92,10 @@ def test_two_rmse_are_tested_as_by_a_paired_bootstrap(rows) -> None:
 
 def test_a_system_does_not_differ_from_itself_and_may_be_without_fault() -> None:
     squares, zeros = np.array([1.0, 4.0, 0.25]), np.zeros(3)
-    same = by_roots(squares, squares, alone(3))
+    same = by_roots(squares, squares)
     assert (same.value, same.low, same.high, same.p) == (0, 0, 0, 1)
-    assert by_roots(squares, zeros, alone(3)).value == pytest.approx(np.sqrt(1.75))
-    assert by_roots(zeros, zeros, alone(3)).p == 1
+    assert by_roots(squares, zeros).value == pytest.approx(np.sqrt(1.75))
+    assert by_roots(zeros, zeros).p == 1
 
 
 def test_user_and_item_mean_finds_a_sum_and_draws_it_to_the_mean() -> None:

@@ -12,6 +12,7 @@ import torch
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.baselines import POINTWISE as POINTWISE_BASELINES
+from recsys_cli.evaluation.baselines import log_odds
 from recsys_cli.evaluation.held_out import candidate_items, hold_out
 from recsys_cli.evaluation.ranking import rank
 from recsys_cli.features.schema import FIRST, UNSEEN, Column, Kind, Role, Schema
@@ -93,7 +94,7 @@ def test_pointwise_baselines_on_a_random_split_equal_the_published_figures(ratin
     train, test = (_encode(ratings, order[:cut], rows) for rows in (order[:cut], order[cut:]))
     baseline = POINTWISE_BASELINES[name].fit(train, num_items=int(train.item_idx.max()) + 1)
 
-    tally = ScoreCounts.of(test.labels, baseline.logits(test))
+    tally = ScoreCounts.of(test.labels, log_odds(baseline.numbers(test)))
 
     found = tuple(round(POINTWISE[metric].compute(tally), 4) for metric in ("auc", "log_loss", "accuracy"))
     assert found == expected

@@ -14,15 +14,7 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import DataError
 from recsys_cli.evaluation import Ceiling, Counts, Curve, Estimate, Evaluation, Protocol
 from recsys_cli.evaluation.report import render
-from recsys_cli.evaluation.report.page import read_history
-from recsys_cli.evaluation.report.rankings import (
-    CONSUMED,
-    METRICS,
-    CutOffChart,
-    ExampleUser,
-    ListedItem,
-    RankingSection,
-)
+from recsys_cli.evaluation.report.users import ExampleUser, ListedItem
 from recsys_cli.evaluation.result import Cohort
 from recsys_cli.evaluation.task import repeat_note
 from recsys_cli.metrics import BEYOND, POINTWISE, RANKING
@@ -33,8 +25,8 @@ HEADINGS = [
     "Predictions", "Ranking", "Cohorts", "Recommended items", "Example users", "Learning curves", "Protocol",
     "Config and manifest",
 ]  # fmt: skip
-CHARTS = 3 + len(METRICS) + 1 + 1 + 2
-"""Of rows, over k, of cohorts, of popularity, of learning."""
+CHARTS = 3
+"""Reliability, loss, and AUC of valid."""
 SAMPLE = "a sample of 20 of 1,234 users"
 
 
@@ -68,8 +60,6 @@ def evaluation() -> Evaluation:
             ),
         ),
         reliability=line,
-        roc={"model": line, "item mean": Curve(x=(), y=())},
-        precision_recall={"model": line, "item mean": Curve(x=(), y=())},
         counts=Counts(**counts),
         protocol=Protocol(**{name: f"About {name} & more." for name in Protocol.model_fields}),
         ceiling=Ceiling(label="rating > 3", auc=0.9),
@@ -80,89 +70,53 @@ def evaluation() -> Evaluation:
     )
 
 
-AT_K = CutOffChart(
-    (1, 2, 10),
-    {
-        metric: {
-            "model": [Estimate(value=k / 20, low=k / 40, high=k / 15) for k in (1, 2, 10)],
-            "popularity": [Estimate(value=0.1, low=0.1, high=0.1)] * 3,
-        }
-        for metric in METRICS
-    },
-)
 LINE = ListedItem("A <b>title</b> & more", "<i>Drama</i>", "2001-09-09", is_marked=True)
-SHOWN = RankingSection(
-    at_k=AT_K,
-    popularity={CONSUMED: Curve(x=(1, 10), y=(0.2, 1.0)), "model": Curve(x=(1, 10), y=(0.6, 1.0))},
-    users=[
-        ExampleUser(
-            "u<1>",
-            "History: 3 interactions",
-            history=[LINE],
-            recommended=[LINE, ListedItem("Nothing special", "")],
-            ground_truth=[],
-        )
-    ],
-)
-
-
-def _page(
-    evaluation: Evaluation,
-    tmp_path: Path,
-    lines: str = "",
-    shown: RankingSection | None = SHOWN,
-    manifest: dict[str, Any] | None = None,
-) -> str:
-    metrics = tmp_path / "metrics.jsonl"
-    if lines:
-        metrics.write_text(lines)
-    return render(
-        evaluation,
-        history=read_history(metrics),
-        config="model:\n  name: <mlp>\n",
-        manifest={"model": "mlp", **(manifest or {})},
-        rankings=shown,
+USERS = [
+    ExampleUser(
+        "u<1>",
+        "History: 3 interactions",
+        history=[LINE],
+        recommended=[LINE, ListedItem("Nothing special", "")],
+        ground_truth=[],
     )
+]
+HISTORY = [
+    {"epoch": 1, "step": 3, "train_loss": 0.65, "valid": {"loss": None, "auc": 0.7}},
+    {"epoch": 2, "step": 6, "train_loss": float("nan"), "valid": {"loss": 0.6, "auc": None}},
+]
 
 
-LINES = """\
-{"event": "step", "epoch": 1, "step": 1, "loss": 0.7}
-{"event": "step", "epoch": 1, "step": 2, "loss": NaN}
-{"event": "step", "epoch": 1, "step": 3, "loss": 0.6}
-{"event": "epoch", "epoch": 1, "step": 3, "train_loss": 0.65, "valid": {"loss": null, "auc": 0.7}}
-{"event": "other"}
-[1, 2]
-{"event": "epoch", "epoch": 2, "step": 6, "train_l"""
+def _page(evaluation: Evaluation, users: list[ExampleUser] = USERS, **manifest: Any) -> str:
+    manifest = {"model": "mlp", "history": [], **manifest}
+    return render(evaluation, config="model:\n  name: <mlp>\n", manifest=manifest, users=users)
 
 
-def test_repeated_pairs_are_noted_once_and_beside_the_ranking(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_repeated_pairs_are_noted_once_and_beside_the_ranking(evaluation: Evaluation) -> None:
     counts = evaluation.counts.model_copy(update={"pairs": 10_468, "pairs_repeated": 3_441})
     note = repeat_note("test", counts)
     assert note is not None
     assert note.startswith("3,441 of the 10,468 relevant (user, item) pairs of test (32.9 %) repeat an earlier pair")
 
-    page = _page(evaluation.model_copy(update={"counts": counts, "notes": (note,)}), tmp_path)
+    page = _page(evaluation.model_copy(update={"counts": counts, "notes": (note,)}))
 
     assert page.count(note) == 1
     assert page.index("<h2>Ranking</h2>") < page.index(note) < page.index("<h2>Cohorts</h2>")
 
 
-def test_page_shows_figures_sample_and_ceiling(evaluation: Evaluation, tmp_path: Path) -> None:
-    page = _page(evaluation, tmp_path, LINES)
+def test_page_shows_figures_sample_and_ceiling(evaluation: Evaluation) -> None:
+    page = _page(evaluation, history=HISTORY)
 
     assert re.findall(r"<h2>(.*?)</h2>", page) == HEADINGS
     assert "0.8123" in page
     assert "0.8000 – 0.8200" in page
-    assert page.count(SAMPLE) == 2  # above the table, and below the plot of popularity
+    assert page.count(SAMPLE) == 1
     assert "0.9000" in page
     assert page.count("<svg") == CHARTS
-    assert "–<span" in page  # the AUC that is not defined
+    assert "<td>–</td>" in page  # the AUC that is not defined
 
 
-def test_page_is_named_after_model_data_and_split_and_its_columns_after_the_systems(
-    evaluation: Evaluation, tmp_path: Path
-) -> None:
-    page = _page(evaluation, tmp_path)
+def test_page_is_named_after_model_data_and_split_and_its_columns_after_the_systems(evaluation: Evaluation) -> None:
+    page = _page(evaluation)
 
     title = re.search(r"<title>(.*?)</title>", page)
     assert title is not None
@@ -172,9 +126,9 @@ def test_page_is_named_after_model_data_and_split_and_its_columns_after_the_syst
     assert "log loss ↓" in page
 
     ease = evaluation.model_copy(update={"model": "popularity", "selected": ("epoch",)})
-    assert "<th></th><th>popularity †</th><th>popularity (baseline)</th>" in _page(ease, tmp_path)
+    assert "<th></th><th>popularity †</th><th>popularity (baseline)</th>" in _page(ease)
     same = ease.model_copy(update={"ranking": {**ease.ranking, "popularity": ease.ranking["model"]}})
-    assert "popularity (baseline)" not in _page(same, tmp_path)
+    assert "popularity (baseline)" not in _page(same)
 
 
 @pytest.mark.parametrize(
@@ -182,11 +136,11 @@ def test_page_is_named_after_model_data_and_split_and_its_columns_after_the_syst
     [(0.5, 0.45, 0.55, "better than"), (0.22, 0.18, 0.26, "level with"), (0.1, 0.05, 0.15, "worse than")],
 )
 def test_cards_say_whether_the_model_has_won(
-    evaluation: Evaluation, tmp_path: Path, value: float, low: float, high: float, words: str
+    evaluation: Evaluation, value: float, low: float, high: float, words: str
 ) -> None:
     ndcg = {"model": Estimate(value=value, low=low, high=high), "ease": Estimate(value=0.2, low=0.17, high=0.23)}
     ranking = {system: {"ndcg@5": one} for system, one in ndcg.items()}
-    page = _page(evaluation.model_copy(update={"ranking": ranking}), tmp_path)
+    page = _page(evaluation.model_copy(update={"ranking": ranking}))
     card = re.search(r"<div([^>]*)><dt>NDCG@5</dt>.*?</div>", page)
     assert card is not None
     assert f"{words} ease: 0.2000" in card[0]
@@ -206,8 +160,8 @@ def test_best_is_all_whose_interval_overlaps_that_of_the_best() -> None:
     assert best_of([(0.0, 0.0, 0.1), (0.5, 0.4, 0.6)], "lower") == [True, False]
 
 
-def test_page_loads_nothing(evaluation: Evaluation, tmp_path: Path) -> None:
-    page = _page(evaluation, tmp_path, LINES)
+def test_page_loads_nothing(evaluation: Evaluation) -> None:
+    page = _page(evaluation, history=HISTORY)
 
     loading = re.findall(r"""(?:src|href|srcset|data|action)\s*=\s*["']([^"']*)""", page) + re.findall(
         r"url\(([^)]*)\)|@import", page
@@ -217,8 +171,8 @@ def test_page_loads_nothing(evaluation: Evaluation, tmp_path: Path) -> None:
     assert "<script" not in page
 
 
-def test_page_escapes_texts(evaluation: Evaluation, tmp_path: Path) -> None:
-    page = _page(evaluation, tmp_path)
+def test_page_escapes_texts(evaluation: Evaluation) -> None:
+    page = _page(evaluation)
 
     for text in (
         "A <b>title</b> & more",
@@ -233,117 +187,59 @@ def test_page_escapes_texts(evaluation: Evaluation, tmp_path: Path) -> None:
         assert html.escape(text) in page
 
 
-def test_page_ids_are_unique(evaluation: Evaluation, tmp_path: Path) -> None:
-    ids = re.findall(r'\bid="([^"]*)"', _page(evaluation, tmp_path, LINES))
-
-    assert len(ids) == len(set(ids))
-
-
-def test_page_takes_all_colours_from_the_style(evaluation: Evaluation, tmp_path: Path) -> None:
-    svgs = re.findall(r"<svg.*?</svg>", _page(evaluation, tmp_path, LINES), re.DOTALL)
-
-    assert not [colour for svg in svgs for colour in re.findall(r"#[0-9a-f]{6}\b", svg) if not colour.startswith("#m")]
-
-
-def test_page_without_history_or_ranking_has_notes(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_page_without_history_or_ranking_has_notes(evaluation: Evaluation) -> None:
     update = {"ranking": {}, "beyond": {}, "cohorts": (), "ceiling": None}
-    page = _page(evaluation.model_copy(update=update), tmp_path, shown=None)
+    page = _page(evaluation.model_copy(update=update), users=[])
 
     assert re.findall(r"<h2>(.*?)</h2>", page) == [*HEADINGS[:2], *HEADINGS[6:]]
     assert "Not measured" in page
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 1
 
 
-def test_page_draws_metrics_over_k_with_their_intervals(evaluation: Evaluation, tmp_path: Path) -> None:
-    page = _page(evaluation, tmp_path)
+def test_page_shows_metrics_and_definitions_of_cohorts(evaluation: Evaluation) -> None:
+    page = _page(evaluation)
 
-    found = re.search(r'<svg[^>]*aria-label="NDCG@k over k">.*?</svg>', page, re.DOTALL)
-    assert found is not None
-    lines = re.findall(r'<polyline class="line s1" points="([^"]*)"', found[0])
-    bands = re.findall(r'<polygon class="band s1" points="([^"]*)"', found[0])
-    ends = [[tuple(map(float, p.split(","))) for p in points.split()] for points in (*lines, *bands)]
-    (line, band) = ends
-    ground = _ground(found[0])
-    heights = [ground - y for _, y in line]
-    assert heights == pytest.approx([heights[2] / 10, heights[2] / 5, heights[2]], abs=0.2)
-    assert ground - band[2][1] == pytest.approx(heights[2] * 20 / 15, abs=0.2)  # the upper end at k = 10
-    assert ground - band[3][1] == pytest.approx(heights[2] / 2, abs=0.2)  # the lower one
-
-
-def _ground(svg: str) -> float:
-    found = re.search(r'<line class="axis" x1="[^"]*" y1="([^"]*)"', svg)
-    assert found is not None
-    return float(found[1])
-
-
-def test_page_shows_metrics_and_definitions_of_cohorts(evaluation: Evaluation, tmp_path: Path) -> None:
-    page = _page(evaluation, tmp_path)
-
-    assert "<title>cold users, mlp: 0.7654</title>" in page
+    cohort = page[page.index("<p>AUC of the rows of each cohort.</p>") :]
+    assert re.search(r"<th>cold users</th><td>0\.7654", cohort)
     assert "<th>cold users</th><td>users absent from train &lt;b&gt;</td><td>4</td><td>–</td>" in page
 
 
-def test_page_shows_beyond_accuracy_metrics_with_their_direction(evaluation: Evaluation, tmp_path: Path) -> None:
-    page = _page(evaluation, tmp_path)
+def test_page_shows_beyond_accuracy_metrics_with_their_direction(evaluation: Evaluation) -> None:
+    page = _page(evaluation)
 
     for name, metric in BEYOND.items():
         assert f">{metric.title}@10 {ARROWS[metric.better]}".rstrip() + "</th>" in page, name
     assert "0.2500" in page
 
 
-def test_page_shows_debiased_ndcg_below_ndcg(evaluation: Evaluation, tmp_path: Path) -> None:
-    page = _page(evaluation, tmp_path)
-    titles = re.findall(r"<tr><th title=[^>]*>([^<]*)</th>", page)
-    assert titles[titles.index("NDCG@10 ↑") + 1] == "PSNDCG@10 ↑"
-    assert titles.count("PSNDCG@10 ↑") == 1
-    assert "PSNDCG@5 ↑" not in titles  # the evaluation has none
-
-
-def test_page_marks_hits_and_shows_users_by_title(evaluation: Evaluation, tmp_path: Path) -> None:
-    page = _page(evaluation, tmp_path)
+def test_page_marks_hits_and_shows_users_by_title(evaluation: Evaluation) -> None:
+    page = _page(evaluation)
 
     rows = re.findall(r"<tr><td>(✓?)</td><td>([^<]*)", page)
     assert rows == [("✓", "A &lt;b&gt;title&lt;/b&gt; &amp; more")] * 2 + [("", "Nothing special")]
 
 
-def test_page_names_sampled_metrics(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_page_names_sampled_metrics(evaluation: Evaluation) -> None:
     config = evaluation.config.model_copy(update={"candidates": "sampled-uniform"})
     ranking = {
         system: {f"sampled_{name}": found for name, found in figures.items()}
         for system, figures in evaluation.ranking.items()
     }
-    page = _page(evaluation.model_copy(update={"config": config, "ranking": ranking}), tmp_path)
+    page = _page(evaluation.model_copy(update={"config": config, "ranking": ranking}))
 
     assert "full catalog" not in page
     assert '<p class="note">About candidates &amp; more.</p>' in page
     assert "<dt>sampled NDCG@5</dt><dd>0.7654</dd>" in page
-    assert 'aria-label="sampled NDCG@k over k"' in page
-    assert 'title="higher is better">sampled NDCG@10 ↑</th>' in page
+    assert "<th>sampled NDCG@10 ↑</th>" in page
 
 
-def test_history_leaves_out_missing_values(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text(LINES)
-
-    history = read_history(tmp_path / "metrics.jsonl")
-
-    assert history.step_loss == Curve(x=(1, 3), y=(0.7, 0.6))
-    assert history.train_loss == Curve(x=(3,), y=(0.65,))
-    assert history.valid_loss == Curve(x=(), y=())
-    assert history.valid == {"auc": Curve(x=(3,), y=(0.7,))}
-
-
-def test_page_draws_each_metric_of_valid_and_says_which_epoch_is_kept(evaluation: Evaluation, tmp_path: Path) -> None:
-    lines = "".join(
-        json.dumps({"event": "epoch", "step": step, "train_loss": 1 / step, "valid": {"loss": 0.5, "auc": 0.6, "ndcg@10": 0.1}})
-        + "\n"
-        for step in (1, 2)
-    )  # fmt: skip
-    page = _page(evaluation, tmp_path, lines, manifest={"best_epoch": 2, "monitor": "ndcg@10"})
+def test_page_draws_each_metric_of_valid_and_says_which_epoch_is_kept(evaluation: Evaluation) -> None:
+    page = _page(evaluation, history=HISTORY, best_epoch=2, monitor="ndcg@10")
 
     assert "from epoch 2, the best by ndcg@10" in page
-    assert 'aria-label="AUC over steps"' in page
-    assert 'aria-label="NDCG@10 over steps"' in page
-    assert "NDCG@10 on valid at the end of each epoch." in page
+    assert re.findall(r'aria-label="(.*? over steps)"', page) == ["Loss over steps", "AUC over steps"]
+    assert "AUC at the end of each epoch." in page
+    assert [page.count(f"<title>{point}</title>") for point in ("3, 0.65", "6, 0.6", "3, 0.7")] == [1, 1, 1]
 
 
 def test_evaluation_survives_its_file(evaluation: Evaluation, tmp_path: Path) -> None:
@@ -366,7 +262,7 @@ def test_evaluation_of_another_run_is_refused(evaluation: Evaluation, tmp_path: 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (500, True), (360, False)])
 def test_page_in_a_browser_is_whole(evaluation: Evaluation, tmp_path: Path, width: int, dark: bool) -> None:
-    seen = see(_page(evaluation, tmp_path, LINES), tmp_path, width=width, dark=dark)
+    seen = see(_page(evaluation, history=HISTORY), tmp_path, width=width, dark=dark)
 
     assert seen["headings"] == HEADINGS
     assert seen["charts"] == CHARTS

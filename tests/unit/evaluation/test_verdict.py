@@ -24,7 +24,7 @@ def asked(labels: np.ndarray) -> Interactions:
 
 def rows(scores: dict[str, np.ndarray], **of_model: float | None) -> MeasuredRows:
     estimates = {name: {metric: Estimate(value=value) for metric, value in of_model.items()} for name in scores}
-    return MeasuredRows(scores, estimates, {}, {}, Curve(x=(), y=()))
+    return MeasuredRows(scores, estimates, Curve(x=(), y=()))
 
 
 def ranked(first_is_right: np.ndarray) -> Ranked:

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from recsys_cli.config import TrainConfig
-from recsys_cli.evaluation.pointwise import reliability_curve, roc_curve
 from recsys_cli.features.schema import Task
 from recsys_cli.metrics import GROUPED, POINTWISE, RANKING, Hits
-from recsys_cli.metrics.labels import AUC, LOG_LOSS
+from recsys_cli.metrics.labels import AUC, LOG_LOSS, reliability
 from recsys_cli.metrics.metric import ScoreCounts
 from recsys_cli.metrics.named import BINARY, COMPARED, REGRESSION, TASKS, check_reported, headlines
 
@@ -35,40 +34,10 @@ def rows() -> tuple[np.ndarray, np.ndarray]:
     return (rng.random(20_000) < 1 / (1 + np.exp(-logits))).astype(np.float32), logits
 
 
-def test_compressed_keeps_the_rows_and_hardly_moves_the_figures(rows) -> None:
-    tally = ScoreCounts.of(*rows)
-    small = tally.compressed(500)
-    assert len(small.logits) == 500
-    assert small.rows.sum() == 20_000
-    assert small.positive.sum() == rows[0].sum()
-    assert (np.diff(small.logits) > 0).all()
-    for name in ("auc", "log_loss", "accuracy", "calibration"):
-        exact, close = (POINTWISE[name].compute(t) for t in (tally, small))
-        assert close == pytest.approx(exact, abs=2e-3)
-
-
-def test_compressed_keeps_few_scores() -> None:
-    tally = ScoreCounts.of(np.array([0, 1, 1], np.float32), [1.0, 2.0, 2.0])
-    assert tally.compressed(2) is tally
-    assert tally.compressed(1).rows.tolist() == [3]
-
-
-def test_area_below_the_roc_curve_is_the_auc(rows) -> None:
-    curve = roc_curve(ScoreCounts.of(*rows))
-    assert (curve.x[0], curve.y[0], curve.x[-1], curve.y[-1]) == (0, 0, 1, 1)
-    assert len(curve.x) <= 201
-    steps = zip(curve.x, curve.x[1:], curve.y, curve.y[1:], strict=False)
-    area = sum((right - left) * (low + high) / 2 for left, right, low, high in steps)
-    assert area == pytest.approx(POINTWISE["auc"].compute(ScoreCounts.of(*rows)), abs=1e-3)
-    constant = roc_curve(ScoreCounts.of(np.array([0, 1, 1], np.float32), [0.5, 0.5, 0.5]))
-    assert (constant.x, constant.y) == ((0, 1), (0, 1))
-    assert roc_curve(ScoreCounts.of(np.ones(3, np.float32), [1.0, 2.0, 3.0])).x == ()
-
-
 def test_reliability_curve_of_honest_scores_is_near_the_diagonal(rows) -> None:
-    curve = reliability_curve(ScoreCounts.of(*rows))
-    assert len(curve.x) == 15
-    assert curve.y == pytest.approx(curve.x, abs=0.05)
+    predicted, label = reliability(ScoreCounts.of(*rows))
+    assert len(predicted) == 15
+    assert label == pytest.approx(predicted, abs=0.05)
 
 
 sklearn = pytest.importorskip("sklearn.metrics")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recsys_cli.page import Axis, BarGroup, Histogram, LabeledPoint, LineSeries, bars, chart, points
+from recsys_cli.page import Axis, IntervalBar, LineSeries, chart, intervals
 from recsys_cli.page.scale import is_date, moment
 
 X, Y = Axis("x", low=0, high=10), Axis("y", low=0, high=1)
@@ -30,70 +30,23 @@ def test_line_goes_through_its_points() -> None:
     assert top < ground
 
 
-def test_band_is_a_closed_polygon_within_the_axis() -> None:
-    line = LineSeries((0, 10), (0.5, 0.5), band=[(0.25, 1.0), (0.5, 0.5)])
-    drawn = svg(chart("A", [line], x=X, y=Axis("y", low=0)))
-    points = [tuple(map(float, point.split(","))) for point in drawn.find("polygon").get("points").split()]  # type: ignore[union-attr]
-    upper, right, other, lower = points
-    (_, middle), _ = [tuple(map(float, p.split(","))) for p in drawn.find("polyline").get("points").split()]  # type: ignore[union-attr]
-    assert right == other
-    assert upper[0] == lower[0] < right[0]
-    assert (lower[1] - middle) == pytest.approx((middle - upper[1]) / 2, abs=0.1)
-    assert right[1] == middle
-    assert [part.tag for part in drawn if part.tag in {"polygon", "polyline"}] == ["polygon", "polyline"]
-
-
-def test_labeled_points_have_their_place_interval_and_color() -> None:
-    marks = [LabeledPoint("a", 0.2, 0.5, (0.4, 0.6)), LabeledPoint("b", 0.6, 0.3, color=2), LabeledPoint("c", 1.0, 0.1)]
-    drawn = svg(points("A", marks, x=Axis("x", "share"), y=Axis("y"), names=[(1, "one")]))
-    dots = [(float(dot.get("cx", "")), float(dot.get("cy", ""))) for dot in drawn.findall("circle")]
-    assert dots[1][0] == pytest.approx((dots[0][0] + dots[2][0]) / 2, abs=0.1)
-    assert dots[1][1] == pytest.approx((dots[0][1] + dots[2][1]) / 2, abs=0.1)
-    assert dots[0][1] < dots[2][1]
-    assert [dot.get("class") for dot in drawn.findall("circle")] == ["dot s1", "dot s2", "dot s1"]
-    (whisker,) = [line for line in drawn.findall("line") if (line.get("class") or "").startswith("whisker")]
-    assert float(whisker.get("x1", "")) == dots[0][0]
-    ends = (float(whisker.get("y1", "")) + float(whisker.get("y2", ""))) / 2
-    assert ends == pytest.approx(dots[0][1], abs=0.1)
-    assert not points("A", [], x=Axis("x"), y=Axis("y"))
-
-
-def test_labels_of_close_points_do_not_overlap() -> None:
-    marks = [LabeledPoint(f"model {n}", 0.9 + n / 1e4, 0.5 + n / 1e3, (0.45, 0.55)) for n in range(6)]
-    drawn = svg(points("A", [*marks, LabeledPoint("far", 0.1, 0.1)], x=Axis("x"), y=Axis("y")))
-    labels = [text for text in drawn.findall("text") if (text.text or "").startswith("model")]
-    at = [(float(text.get("x", "")), float(text.get("y", ""))) for text in labels]
-    assert len(at) == 6
-    for number, (left, top) in enumerate(at):
-        for other_left, other_top in at[:number]:
-            assert abs(top - other_top) > 8 or abs(left - other_left) > 40
-
-
 def test_single_point_is_marked() -> None:
     drawn = svg(chart("A", [LineSeries((5,), (0.5,), name="one")], x=Axis("x"), y=Axis("y")))
     assert len(drawn.findall("circle")) == 1
 
 
-def test_histogram_has_a_bar_per_nonempty_bin() -> None:
-    drawn = svg(chart("A", [Histogram((1, 10, 100, 1000), (4, 0, 2))], x=Axis("x", kind="log"), y=Axis("y", low=0)))
-    heights = [float(bar.get("height", "")) for bar in drawn.findall("rect")]
-    assert len(heights) == 2
-    assert heights[0] == pytest.approx(2 * heights[1], abs=0.2)
-    assert [bar.find("title").text for bar in drawn.findall("rect")] == ["1 – 10: 4", "100 – 1k: 2"]  # type: ignore[union-attr]
-
-
-def test_bars_are_as_long_as_their_values_and_leave_gaps() -> None:
-    groups = [BarGroup("a", [1.0, None], [(0.5, 1.5), None]), BarGroup("b", [2.0, 0.5])]
-    drawn = svg(bars("A", ["first", "second"], groups, x=Axis("x")))
-    widths = [float(bar.get("width", "")) for bar in drawn.findall("rect")]
-    assert widths == pytest.approx([widths[0], 2 * widths[0], widths[0] / 2], abs=0.2)
-    assert len([line for line in drawn.findall("line") if line.get("class") == "whisker"]) == 1
+def test_intervals_have_the_line_at_zero() -> None:
+    marks = [IntervalBar("a", 1.0, 0.5, 1.5), IntervalBar("b", -0.5, -1.0, 0.0, color=2)]
+    drawn = svg(intervals("A", marks, x=Axis("x"), names=[(1, "one")]))
+    dots = [float(dot.get("cx", "")) for dot in drawn.findall("circle")]
+    lines = {line.get("class"): float(line.get("x2", "")) for line in drawn.findall("line")}
+    assert lines["whisker s2"] == lines["axis"]
+    assert dots[0] - lines["axis"] == pytest.approx(2 * (lines["axis"] - dots[1]), abs=0.2)
 
 
 def test_no_values_no_figure() -> None:
     assert chart("A", [LineSeries((), ())], x=X, y=Y) == ""
-    assert bars("A", ["a"], [BarGroup("a", [None])], x=X) == ""
-    assert bars("A", ["a", "b"], [BarGroup("a", [0.0, 0.0]), BarGroup("b", [None, 0])], x=X) == ""
+    assert intervals("A", [], x=X) == ""
 
 
 def test_legend_has_names_and_colors() -> None:
@@ -105,8 +58,8 @@ def test_legend_has_names_and_colors() -> None:
 
 def test_text_is_escaped_everywhere_and_colors_are_those_of_the_page() -> None:
     bad = "</svg><script>"
-    lines = [LineSeries((1,), (1,), name=bad), Histogram((0, 1), (1,))]
-    drawn = chart(bad, lines, x=Axis(bad), y=Axis(bad)) + bars(bad, [bad], [BarGroup(bad, [1.0])], x=Axis(bad))
+    drawn = chart(bad, [LineSeries((1,), (1,), name=bad)], x=Axis(bad), y=Axis(bad))
+    drawn += intervals(bad, [IntervalBar(bad, 1.0, 0.0, 2.0)], x=Axis(bad))
     assert "<script>" not in drawn
     assert "&lt;script&gt;" in drawn
     assert not re.search(r"#[0-9a-fA-F]{3}|rgb|fill=|stroke=", drawn)
@@ -143,7 +96,11 @@ def seconds(*date: int) -> float:
         ("log", (4, 60), ["5", "10", "20", "50"]),
         ("log", (7, 7), ["5", "10"]),
         ("time", (seconds(1996, 3, 1), seconds(2018, 9, 1)), ["2000", "2005", "2010", "2015"]),
-        ("time", (seconds(2020, 11, 20), seconds(2021, 4, 2)), ["2020-12", "2021-01", "2021-02", "2021-03", "2021-04"]),
+        (
+            "time",
+            (seconds(2020, 11, 20), seconds(2021, 4, 2)),
+            ["2020-12-04", "2021-01-03", "2021-02-02", "2021-03-04"],
+        ),
         ("time", (seconds(2020, 2, 28), seconds(2020, 3, 3)), ["02-28", "02-29", "03-01", "03-02", "03-03"]),
         ("time", (seconds(2020, 1, 1, 23), seconds(2020, 1, 2, 1)), ["23:00", "23:30", "00:00", "00:30", "01:00"]),
     ],

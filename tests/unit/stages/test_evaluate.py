@@ -117,24 +117,6 @@ def test_evaluate_keeps_what_the_figures_are_of_and_equals_what_training_measure
         assert set(items[hits]) <= set(liked)
 
 
-def test_evaluate_equals_what_training_measured(run, workspace):
-    evaluate(run, workspace)
-
-    found, best = Evaluation.read(run.evaluation).pointwise["model"], run.manifest["valid"]
-    assert found["auc"].value == pytest.approx(best["auc"], abs=1e-6)
-    assert found["log_loss"].value == pytest.approx(best["loss"], abs=1e-5)
-
-
-def test_evaluate_writes_the_report(run, workspace):
-    evaluate(run, workspace)
-
-    page = run.report.read_text()
-    assert run.folder.name in page
-    assert run.manifest["key"] in page
-    assert "embedding_dim: 8" in page
-    assert "AUC over steps" in page
-
-
 def test_a_sampled_evaluation_leaves_the_full_one_as_it_is(run, workspace):
     config = EvaluateConfig(**EVALUATE)
     full = evaluate(run, workspace, config=config).artifact

@@ -15,8 +15,7 @@ from pyarrow import csv
 from recsys_cli.data import open_source
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.errors import DataError
-from recsys_cli.etl.reading import dialect
-from recsys_cli.etl.reading.dialect import end_of_first_row, end_of_rows, open_quote, rows_of
+from recsys_cli.etl.reading.dialect import end_of_first_row, end_of_rows, open_quote, read_text, rows_of
 from recsys_cli.etl.reading.reader import Reader
 
 COLUMNS = (RawColumn("id", "string", nullable=True), RawColumn("n", "int64", nullable=True))
@@ -74,35 +73,26 @@ def test_rows_are_the_same_for_any_chunks(
 
 
 @settings(max_examples=150, derandomize=True)
-@given(text=TEXTS, block=st.integers(1, 9))
-def test_rows_are_those_that_arrow_reads(text: str, block: int) -> None:
+@given(text=TEXTS)
+def test_rows_are_those_that_arrow_reads(text: str) -> None:
     table = RawTable("interactions", (Path("r.csv"),), COLUMNS)
     data = text.replace("\ufeff", "").encode()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dialect, "_SCANNED", block)
-        starts, stops, fields = rows_of(data, table)
-        first, last, opened = end_of_first_row(data, table), end_of_rows(data, table), open_quote(data, table)
-    rows = [data[start:stop] for start, stop in zip(starts, stops, strict=True)]
-
-    for row, count in zip(rows, fields, strict=True):
-        assert [len(read(line, int(count))) for line in (row, row + b"\n")] == [1, 1]
-    if (same := [row for row, count in zip(rows, fields, strict=True) if count == 2]) and opened is None:
-        assert read(b"\n".join(same), 2) == [read(row, 2)[0] for row in same]
-    assert first in {len(data), *(int(stop) + 1 for stop in stops), *(int(stop) + 2 for stop in stops), 1, 2}
+    first, last, opened = end_of_first_row(data, table), end_of_rows(data, table), open_quote(data, table)
     assert last == 0 or data[last - 1 : last] in {b"\n", b"\r"}
-    assert len(rows_of(data[:last], table)[0]) + len(rows_of(data[last:], table)[0]) == len(rows)
-
-
-def read(text: bytes, fields: int) -> list[tuple[str | None, ...]]:
-    names = [str(place) for place in range(fields)]
-    options = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), null_values=[""])
-    rows = csv.read_csv(
-        pa.BufferReader(text),
-        read_options=csv.ReadOptions(column_names=names, use_threads=False),
-        parse_options=csv.ParseOptions(newlines_in_values=True),
-        convert_options=options,
-    )
-    return [tuple(row.values()) for row in rows.to_pylist()]
+    if opened is not None:
+        assert data[opened : opened + 1] == b'"'
+        assert opened == 0 or data[opened - 1 : opened] in {b",", b"\n", b"\r"}
+        return
+    rows = [data[start:stop] for start, stop in rows_of(data, table)]
+    ends = [stop for _, stop in rows_of(data, table)]
+    assert first in {len(data), *(stop + 1 for stop in ends), *(stop + 2 for stop in ends), 1, 2}
+    assert len([*rows_of(data[:last], table), *rows_of(data[last:], table)]) == len(rows)
+    if rows:
+        others: list[csv.InvalidRow] = []
+        kinds = dict.fromkeys(("id", "n"), pa.binary())
+        whole = read_text(data, table, kinds, in_one=True, others=others)
+        assert whole.num_rows + len(others) == len(rows)
+        assert [row.text.encode() for row in others] == [rows[row.number - 1] for row in others]
 
 
 def test_long_text_with_stray_quotes_is_cut_as_arrow_cuts_it(tmp_path: Path) -> None:

@@ -151,10 +151,8 @@ def test_popularity_and_activity_are_those_of_train(report: Report) -> None:
 
     assert facts.items is not None
     assert facts.users is not None
-    assert (facts.items.ranks, facts.items.counts) == ((1, 2, 3), (6, 3, 1))
     assert (facts.items.least, facts.items.median, facts.items.most, facts.items.once) == (1, 3, 6, 1)
     assert facts.items.head == {"0.01": 0.6, "0.1": 0.6}  # the share of one of three values, the minimum
-    assert dict(zip(facts.users.edges, facts.users.heights, strict=False)) == {1: 3, 2: 2, 3: 1}
     assert facts.train_only == {"user": True, "item": True}
 
 
@@ -334,7 +332,7 @@ def test_facts_equal_a_naive_count(prepare: Callable[..., PreparedData], method:
     assert len(facts.borders) == 3
     items = Counter(row["item"] for row in rows["train"] if row["item"] >= FIRST)
     assert facts.items is not None
-    assert facts.items.counts == tuple(sorted(items.values(), reverse=True))
+    assert (facts.items.distinct, facts.items.most) == (len(items), max(items.values()))
     assert all(facts.train_only.values())
 
 

@@ -1,15 +1,11 @@
-"""Heads, ranks and growth: small counts by hand, random counts by simulation."""
+"""Heads and growth: small counts by hand, random counts by simulation."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from recsys_cli.etl.report.queries import frequency, growth
-
-COUNTS = st.lists(st.integers(0, 50), max_size=60).map(lambda counts: np.array(counts, dtype=np.int64))
 
 
 def test_head_is_the_share_of_the_most_frequent() -> None:
@@ -24,21 +20,6 @@ def test_head_is_the_share_of_the_most_frequent() -> None:
 def test_values_with_count_zero_are_ignored() -> None:
     assert frequency(np.zeros(5, dtype=np.int64)) is None
     assert growth(np.zeros(0, dtype=np.int64), 7) is None
-
-
-@given(COUNTS)
-@settings(derandomize=True, max_examples=100)
-def test_curves_are_those_of_the_counts(counts: np.ndarray) -> None:
-    found = frequency(counts)
-    there = sorted((int(count) for count in counts if count), reverse=True)
-    if found is None:
-        assert not there
-        return
-    assert (found.ranks[0], found.ranks[-1]) == (1, len(there))
-    assert [there[rank - 1] for rank in found.ranks] == list(found.counts)
-    assert sum(found.heights) == len(there)
-    bounds = list(zip(found.edges, found.edges[1:], strict=False))
-    assert [sum(low <= count < high for count in there) for low, high in bounds] == list(found.heights)
 
 
 def test_growth_is_the_mean_over_orders() -> None:

@@ -6,13 +6,20 @@ import numpy as np
 import pytest
 from scipy.stats import norm, ttest_1samp
 
-from recsys_cli.evaluation.compare.outcomes import by_placements, by_rows, by_users, holm
+from recsys_cli.evaluation.compare.outcomes import Outcomes, PairedTest, by_users, holm
 from recsys_cli.evaluation.intervals import Clusters
 from recsys_cli.metrics.labels import AUC, row_placements
 
 
 def alone(number: int) -> Clusters:
     return Clusters.of(np.arange(number))
+
+
+def by_rows(metric: str, *values: np.ndarray, labels: np.ndarray | None = None) -> PairedTest:
+    """Test a system against another by a metric of rows of as many users."""
+    labels = np.zeros(len(values[0]), np.bool_) if labels is None else labels
+    own, other = (Outcomes({}, {metric: one}, labels, alone(len(one))) for one in values)
+    return own.minus(other, [metric], resamples=10, seed=0)[metric]
 
 
 def p_of(differences: np.ndarray) -> float:
@@ -30,7 +37,7 @@ def test_few_users_prove_nothing() -> None:
     assert p_of(np.array([0.4])) == 1.0
     assert p_of(np.full(5, 0.4)) == pytest.approx(2**-4)
     assert p_of(np.full(20, 0.4)) < 1e-5
-    assert by_rows(np.array([0.7]), alone(1)).p == 1.0
+    assert by_rows("log_loss", np.array([0.7]), np.zeros(1)).p == 1.0
 
 
 def test_sums_in_another_order_are_ties() -> None:
@@ -49,7 +56,7 @@ def test_holm_by_hand() -> None:
 def test_identical_systems_do_not_differ() -> None:
     (tested,) = by_users(np.zeros((50, 1)), resamples=100, seed=0)
     assert (tested.value, tested.low, tested.high, tested.p) == (0, 0, 0, 1)
-    rows = by_rows(np.zeros(50), alone(50))
+    rows = by_rows("log_loss", np.arange(50.0), np.arange(50.0))
     assert (rows.value, rows.low, rows.high, rows.p) == (0, 0, 0, 1)
 
 
@@ -92,7 +99,7 @@ def test_placements_average_to_the_auc_over_either_class() -> None:
 
 def test_the_interval_of_an_auc_difference_is_that_of_a_paired_poisson_bootstrap() -> None:
     labels, one, two = rows_of(3)
-    tested = by_placements(row_placements(labels, two) - row_placements(labels, one), labels, alone(len(labels)))
+    tested = by_rows("auc", row_placements(labels, two), row_placements(labels, one), labels=labels)
     rng = np.random.default_rng(0)
     drawn = []
     for _ in range(1_500):
@@ -121,12 +128,10 @@ def test_false_positive_rate_is_five_percent(test: str) -> None:
             found += p_of(one - two) < 0.05
         elif test == "auc":
             labels, one, two = rows_of(seed, rows=150, gain=0.0)
-            found += (
-                by_placements(row_placements(labels, two) - row_placements(labels, one), labels, alone(len(labels))).p
-                < 0.05
-            )
+            placed = row_placements(labels, two), row_placements(labels, one)
+            found += by_rows("auc", *placed, labels=labels).p < 0.05
         else:
-            found += by_rows(rng.exponential(size=150) - rng.exponential(size=150), alone(150)).p < 0.05
+            found += by_rows("log_loss", rng.exponential(size=150), rng.exponential(size=150)).p < 0.05
     assert 8 <= found <= 34
 
 

@@ -10,19 +10,9 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.names import IdNames, SplitInteractions
-from recsys_cli.evaluation.new_users import ColdItems
+from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.report.rankings import (
-    CONSUMED,
-    ExampleUser,
-    ListedItem,
-    RankingSection,
-    metrics_at_k,
-    popularity_curves,
-    sample_users,
-)
-from recsys_cli.evaluation.result import Curve
+from recsys_cli.evaluation.report.users import ExampleUser, ListedItem, example_users, sample_users
 from recsys_cli.features.schema import FIRST, TICKS, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.workspace import PreparedData
@@ -58,45 +48,8 @@ def rankings(items: dict[str, list[list[int]]], wanted: list[set[int]], *, k: tu
     )
 
 
-def test_metrics_over_k_are_those_one_counts_by_hand() -> None:
-    ranked = rankings({"model": [[5, 6, 7, 8], [5, 6, 7, 8]]}, [{5}, {8, 9}])
-
-    found = metrics_at_k(ranked, EvaluateConfig(bootstrap=50))
-
-    def values(metric: str) -> list[float | None]:
-        return [estimate.value for estimate in found.estimates[metric]["model"]]
-
-    assert found.k == (1, 2, 3, 4)
-    assert values("hr") == [0.5, 0.5, 0.5, 1.0]
-    assert values("recall") == [0.5, 0.5, 0.5, 0.75]
-    assert values("precision") == pytest.approx([0.5, 0.25, 1 / 6, 0.25])
-    assert all(e.low <= e.value <= e.high for e in found.estimates["ndcg"]["model"])  # type: ignore[operator]
-
-
-def test_long_rankings_are_plotted_at_few_cut_offs_and_those_of_the_config() -> None:
-    ranked = rankings({"model": [list(range(FIRST, FIRST + 500))]}, [{4}], k=(10, 77, 500))
-
-    ks = metrics_at_k(ranked, EvaluateConfig(bootstrap=10)).k
-
-    assert {*range(1, 6), 77, 500} <= set(ks)
-    assert len(ks) < 16
-    assert list(ks) == sorted(ks)
-
-
-def test_popularity_is_the_share_of_the_most_popular_items() -> None:
-    ids = np.array([3, 3, 3, 4, 5, 5], np.int32)  # 3 comes first, then 5, then 4
-    train = Interactions(ids, ids, np.ones(6, np.float32))
-    ranked = rankings({"model": [[4, 5, 3], [4, 3, 5]], "nothing": [[0, 0, 0], [0, 0, 0]]}, [{4}, {4}], k=(2, 3))
-
-    found = popularity_curves(ranked, train, ColdItems(6, 0))
-
-    assert found[CONSUMED] == Curve(x=(1, 2, 3), y=(0.5, round(5 / 6, 6), 1.0))
-    assert found["model"] == Curve(x=(1, 2, 3), y=(0.25, 0.5, 1.0))  # of 2 places each: 4, 5, 4, 3
-    assert found["nothing"] == Curve(x=(), y=())
-
-
 @pytest.fixture
-def splits() -> SplitInteractions:
+def splits() -> tuple[Interactions, Interactions]:
     """User 3 met items 3 (liked), 4 and 5 (liked) in train, in this order, and in valid items 6 and 7 (liked) and 8."""
 
     def rows(user: list[int], item: list[int], label: list[int], times: list[int]) -> Interactions:
@@ -105,13 +58,13 @@ def splits() -> SplitInteractions:
         )
 
     day = 86_400
-    return SplitInteractions({
-        "train": rows([3, 4, 3, 3], [3, 9, 4, 5], [1, 1, 0, 1], [10**9, 5, 10**9 + day, 10**9 + 2 * day]),
-        "valid": rows([3, 3, 3, 4], [6, 7, 8, 3], [1, 1, 0, 1], [10**9] * 4),
-    })  # fmt: skip
+    return (
+        rows([3, 4, 3, 3], [3, 9, 4, 5], [1, 1, 0, 1], [10**9, 5, 10**9 + day, 10**9 + 2 * day]),
+        rows([3, 3, 3, 4], [6, 7, 8, 3], [1, 1, 0, 1], [10**9] * 4),
+    )
 
 
-def user(splits: SplitInteractions, data: PreparedData, **config: str) -> ExampleUser:
+def user(splits: tuple[Interactions, Interactions], data: PreparedData, **config: str) -> ExampleUser:
     titles = pa.array([f"title {number}" for number in range(30)])
     ranked = rankings({"model": [[7, 9, 0, 0], [3, 0, 0, 0]]}, [{6, 7}, {3}])
     one = replace(
@@ -122,12 +75,12 @@ def user(splits: SplitInteractions, data: PreparedData, **config: str) -> Exampl
         items={"model": ranked.items["model"][:1]},
         hits={"model": ranked.hits["model"][:1]},
     )
-    (found,) = sample_users(one, splits, IdNames(data, titles), EvaluateConfig.model_validate(config))
+    (found,) = sample_users(one, *splits, IdNames(data, titles), EvaluateConfig.model_validate(config))
     return found
 
 
 def test_example_user_has_history_recommendations_and_ground_truth(
-    splits: SplitInteractions, make_prepared: MakePrepared
+    splits: tuple[Interactions, Interactions], make_prepared: MakePrepared
 ) -> None:
     found = user(splits, make_prepared())
 
@@ -148,7 +101,7 @@ def test_example_user_has_history_recommendations_and_ground_truth(
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_history_has_days_in_any_unit_of_time(
-    unit: str, splits: SplitInteractions, make_prepared: MakePrepared
+    unit: str, splits: tuple[Interactions, Interactions], make_prepared: MakePrepared
 ) -> None:
     data = make_prepared()
     units = {Role.TIMESTAMP: {"unit": unit}}
@@ -156,14 +109,16 @@ def test_history_has_days_in_any_unit_of_time(
     data.schema.model_copy(update={"columns": columns}).write(data.folder / "schema.json")
     data = PreparedData(data.folder)
     assert data.schema.ticks == TICKS[unit]
-    rows = {name: replace(part, times=part.times * TICKS[unit]) for name, part in splits.rows.items()}  # type: ignore[operator]
+    history, held_out = (replace(part, times=part.times * TICKS[unit]) for part in splits)  # type: ignore[operator]
 
-    found = user(SplitInteractions(rows), data)
+    found = user((history, held_out), data)
 
     assert [line.note for line in found.history] == ["2001-09-11", "2001-09-10", "2001-09-09"]
 
 
-def test_ground_truth_follows_the_config(splits: SplitInteractions, make_prepared: MakePrepared) -> None:
+def test_ground_truth_follows_the_config(
+    splits: tuple[Interactions, Interactions], make_prepared: MakePrepared
+) -> None:
     found = user(splits, make_prepared(), relevance="all")
     assert [line.title for line in found.ground_truth] == ["title 4", "title 3", "title 5"]
 
@@ -174,7 +129,7 @@ def test_sample_of_users_depends_on_seed_and_raw_ids(make_prepared: MakePrepared
 
     def chosen(found: Rankings, seed: int) -> list[str]:
         empty = Interactions(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
-        users = sample_users(found, SplitInteractions({"train": empty}), IdNames(data), EvaluateConfig(seed=seed))
+        users = sample_users(found, empty, empty, IdNames(data), EvaluateConfig(seed=seed))
         return [user.name for user in users]
 
     first = chosen(ranked, 0)
@@ -187,4 +142,4 @@ def test_sample_of_users_depends_on_seed_and_raw_ids(make_prepared: MakePrepared
 
 def test_without_rankings_nothing_is_shown(make_prepared: MakePrepared) -> None:
     data = make_prepared()
-    assert RankingSection.of(rankings({}, []), data, IdNames(data), EvaluateConfig()) is None
+    assert example_users(rankings({}, []), data, IdNames(data), EvaluateConfig()) == []
