@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -41,16 +42,14 @@ def test_repeats_are_proposed_where_many_rows_are_second_purchases(
 
 
 def test_a_copy_of_the_target_in_an_earlier_split_is_named_and_no_hit(recsys: Recsys) -> None:
-    """Leave-last-out puts the copy of each user's last row into valid, unless Deduplicate drops it."""
     rows = [f"{user},{(7 * user + 3 * place) % 40},{100 * user + place}" for user in range(60) for place in range(8)]
     Path("t.csv").write_text("\n".join(["user,item,time", *rows, *rows[7::8]]) + "\n")
     assert recsys("init", "t.csv", "--yes").code == 0
-    lines = Path("t.yaml").read_text().splitlines()
-    Path("copies.yaml").write_text("\n".join(line for line in lines if "Deduplicate" not in line))
+    Path("copies.yaml").write_text(re.sub("\n.*Deduplicate.*", "", Path("t.yaml").read_text()))
     for name, copies in (("t.yaml", 0), ("copies.yaml", 60)):
         made = recsys("--json", "run", name, "split={method: leave-last-out}", "model={name: popularity}").json
         counts = made["evaluate"]["counts"]
-        assert (counts["pairs"], counts["pairs_repeated"], counts["relevant"]) == (60, copies, 60 - copies)
+        assert (counts["pairs_repeated"], counts["relevant"]) == (copies, 60 - copies)
         assert any("copies tell the targets" in one["text"] for one in made["etl"]["findings"]) is bool(copies)
 
 
