@@ -88,15 +88,6 @@ class MissingValues(_Frozen):
     """NaN counts as null."""
 
 
-class Growth(_Frozen):
-    """Growth of a vocabulary: expected distinct values in a random part of the rows of train."""
-
-    rows: tuple[int, ...]
-    values: tuple[float, ...]
-    last_tenth: float
-    """Expected share of the values found only in the last tenth of the rows."""
-
-
 class Frequency(_Frozen):
     """Distribution of the number of train rows per user or item."""
 
@@ -186,7 +177,6 @@ class Facts(_Frozen):
     """By column and split."""
     continuous: tuple[str, ...] = ()
     """Numeric inputs of models, without null and infinite values if valid."""
-    growth: dict[str, Growth]
     items: Frequency | None
     """Popularity of items; None if train has no item with an id of its own."""
     users: Frequency | None

@@ -64,7 +64,6 @@ def show(facts: Facts) -> str:
         op_rows=list(_ops(facts)),
         missing_head=["", *(f"{kind} in {split}" for split in splits for kind in ("null", "unseen"))],
         missing_rows=list(_missing(facts, list(splits))),
-        growth_rows=list(_growth(facts)),
         frequency_rows=list(_frequency(facts)),
         timeline=timeline(facts),
     )
@@ -159,17 +158,6 @@ def _missing(facts: Facts, splits: list[str]) -> Iterator[Row]:
                 cells += [share(count, one.values) for count in (one.null, one.unseen)]
         if any(one.null or one.unseen for one in by_split.values()):
             yield cells
-
-
-def _growth(facts: Facts) -> Iterator[Row]:
-    for column, curve in facts.growth.items():
-        half = min(range(len(curve.rows)), key=lambda position: abs(curve.rows[position] - curve.rows[-1] / 2))
-        yield [
-            column,
-            _count(round(curve.values[-1])),
-            share(curve.values[half], curve.values[-1]),
-            share(curve.last_tenth, 1),
-        ]
 
 
 def _frequency(facts: Facts) -> Iterator[Row]:

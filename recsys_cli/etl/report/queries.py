@@ -20,7 +20,6 @@ from recsys_cli.etl.report.facts import (
     Distinct,
     Facts,
     Frequency,
-    Growth,
     LabelFacts,
     MissingValues,
     OpRows,
@@ -42,7 +41,6 @@ _MOST_BINS = 128
 _FIRST_DATE, _FIRST_PLAUSIBLE, _LAST_DATE = -2_208_988_800, 10**8, 7_258_118_400
 """Seconds since 1970 of the years 1900, 1973 and 2200."""
 _HEADS = {"0.01": 100, "0.1": 10}
-_GROWTH_POINTS = 30
 _TRAIN = SPLITS[TRAIN]
 
 Counts = npt.NDArray[np.int64]
@@ -76,7 +74,6 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
     data = _Prepared(folder, fitted, counted)
     plan, counts = fitted.plan, {name: data.fitted_counts(name) for name in fitted.plan.categorified}
     splits = {split: _split(data, split, counts) for split in SPLITS}
-    grown = {name: growth(column, splits[_TRAIN].interactions) for name, column in counts.items()}
     is_timed = data.time is not None and bool(data.ends)
     pairs, copies = _repetitions(data) if data.pair else (None, None)
     return Facts(
@@ -90,7 +87,6 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
         splits=splits,
         missing=_missing(data),
         continuous=tuple(column.name for column in fitted.schema("star").numeric),
-        growth={name: curve for name, curve in grown.items() if curve is not None},
         items=frequency(counts[plan.item]),
         users=frequency(counts[plan.user]),
         pairs=pairs,
@@ -455,24 +451,6 @@ def frequency(counts: Counts) -> Frequency | None:
         most=int(ordered[0]),
         once=int(np.count_nonzero(ordered == 1)),
         head={name: int(ordered[: -(-len(ordered) // part)].sum()) / total for name, part in _HEADS.items()},
-    )
-
-
-def growth(counts: Counts, rows: int) -> Growth | None:
-    """Return the expected distinct values in a random part of the rows, from value counts; None without values.
-
-    In a sample of rows with probability p, a value with count c occurs with probability 1 - (1 - p)^c: the rarefaction
-    curve of ecology (Heck, van Belle and Simberloff, 1975). It needs only the counts, not the rows.
-    """
-    sizes, multiplicities = np.unique(counts[counts > 0], return_counts=True)
-    if not len(sizes):
-        return None
-    parts = np.linspace(0, 1, _GROWTH_POINTS + 1) ** 2  # denser at the steep start of the curve
-    *seen, tenth = (float(((1 - (1 - part) ** sizes) * multiplicities).sum()) for part in (*parts, 0.9))
-    return Growth(
-        rows=tuple((parts * rows).round().astype(np.int64).tolist()),
-        values=tuple(seen),
-        last_tenth=1 - tenth / seen[-1],
     )
 
 

@@ -156,18 +156,6 @@ def test_popularity_and_activity_are_those_of_train(report: Report) -> None:
     assert facts.train_only == {"user": True, "item": True}
 
 
-def test_growth_is_the_expectation_over_orders(report: Report) -> None:
-    train = [(user, 1, 1.0, 0) for user in (1, 1, 2)]
-    grown = report({"train": train}).growth
-
-    assert [(grown["user"].rows[at], grown["user"].values[at]) for at in (0, -1)] == [(0, 0), (3, 2)]
-    parts = (np.linspace(0, 1, 31) ** 2).tolist()
-    expected = [1 - (1 - p) ** 2 + p for p in parts]
-    assert grown["user"].values == pytest.approx(expected)
-    assert grown["user"].last_tenth == pytest.approx(1 - (1 - 0.1**2 + 0.9) / 2)
-    assert grown["item"].last_tenth == pytest.approx(0.1**3)
-
-
 def test_rows_of_each_op(report: Report) -> None:
     rows = [(n % 3, n % 2, float(n % 5), n) for n in range(20)]
     facts = report(
@@ -257,7 +245,7 @@ def test_constant_labels_are_a_warning_except_implicit_feedback(report: Report) 
 def test_all_null_and_no_times_leave_gaps(report: Report) -> None:
     rows = [(None, None, None, None)] * 4
     facts = report(rows, split={"method": "random", "valid": 0.5, "test": 0, "seed": 1}, timestamp=None)
-    assert (facts.users, facts.items, facts.timeline, facts.growth) == (None, None, None, {})
+    assert (facts.users, facts.items, facts.timeline) == (None, None, None)
     assert facts.splits["train"].label.mean is None
     assert (
         report([*rows[:2], (1, 1, 1.0, 3)], split={"method": "random", "valid": 0, "test": 0}, timestamp=None).timeline
@@ -557,3 +545,13 @@ def test_the_most_frequent_target_equals_a_naive_count(prepare: Callable[..., Pr
         assert target.users == len({row["user"] for row in rows if row["user"] >= FIRST})
         assert target.with_item == len({row["user"] for row in rows if row["item"] == most and row["user"] >= FIRST})
     assert set(facts.targets) == {"valid", "test"}
+
+
+def test_head_is_the_share_of_the_most_frequent() -> None:
+    counts = np.ones(1_000, dtype=np.int64)
+    counts[500:510] = 100
+    found = queries.frequency(counts)
+    assert found is not None
+    assert found.head == {"0.01": pytest.approx(1000 / 1990), "0.1": pytest.approx(1090 / 1990)}
+    assert (found.distinct, found.rows, found.once, found.median, found.most) == (1_000, 1_990, 990, 1, 100)
+    assert queries.frequency(np.zeros(5, dtype=np.int64)) is None

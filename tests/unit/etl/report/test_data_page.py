@@ -23,7 +23,6 @@ HEADINGS = [
     "Fitted on train only",
     "Ops",
     "Missing values",
-    "Vocabulary growth",
     "Popularity and activity",
 ]
 OPS = (
@@ -122,7 +121,6 @@ def test_report_of_real_movielens(workspace: Workspace, shared_data: Path, tmp_p
     assert sum(rows for earlier in facts.pairs.seen.values() for rows in earlier.values()) == 0
     assert {name: split.first for name, split in facts.splits.items()} == dict.fromkeys(facts.splits, 828124615)
     assert all(facts.train_only.values())
-    assert facts.growth["movieId"].last_tenth > facts.growth["userId"].last_tenth
     assert len(facts.findings) == 1
     seen = see(data.report.read_text(encoding="utf-8"), tmp_path, width=1000)
     assert (seen["headings"], seen["charts"], seen["loaded"]) == (HEADINGS, 1, [])
