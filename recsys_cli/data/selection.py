@@ -149,10 +149,6 @@ def _moment(text: str) -> datetime:
 
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-_ONE_OF_TWO = (
-    "rename the folders, or leave the column out of the files; a glob (FOLDER/**/*.csv) reads the files without the "
-    "columns of folders"
-)
 _WHOLE, _DAY = re.compile(r"-?(0|[1-9]\d{0,17})"), re.compile(r"\d{4}-\d{2}-\d{2}")
 _TYPES: dict[RawType, pa.DataType] = {
     "int32": pa.int32(), "int64": pa.int64(), "float32": pa.float32(), "float64": pa.float64(), "string": pa.string(),
@@ -216,37 +212,6 @@ def constants(table: RawTable) -> dict[RawFile, dict[str, pa.Scalar]]:
     return {
         file: {name: values[row] for name, values in table.partitions.items()} for row, file in enumerate(table.files)
     }
-
-
-def check_names(names: Sequence[str], expected: Sequence[str], partitions: Sequence[str], file: RawFile) -> None:
-    """Refuse a file that, unlike the first one, has (or lacks) a column of the names of folders.
-
-    Raises:
-        DataError: The file differs.
-    """
-    if other := [name for name in partitions if (name in names) != (name in expected)]:
-        has = "has" if other[0] in names else "lacks"
-        raise DataError(f"{file} {has} the column {other[0]} of its folder, unlike the first file", hint=_ONE_OF_TWO)
-
-
-def check_values(values: pa.ChunkedArray, constant: pa.Scalar, name: str, file: RawFile) -> None:
-    """Compare a column of a file with the value in the name of its folder.
-
-    Raises:
-        DataError: A value differs.
-    """
-    try:
-        same = pc.fill_null(pc.equal(values.cast(constant.type), constant), False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        same = pa.chunked_array([pa.repeat(False, len(values))])
-    if not constant.is_valid:
-        same = values.is_null()
-    if not pc.all(same, min_count=0).as_py():
-        other = values.filter(pc.invert(same))[0].as_py()
-        folder = "" if constant.as_py() is None else constant.cast(pa.string()).as_py()
-        raise DataError(
-            f"{file}: column {name} has {other!r} in the file, and {folder or _NULL} in its folder", hint=_ONE_OF_TWO
-        )
 
 
 def _folder(pattern: str) -> str | None:

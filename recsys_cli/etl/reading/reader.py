@@ -15,7 +15,7 @@ import pyarrow as pa
 from recsys_cli.config import RunConfig
 from recsys_cli.cpu import cores, read_ahead
 from recsys_cli.data.raw_files import RawFile, compression, fill, opened, size_of
-from recsys_cli.data.selection import check_names, check_values, constants
+from recsys_cli.data.selection import constants
 from recsys_cli.data.source import RawTable, open_given, open_source
 from recsys_cli.errors import ConfigError, DataError, listed
 from recsys_cli.etl.reading.dialect import BadRow, field_types
@@ -135,7 +135,7 @@ class Reader:
             refuse_nested(self._selected(self._full_schema), where=f"table {self.table.name!r}")
             tables = read_ahead(self._parquet())
         else:
-            cut = chunks(self._resolved[0], chunk_bytes=self.chunk_bytes, check=self._check)
+            cut = chunks(self._resolved[0], chunk_bytes=self.chunk_bytes, check=self._require)
             tables = self._kept(parse_in_order(cut, self._parse, threads=self.threads))
         with closing(tables):
             rows = recent(tables, self._limits, self.table) if self.table.since else tables
@@ -209,7 +209,7 @@ class Reader:
             schema,
             typed_by=self.table.files[0],
             chunk_bytes=self.chunk_bytes,
-            check=self._check,
+            check=self._require,
             groups=[group],
         )
         return self._with_constants(pa.concat_tables([schema.empty_table(), *rows]), file)
@@ -255,12 +255,6 @@ class Reader:
         needed = dict.fromkeys((*self._selection, *self.table.since))
         in_files = set(stored)
         return [name for name in needed if name in in_files] or stored[:1]
-
-    @cached_property
-    def _twice(self) -> list[str]:
-        """The columns to read both from the names of folders and, for a comparison, from the files."""
-        in_files = set(self._file_schema.names)
-        return [name for name in self._selection if name in self.table.partitions and name in in_files]
 
     @cached_property
     def _limits(self) -> dict[str, pa.Scalar]:
@@ -327,33 +321,25 @@ class Reader:
                 hint="all files of a table need the columns that the config reads",
             )
 
-    def _check(self, file: RawFile, names: Sequence[str]) -> None:
-        self._require(file, names)
-        check_names(names, self._twice, [name for name in self._selection if name in self.table.partitions], file)
-
     def _parse(self, chunk: Chunk) -> Parsed:
-        names = [*self._in_files, *self._twice]
-        parsed = parse(chunk, names, skip_bad=self.skip_bad, every_row=self.every_row, times=self.times)
+        parsed = parse(chunk, self._in_files, skip_bad=self.skip_bad, every_row=self.every_row, times=self.times)
         return replace(parsed, rows=self._with_constants(parsed.rows, chunk.file))
 
     def _parquet(self) -> Iterator[pa.Table]:
         if self._arrays is not None:
             yield from self._arrays.batches(self._in_files, chunk_bytes=self.chunk_bytes)
             return
-        schema = pa.schema([self._file_schema.field(name) for name in (*self._in_files, *self._twice)])
+        schema = pa.schema([self._file_schema.field(name) for name in self._in_files])
         for file in self.table.files:
             stored = replace(self._stored, files=(file,))
             rows_of_file = parquet_rows(
-                stored, schema, typed_by=self.table.files[0], chunk_bytes=self.chunk_bytes, check=self._check
+                stored, schema, typed_by=self.table.files[0], chunk_bytes=self.chunk_bytes, check=self._require
             )
             for rows in rows_of_file:
                 yield self._with_constants(rows, file)
 
     def _with_constants(self, rows: pa.Table, file: RawFile) -> pa.Table:
         for name, value in self._constants[file].items():
-            if name in self._twice:
-                check_values(rows.column(name), value, name, file)
-                rows = rows.drop_columns(name)
             rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
         return rows
 

@@ -97,50 +97,16 @@ def test_nulls_and_numbers_in_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
-@pytest.mark.parametrize(
-    ("folder", "value", "other"), [("1", 1, 5), ("2024-01-02", "2024-01-02", "2024-01-05"), ("a%2Fb", "a/b", "5")]
-)
-def test_a_column_in_files_and_folders_has_to_agree(
-    tmp_path: Path, kind: str, folder: str, value: object, other: object
-) -> None:
-    def write(name: str, **columns: list[object]) -> None:
-        path = tmp_path / "plays" / f"rating={folder}" / f"{name}.{kind}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        rows = pa.table({"user": [1, 2], **columns})
-        if kind == "parquet":
-            pq.write_table(rows, path)
-        elif kind == "jsonl":
-            path.write_text("".join(json.dumps(row) + "\n" for row in rows.to_pylist()))
-        else:
-            pyarrow.csv.write_csv(rows, path)
-
-    files = str(tmp_path / "plays")
-    write("a", rating=[value, value])
-    assert read(["user"], files=files).num_rows == 2
-    assert len(set(read(files=files)["rating"].to_pylist())) == 1
-
-    write("b", rating=[value, other])
-    assert read(["user"], files=files).num_rows == 4
-    with pytest.raises(
-        DataError, match=rf"{folder}/b\.{kind}: column rating has .*5.* in the file, and {value}.* in its folder$"
-    ) as raised:
-        read(["rating"], files=files)
-    assert "rename the folders, or leave the column out" in str(raised.value.hint)
-    assert len(set(read(files=f"{files}/**/*.{kind}")["rating"].to_pylist())) == 2  # the remedy of the hint
-
-    write("b")
-    with pytest.raises(DataError, match=rf"b\.{kind} lacks the column rating of its folder"):
-        read(["rating"], files=files)
-    write("0")
-    with pytest.raises(DataError, match=rf"a\.{kind} has the column rating of its folder"):
-        read(["rating"], files=files)
-
-
-def test_nulls_of_files_and_folders_agree(tmp_path: Path) -> None:
-    folder = tmp_path / "plays" / "shop=__HIVE_DEFAULT_PARTITION__"
-    folder.mkdir(parents=True)
-    (folder / "a.csv").write_text("user,shop\n1,\n")
-    assert read(files=str(tmp_path / "plays"))["shop"].to_pylist() == [None]
-    (folder / "a.csv").write_text("user,shop\n1,x\n")
-    with pytest.raises(DataError, match=r"has 'x' in the file, and __HIVE_DEFAULT_PARTITION__ in its folder"):
-        read(files=str(tmp_path / "plays"))
+@pytest.mark.parametrize("has_own", [True, False])
+def test_folders_win_over_columns_of_files(tmp_path: Path, kind: str, has_own: bool) -> None:
+    path = tmp_path / "plays" / "rating=7" / f"a.{kind}"
+    path.parent.mkdir(parents=True)
+    rows = pa.table({"user": [1, 2], **({"rating": ["x", None]} if has_own else {})})
+    if kind == "parquet":
+        pq.write_table(rows, path)
+    elif kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows.to_pylist()))
+    else:
+        pyarrow.csv.write_csv(rows, path)
+    assert read(files=str(tmp_path / "plays")).to_pydict() == {"user": [1, 2], "rating": [7, 7]}
+    assert read(["rating"], files=str(tmp_path / "plays"))["rating"].to_pylist() == [7, 7]
