@@ -26,7 +26,7 @@ class Progress:
         done: Units done so far (absolute, not an increment).
         total: Total number of units; None if unknown. `done == total` ends the bar.
         fields: Short values next to the bar, such as the loss.
-        left: Estimated remaining seconds; None to extrapolate from the speed, infinity if nothing tells.
+        steady: Whether the speed so far tells the remaining time.
     """
 
     task: str
@@ -34,7 +34,7 @@ class Progress:
     total: int | None
     unit: Unit = "rows"
     fields: Mapping[str, str] = field(default_factory=dict)
-    left: float | None = None
+    steady: bool = True
 
 
 Event = Message | Progress

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -103,9 +102,7 @@ class Pace:
     def line(self, event: Progress, now: float) -> str:
         """Return amount, speed and remaining time."""
         speed = (event.done - self.first) / max(now - self.start, 1e-9)
-        left = event.left
-        if left is None and speed and event.total is not None:
-            left = (event.total - event.done) / speed
+        left = (event.total - event.done) / speed if speed and event.total is not None else None
         return f"{event.task}: {_facts(event, _amount(event), speed, left)}"
 
     def summary(self, event: Progress, now: float) -> str:
@@ -135,9 +132,10 @@ def _bars(console: Console, stage: str) -> Iterator[Emit]:
             bars.remove_task(tasks.pop(_STARTING))
         paces.setdefault(event.task, Pace(time.monotonic(), event.done))
         if event.task not in tasks:
-            tasks[event.task] = bars.add_task(event.task, total=event.total, unit=event.unit, fields={}, until=None)
-        until = None if event.left is None else time.monotonic() + event.left
-        bars.update(tasks[event.task], total=event.total, completed=event.done, fields=event.fields, until=until)
+            tasks[event.task] = bars.add_task(
+                event.task, total=event.total, unit=event.unit, fields={}, steady=event.steady
+            )
+        bars.update(tasks[event.task], total=event.total, completed=event.done, fields=event.fields)
         if _ends(event):
             bars.remove_task(tasks.pop(event.task))
             pace, now = paces.pop(event.task), time.monotonic()
@@ -167,13 +165,10 @@ def _columns(console: Console) -> Bars:
             if not unit:
                 return Text("")
             total = None if task.total is None else int(task.total)
-            event = Progress(task.description, int(task.completed), total, unit, task.fields["fields"] if roomy else {})
+            shown = task.fields["fields"] if roomy else {}
+            event = Progress(task.description, int(task.completed), total, unit, shown, task.fields["steady"])
             amount = _amount(event) if wide or total is None else share(event.done / max(event.total or 1, 1))
-            until = task.fields["until"]
-            left = task.time_remaining if until is None else until - time.monotonic()
-            if task.finished or (left is not None and left <= 0):  # the estimate was too short
-                left = None
-            facts = _facts(event, amount, task.speed or 0.0, left)
+            facts = _facts(event, amount, task.speed or 0.0, None if task.finished else task.time_remaining)
             return Text(facts, no_wrap=True, overflow="ellipsis")
 
     name = TextColumn(
@@ -199,8 +194,8 @@ def _amount(event: Progress) -> str:
 
 def _facts(event: Progress, amount: str, speed: float, left: float | None) -> str:
     parts = [amount]
-    if speed and left != math.inf and f"{event.unit}/s" not in event.fields:  # the stage reports its own speed
+    if speed and event.steady and f"{event.unit}/s" not in event.fields:  # the stage reports its own speed
         parts.append(rate(speed, event.unit))
-    if left is not None and left < math.inf:
+    if left is not None and event.steady:
         parts.append(f"{duration(left)} left")
     return " · ".join([*parts, *(f"{name} {value}" for name, value in event.fields.items())])

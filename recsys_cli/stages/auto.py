@@ -7,7 +7,6 @@ has a bound in rows, users and items, never in seconds: the same config makes th
 from __future__ import annotations
 
 import gc
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -92,7 +91,7 @@ def train_candidates(
         emit(Message(text))
     for number, (label, own) in enumerate(found.configs.items()):
         # The last candidates take most of the time: no remaining time follows from the first ones.
-        emit(Progress("candidates", number, len(found.configs), unit="models", fields={"now": label}, left=math.inf))
+        emit(Progress("candidates", number, len(found.configs), unit="models", fields={"now": label}, steady=False))
         key = run_key(own, data)
         try:
             results[label] = train_on(
