@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recsys_cli.cli import reports
+from recsys_cli.cli.report import open_page
 
 
 @pytest.fixture
@@ -72,5 +72,5 @@ def test_report_opens_a_browser_only_before_a_screen(monkeypatch, tmp_path):
         monkeypatch.setattr(sys.stdout, "isatty", lambda terminal=terminal: terminal, raising=False)
         monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
         monkeypatch.setenv("DISPLAY", ":0") if display else monkeypatch.delenv("DISPLAY", raising=False)
-        reports.open_page(str(tmp_path / "report.html"))
+        open_page(str(tmp_path / "report.html"))
     assert opened == [(tmp_path / "report.html").as_uri()]
