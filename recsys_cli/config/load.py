@@ -152,10 +152,12 @@ def _with_train_defaults(values: dict[str, Any]) -> dict[str, Any]:
     model, train = values.get("model", {}), values.get("train", {})
     if not isinstance(train, dict):
         return values
-    defaults: dict[str, Any] = {"monitor": REGRESSION.default.name} if _predicts_a_number(values) else {}
+    defaults: dict[str, Any] = {}
     if isinstance(model, dict) and isinstance(name := model.get("name", DEFAULT_MODEL), str):
         with suppress(ConfigError):  # reported as a problem of the model
             defaults |= train_defaults(model_config_type(name))
+    numeric = _predicts_a_number(values) and "@" not in defaults.get("monitor", "")
+    defaults |= {"monitor": REGRESSION.default.name} if numeric else {}
     kept = {key: value for key, value in defaults.items() if key not in _conflicting_defaults(train)}
     return {**values, "train": {**kept, **train}} if kept else values
 
@@ -169,10 +171,9 @@ def _conflicting_defaults(train: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _with_bench_defaults(values: dict[str, Any]) -> dict[str, Any]:
     """Return plain values with default bench metrics for a numeric label."""
-    bench = values.get("bench")
-    if not isinstance(bench, dict) or "metrics" in bench or not _predicts_a_number(values):
-        return values
-    return {**values, "bench": {"metrics": list(REGRESSION.leaderboard), **bench}}
+    if isinstance(bench := values.get("bench"), dict) and "metrics" not in bench and _predicts_a_number(values):
+        return {**values, "bench": {"metrics": list(REGRESSION.leaderboard), **bench}}
+    return values
 
 
 def _predicts_a_number(values: dict[str, Any]) -> bool:

@@ -81,10 +81,9 @@ class TrainConfig(Section):
 
     # validation, checkpoints and tracking
     monitor: str = BINARY.default.name
-    """Validation metric that selects the best epoch: `loss` or a metric of `recsys ls metrics`, such as log_loss or ndcg@10.
+    """Validation metric that selects the best epoch: `loss` or one of `recsys ls metrics`. Default: log_loss, or rmse of numbers.
     Ranking metrics use a sample of 2,000 users of train; after a split by user, users of valid if the model supports fold-in.
-    An undefined metric falls back to the loss; without a loss, the last epoch is kept. A model's own default falls back to auc,
-    with a warning, if the data does not support it. Default for a numeric label: rmse."""
+    An undefined metric falls back to the loss, then to the last epoch; a model's own default to auc, with a warning."""
     early_stopping: int | None = Field(None, ge=1, le=MAX_COUNT)
     """Patience: stop after this many epochs without improvement of `monitor`. Without a valid split the best number of epochs is
     found so on rows held out of train, and then all of train is fitted. None: train all epochs."""

@@ -107,7 +107,7 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
     }
     comments = {
         "split.method": why_split, "model.name": why_model, "evaluate.title": "item titles in the report",
-        "train.monitor": "the best epoch has accurate probabilities; auc for the best order",
+        "train.monitor": "the best epoch has the best order; log_loss, the default, for accurate probabilities",
         "train.early_stopping": f"stop after {train.get('early_stopping')} epochs without improvement; the best epoch is kept",
         "features.impression": "candidates of one id are ranked against each other: AUC, MRR, NDCG of impressions",
         "evaluate.fold_in_targets": "fold-in: the last item of a session is the ground truth, the earlier ones its history",

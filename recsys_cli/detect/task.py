@@ -223,15 +223,13 @@ def model_of(task: Task, table: Table, *, categories: int = 0) -> tuple[dict[str
     if task.kind in {"clicks", "impressions"}:
         train = {"epochs": 10, **size, **patience} if rows <= _MANY_ROWS else {"epochs": 1, **size}
         if task.kind == "impressions":
+            train["monitor"] = "auc"
             why = "ranks an impression's candidates by user, item and their features; also dlrm, dcn-v2, lightgbm"
             return {"name": "deepfm"}, why, train
-        if rows <= _MANY_ROWS:
-            train["monitor"] = "log_loss"
         name = "dlrm" if categories >= _MANY_CATEGORIES else "dcn-v2"
         return {"name": name}, "predicts the label from all features; also mlp, deepfm, lightgbm", train
     advice = "predicts labels of rows; to rank the catalog: auto. Options: recsys ls models NAME"
-    monitor = {"monitor": "log_loss"} if task.kind == "labels" else {}  # a rating may become a number to predict
-    return {"name": "mlp"}, advice, {**train, **monitor}
+    return {"name": "mlp"}, advice, train
 
 
 def batch_size(rows: int) -> int:

@@ -85,7 +85,7 @@ def test_the_label_is_predicted_on_request(recsys, target, label):
     write(target, shop=np.arange(ROWS) % 7)
     config = proposed(recsys, "--task", "label")
     assert (config.model.name, config.features.labels[0]) == ("mlp", label)
-    assert config.train.monitor == ("auc" if target == "stars" else "log_loss")
+    assert config.train.monitor == "log_loss"
     assert ("shop" in config.features.categorified) is (target != "stars")
     assert ("set the label to {name: rating, task: regression}" in Path("t.yaml").read_text()) is (target == "stars")
     assert proposed(recsys, "--task", "rank", "--force").model.name == "auto"

@@ -43,16 +43,16 @@ def test_an_entry_replaces_the_model_and_adds_to_train(write) -> None:
 
 
 def test_model_defaults_fill_missing_keys(write, tmp_path: Path) -> None:
-    """The default monitor is NDCG for EASE and AUC for mlp, for any model of the config."""
+    """The default monitor is NDCG for EASE and log loss for mlp, for any model of the config."""
     assert train_defaults(model_config_type("ease"))["monitor"] == "ndcg@10"
     for own in ("ease", "mlp"):
         config = load(
             write("bench: {models: [ease, mlp]}", more=MORE.replace("name: mlp, hidden_dims: [7]", f"name: {own}"))
         )
-        assert [cell.train.monitor for cell in cells(config)] == ["ndcg@10", "auc"]
+        assert [cell.train.monitor for cell in cells(config)] == ["ndcg@10", "log_loss"]
         later = tmp_path / "current.yaml"
         later.write_text(dump_resolved(config))
-        assert [cell.train.monitor for cell in cells(load(later))] == ["ndcg@10", "auc"]
+        assert [cell.train.monitor for cell in cells(load(later))] == ["ndcg@10", "log_loss"]
     config = load(write("bench: {models: [ease, mlp]}", more=MORE.replace("train: {", "train: {monitor: loss, ")))
     assert {cell.train.monitor for cell in cells(config)} == {"loss"}
 

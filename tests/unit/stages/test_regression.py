@@ -274,7 +274,7 @@ def test_what_is_gone_by_follows_from_the_label_unless_it_is_said(folder):
     assert config_of(folder, "{name: ease}").train.monitor == "ndcg@10"
     config = config_of(folder, "{name: fm}", bench, "evaluate.k=[10]", label=f"[long, {NUMBER}]")
     assert config.bench is not None
-    assert (config.train.monitor, config.bench.metrics[-1]) == ("auc", "auc")
+    assert (config.train.monitor, config.bench.metrics[-1]) == ("log_loss", "auc")
 
 
 def test_a_number_that_is_not_said_to_be_one_is_refused_and_the_error_says_how(folder):
