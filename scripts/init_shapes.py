@@ -25,7 +25,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from recsys_cli.data.planted import GENRES, PlantedWorld, Size
+from recsys_cli.data.planted import GENRES, PlantedWorld
+from recsys_cli.data.synthetic import SyntheticOptions
 
 DATA = Path("data")
 PREDICTS = frozenset({"mlp", "dlrm", "dcn-v2", "deepfm"})
@@ -65,7 +66,9 @@ def ratings_colons(folder: Path) -> list[str]:
 
 def planted(*, users: int, items: int, num_rows: int) -> tuple[PlantedWorld, dict[str, np.ndarray]]:
     """Return a planted world and its ratings."""
-    world = PlantedWorld(Size(users, items, num_rows, seed=7, dim=8, genres=8, years=3, activity=0.6))
+    world = PlantedWorld(
+        SyntheticOptions(users=users, items=items, rows=num_rows, seed=7, dim=8, genres=8, years=3, activity=0.6)
+    )
     parts = list(world.ratings())
     names = {"user": "user", "item": "item", "time": "timestamp"}
     rows = {name: np.concatenate([getattr(part, own) for part in parts]) for name, own in names.items()}

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from recsys_cli.data.synthetic import SyntheticOptions
 from recsys_cli.metrics.labels import AUC
 
 Floats = NDArray[np.float32]
@@ -65,20 +66,6 @@ TASTE_DIM = 1  # number of taste directions over genres ("loud or quiet films")
 
 
 @dataclass(frozen=True)
-class Size:
-    """Size and seed of a world."""
-
-    users: int
-    items: int
-    rows: int
-    seed: int
-    dim: int
-    genres: int
-    years: int
-    activity: float
-
-
-@dataclass(frozen=True)
 class Ratings:
     """Ratings of some users, sorted by user and item, without duplicate pairs.
 
@@ -101,10 +88,10 @@ class PlantedWorld:
     """Items, users and popularity over time of a synthetic dataset.
 
     Args:
-        size: Size and seed; equal values give equal worlds and ratings.
+        size: SyntheticOptions and seed; equal values give equal worlds and ratings.
     """
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: SyntheticOptions) -> None:
         self.size = size
         # One child seed for the world and one per chunk of users, so that chunks are independent.
         self._seeds = np.random.SeedSequence(size.seed)
@@ -208,7 +195,7 @@ class PlantedWorld:
             item[own] = best[np.argsort(priority[best])]
 
 
-def _genre_matrix(rng: np.random.Generator, size: Size) -> NDArray[np.bool_]:
+def _genre_matrix(rng: np.random.Generator, size: SyntheticOptions) -> NDArray[np.bool_]:
     """Sample the genres of items (items, genres): one or two for most, none for a few."""
     num_genres = rng.choice([0, 1, 2, 3, 4], size.items, p=[0.02, 0.33, 0.35, 0.2, 0.1])
     share = 1 / (np.arange(size.genres) + 2)
@@ -216,7 +203,7 @@ def _genre_matrix(rng: np.random.Generator, size: Size) -> NDArray[np.bool_]:
     return np.asarray(rank < num_genres[:, None])
 
 
-def _items(rng: np.random.Generator, size: Size, has_genre: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def _items(rng: np.random.Generator, size: SyntheticOptions, has_genre: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """Return biases and vectors of items: TASTE_DIM components from genres, `dim` independent ones."""
     genres_each = np.maximum(has_genre.sum(axis=1, keepdims=True), 1)
     pooled = has_genre / np.sqrt(genres_each)
@@ -229,7 +216,7 @@ def _items(rng: np.random.Generator, size: Size, has_genre: NDArray[np.bool_]) -
     return bias.astype(np.float32), np.hstack([fit, own]).astype(np.float32)
 
 
-def _counts(rng: np.random.Generator, size: Size) -> Ints:
+def _counts(rng: np.random.Generator, size: SyntheticOptions) -> Ints:
     """Distribute the rows over users, log-normally: at least 20 (if possible), at most half of the items."""
     least, most = min(20, size.rows // size.users), size.items // 2
     weight = rng.lognormal(0, size.activity, size.users)
@@ -244,7 +231,7 @@ def _counts(rng: np.random.Generator, size: Size) -> Ints:
     return counts
 
 
-def _charts(rng: np.random.Generator, size: Size, item_bias: Floats) -> NDArray[np.int32]:
+def _charts(rng: np.random.Generator, size: SyntheticOptions, item_bias: Floats) -> NDArray[np.int32]:
     """Rank the items by popularity, (half years, items): better items rank higher, each has a peak time."""
     base = rng.normal(0, 1, size.items) + 0.5 * item_bias / item_bias.std()
     peak = rng.random(size.items)
@@ -254,22 +241,22 @@ def _charts(rng: np.random.Generator, size: Size, item_bias: Floats) -> NDArray[
     )
 
 
-def _offset(size: Size) -> float:
+def _offset(size: SyntheticOptions) -> float:
     """Return q of the popularity law 1 / (rank + q)², large enough that not every user rates the first item."""
     return max(size.items / 200, size.rows / size.users)
 
 
-def _weights(size: Size) -> NDArray[np.float64]:
+def _weights(size: SyntheticOptions) -> NDArray[np.float64]:
     return 1 / (np.arange(size.items) + _offset(size)) ** 2
 
 
-def _rank_probabilities(size: Size) -> NDArray[np.float64]:
+def _rank_probabilities(size: SyntheticOptions) -> NDArray[np.float64]:
     """Return the probability of each rank under `_skewed_ranks`."""
     bounds = 1 / (np.arange(size.items + 1) + _offset(size))
     return np.asarray(-np.diff(bounds) / (bounds[0] - bounds[-1]))
 
 
-def _skewed_ranks(uniform: NDArray[np.float64], size: Size) -> Ints:
+def _skewed_ranks(uniform: NDArray[np.float64], size: SyntheticOptions) -> Ints:
     """Map uniform numbers to ranks of the Zipf-Mandelbrot law with exponent 2, by its closed-form inverse."""
     q = _offset(size)
     rank = 1 / (1 / q - uniform * (1 / q - 1 / (size.items + q))) - q

@@ -161,13 +161,13 @@ class Generated:
         return dict(facts)
 
     def _write_ratings(self, folder: Path, emit: Emit) -> dict[str, object]:
-        from recsys_cli.data.planted import PlantedWorld, Size, write_movies, write_ratings
+        from recsys_cli.data.planted import PlantedWorld, write_movies, write_ratings
 
-        size = Size(**self._options.model_dump())
-        world = PlantedWorld(size)
+        assert isinstance(self._options, SyntheticOptions)
+        world, rows = PlantedWorld(self._options), self._options.rows
         write_movies(world, folder / "movies.csv")
         task = f"generate {self._name}"
-        return write_ratings(world, folder / "ratings.csv", lambda done: emit(Progress(task, done, size.rows)))
+        return write_ratings(world, folder / "ratings.csv", lambda done: emit(Progress(task, done, rows)))
 
     def tables(self, folder: Path) -> tuple[RawTable, ...]:
         """Describe the generated files in `folder`."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.batch import Batch, Feature, Ragged
-from recsys_cli.data.planted import END, NOISE, YEAR, PlantedWorld, Ratings, Size
+from recsys_cli.data.planted import END, NOISE, YEAR, PlantedWorld, Ratings
 from recsys_cli.data.synthetic import SyntheticOptions
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
@@ -55,7 +55,7 @@ class SyntheticWorld:
     """
 
     def __init__(self) -> None:
-        self.world = PlantedWorld(Size(**OPTIONS.model_dump()))
+        self.world = PlantedWorld(OPTIONS)
         self.ratings: Ratings = next(self.world.ratings())
         chosen = np.random.default_rng(0).random(OPTIONS.rows) < HELD_OUT
         self.train, self.held_out = np.flatnonzero(~chosen), np.flatnonzero(chosen)

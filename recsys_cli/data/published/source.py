@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -18,7 +17,7 @@ from recsys_cli.data.fetch import Digest, address, by_hand_named, file_digest, r
 from recsys_cli.data.fetch import download as fetch_file
 from recsys_cli.data.raw_files import compression, unpacked_name
 from recsys_cli.data.source import DatasetInfo, FetchRequest, RawTable
-from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Message
 
 PART = "{part}"
@@ -316,8 +315,7 @@ class Published:
             "verified": {one.name: _verified(one, request) for one in self.downloads},
         }
         if self._description.convert:
-            with _named_as_given(originals, request.from_file):
-                self._description.convert(request.folder, originals, emit)
+            self._description.convert(request.folder, originals, emit)
             _drop(originals, request.folder)
         return facts
 
@@ -350,17 +348,6 @@ class Published:
         file = self.downloads[0].name if single else f"FOLDER ({expected(self.downloads)})"
         steps = described.steps or f"take {expected(self.downloads, content=False)}"
         return f"{steps}: {described.homepage}; then run: recsys download {command} --from-file {file}"
-
-
-@contextmanager
-def _named_as_given(originals: list[Path], given: Path | None) -> Iterator[None]:
-    """Add the given file to an error about the only original, if it has another name."""
-    try:
-        yield
-    except DataError as error:
-        if given is None or len(originals) > 1 or given.is_dir() or given.name == originals[0].name:
-            raise
-        raise DataError(f"{given}, read as {error.message}", hint=error.hint) from error
 
 
 def _verified(download: Download, request: FetchRequest) -> bool | None:

@@ -114,11 +114,6 @@ def test_100k_has_its_genres_as_flags(mirrored: Server, tmp_path: Path) -> None:
     assert first_row(users) == {"userId": "1", "age": "24", "gender": "M", "occupation": "technician", "zip": "85711"}
 
 
-def test_users_have_the_same_names_and_types_in_100k_and_1m(tmp_path: Path) -> None:
-    users = [open_source(name).tables(tmp_path)[2] for name in ("movielens-100k", "movielens-1m")]
-    assert {(c.name, c.dtype) for c in users[0].columns} == {(c.name, c.dtype) for c in users[1].columns}
-
-
 def test_mirror_argument_wins_over_the_variable(
     mirrored: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,14 +128,6 @@ def test_mirror_argument_wins_over_the_variable(
 def test_mirror_has_to_be_a_web_address(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"mirror '/mnt/data' is not a web address"):
         open_source("movielens-25m").fetch(request(tmp_path, mirror="/mnt/data"), ignore)
-
-
-def test_other_archive_of_the_right_name_is_refused(mirrored: Server, tmp_path: Path) -> None:
-    mirrored.files["mirror/ml-25m.zip"] = make_zip(ARCHIVES["movielens-20m"])
-    asked = request(tmp_path, mirror=f"{mirrored.url}/mirror")
-    with pytest.raises(DataError, match=r"ml-25m\.zip is not the expected file"):
-        open_source("movielens-25m").fetch(asked, ignore)
-    assert not list(asked.folder.iterdir())
 
 
 def test_local_file_with_another_digest_is_a_warning(tmp_path: Path, watcher: Watcher) -> None:
@@ -177,16 +164,6 @@ def test_local_folder_has_the_archive_or_its_files(shape: str, tmp_path: Path) -
     (given / "ml-25m.zip").unlink(missing_ok=True)
     with pytest.raises(ConfigError, match=r"has neither ml-25m\.zip nor (ratings|movies)\.csv"):
         source.fetch(request(given, from_file=given), ignore)
-
-
-def test_local_file_has_to_exist_and_be_an_archive(tmp_path: Path) -> None:
-    source = open_source("movielens-25m")
-    with pytest.raises(ConfigError, match="there is no file"):
-        source.fetch(request(tmp_path, from_file=tmp_path / "gone.zip"), ignore)
-    page = tmp_path / "page.zip"
-    page.write_text("<!doctype html>")
-    with pytest.raises(DataError, match="HTML page"):
-        source.fetch(request(tmp_path, from_file=page), ignore)
 
 
 def test_real_latest_small(shared_data: Path, tmp_path: Path, watcher: Watcher) -> None:

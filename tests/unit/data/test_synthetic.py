@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections import Counter, defaultdict
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,8 +14,9 @@ import pytest
 
 from recsys_cli.data import FetchRequest, open_source
 from recsys_cli.data import planted as files
-from recsys_cli.data.planted import PlantedWorld, Ratings, Size
+from recsys_cli.data.planted import PlantedWorld, Ratings
 from recsys_cli.data.planted_events import clicks, impressions, sessions
+from recsys_cli.data.synthetic import SyntheticOptions
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import ignore
 from recsys_cli.metrics.labels import AUC
@@ -30,8 +30,9 @@ def fetched(folder: Path, options: dict[str, int] | None = None) -> dict[str, ob
     return open_source("synthetic", OPTIONS if options is None else options).fetch(FetchRequest(folder, folder), ignore)
 
 
-def size(**changes: float) -> Size:
-    return replace(Size(1_000, 800, 100_000, seed=1, dim=4, genres=19, years=15, activity=1.0), **changes)
+def size(**changes: float) -> SyntheticOptions:
+    given = {"users": 1_000, "items": 800, "rows": 100_000, "seed": 1, "activity": 1.0}
+    return SyntheticOptions.model_validate({**given, **changes})
 
 
 def all_ratings(world: PlantedWorld) -> Ratings:
