@@ -56,8 +56,6 @@ class Words:
 
     def word(self, number: int, rows: npt.NDArray[np.intp] | slice = slice(None)) -> npt.NDArray[np.uint64]:
         """Return word `number` of each text, padded with zeros; each has to have one."""
-        if number == 0 and isinstance(rows, slice) and (whole := self._whole_words()) is not None:
-            return whole[rows]
         starts = self.starts[rows] + WORD_BYTES * number
         positions, shifts = starts >> 3, ((starts & 7) << 3).view(np.uint64)
         words = self.words[positions]
@@ -65,18 +63,6 @@ class Words:
             # In two steps, because a shift by 64 bits is undefined.
             words = (words >> shifts) | ((self.words[positions + 1] << (np.uint64(63) - shifts)) << np.uint64(1))
         return words & _ENDS[np.minimum(self.lengths[rows] - WORD_BYTES * number, WORD_BYTES)]
-
-    def _whole_words(self) -> npt.NDArray[np.uint64] | None:
-        """Return the words of texts of 0 or 8 bytes (0 usually for null); None for other lengths."""
-        whole = self.lengths == WORD_BYTES
-        count = np.count_nonzero(whole)
-        if count == len(whole):
-            return self.words[:count]
-        if count * WORD_BYTES != self.starts[-1] + self.lengths[-1]:
-            return None
-        words = np.zeros(len(whole), dtype=np.uint64)
-        words[whole] = self.words[:count]
-        return words
 
 
 def pack(texts: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
@@ -86,8 +72,6 @@ def pack(texts: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]
     with a final NUL, are flagged.
     """
     refused = np.zeros(len(texts), dtype=bool)
-    if (whole := _packed_whole(texts)) is not None:
-        return whole, refused
     numbers = np.empty(len(texts), dtype=np.uint64)
     for start in range(0, len(texts), BLOCK_ROWS):
         block = slice(start, min(start + BLOCK_ROWS, len(texts)))
@@ -100,27 +84,6 @@ def pack(texts: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]
             is_nul = ((numbers[block] >> (np.uint64(56) - last)) & np.uint64(0xFF)) == 0
             refused[block] |= is_nul & (words.lengths > 0)
     return numbers, refused
-
-
-def _packed_whole(texts: pa.Array) -> npt.NDArray[np.uint64] | None:
-    """`pack` for texts of 8 bytes or, if empty or null, 0; None for other lengths; five times as fast for hexadecimal keys."""
-    if not pa.types.is_string(texts.type) or len(texts) == 0:
-        return None
-    _, positions, data = texts.buffers()
-    offsets = np.frombuffer(positions, np.int32, count=texts.offset + len(texts) + 1)[texts.offset :]
-    first, last = int(offsets[0]), int(offsets[-1])
-    is_whole = np.diff(offsets) == WORD_BYTES
-    count = np.count_nonzero(is_whole)
-    if count == 0 or count * WORD_BYTES != last - first:
-        return None
-    words = np.frombuffer(data, ">u8", count=count, offset=first)
-    if count == len(texts):
-        numbers = words.astype(np.uint64)
-    else:
-        numbers = np.zeros(len(texts), dtype=np.uint64)
-        numbers[is_whole] = words
-    ends_in_nul = np.count_nonzero((numbers & _ENDS[1]) == 0) > len(texts) - count
-    return None if ends_in_nul else numbers
 
 
 def lengths(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:

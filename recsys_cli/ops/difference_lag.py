@@ -19,7 +19,6 @@ from recsys_cli.ops.flow import Derived, Flow, OpContext
 from recsys_cli.ops.op import Names, Op, Phase, as_tuple, numbers, scalars
 from recsys_cli.packages import pl
 
-_EXACT = 2.0**62
 _UNITS = {"ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
@@ -116,24 +115,14 @@ class DifferenceLag(Op):
 def _less(name: str, kind: pl.DataType, shift: int) -> pl.Expr:
     """Return the difference to the value `shift` rows before; in seconds for times."""
     values = pl.col(name)
-    if kind == pl.Date:
-        return _less_whole(values.cast(pl.Int64), shift) * 86400.0
-    if isinstance(kind, pl.Datetime):
-        return _less_whole(values.cast(pl.Int64), shift) / _UNITS[kind.time_unit]
-    if kind == pl.UInt64:
-        values = values.reinterpret(signed=True)  # subtraction modulo 2^64 is the same for both signs
-        return _less_whole(values, shift, about=pl.col(name).cast(pl.Float64))
-    if kind.is_integer() or kind == pl.Boolean:
-        return _less_whole(values.cast(pl.Int64), shift)
+    if kind.is_integer() or kind.is_temporal() or kind == pl.Boolean:
+        values = (values.to_physical() if kind.is_temporal() else values).cast(pl.Int128)  # exact for uint64 too
+        difference = (values - values.shift(shift)).cast(pl.Float64)
+        if kind == pl.Date:
+            return difference * 86400.0
+        return difference / _UNITS[kind.time_unit] if isinstance(kind, pl.Datetime) else difference
     values = values.cast(pl.Float64).fill_nan(None)
     return values - values.shift(shift)
-
-
-def _less_whole(values: pl.Expr, shift: int, *, about: pl.Expr | None = None) -> pl.Expr:
-    """Return the difference: int64 without overflow, else float64."""
-    near = values.cast(pl.Float64) if about is None else about
-    rough = near - near.shift(shift)
-    return pl.when(rough.abs() < _EXACT).then((values - values.shift(shift)).cast(pl.Float64)).otherwise(rough)
 
 
 @dataclass(frozen=True)
