@@ -209,9 +209,10 @@ class PolarsEngine:
 
     @staticmethod
     def _applied_on_gpu(gpu: Gpu, steps: Sequence[PlanStep], fitted: FittedPlan, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Apply steps on the GPU, except for ops of other packages: their rows are checked on the CPU."""
-        for is_foreign, part in groupby(steps, key=lambda step: not is_own(type(step.op).__module__)):
-            if is_foreign:
+        """Apply steps on the GPU, except for ops on NumPy and ops of other packages."""
+        on_cpu = groupby(steps, key=lambda step: step.op.runs_on_numpy or not is_own(type(step.op).__module__))
+        for is_on_cpu, part in on_cpu:
+            if is_on_cpu:
                 for step in part:
                     frame = step.op.polars(state_of(step, fitted), frame)
             else:

@@ -15,10 +15,7 @@ from recsys_cli.features.spec import Spec
 from recsys_cli.ops.numeric import DistinctNames, NumericOp
 from recsys_cli.ops.op import FrozenDict, Tables, numbers
 from recsys_cli.ops.values import Array
-from recsys_cli.packages import pl
 
-MAX_COMPARISONS = 32
-"""Number of boundaries up to which comparisons are faster than a search in Polars (measured)."""
 Boundaries = tuple[FiniteFloat, ...]
 
 
@@ -80,17 +77,3 @@ class Bucketize(NumericOp):
             return np.where(np.isnan(data), np.int32(NULL), intervals)
 
         return ids
-
-    def on_polars(self, values: pl.Expr, name: str, kind: pa.DataType, state: Tables) -> pl.Expr:
-        """Compare with a few boundaries, or search many."""
-        return (
-            pl.when(values.is_not_nan()).then(_interval(values, self.of(name)) + FIRST).otherwise(NULL).cast(pl.Int32)
-        )
-
-
-def _interval(values: pl.Expr, boundaries: Boundaries) -> pl.Expr:
-    """Return the number of boundaries at or below each value."""
-    if len(boundaries) > MAX_COMPARISONS:
-        return pl.lit(pl.Series(boundaries, dtype=pl.Float64)).search_sorted(values, side="right").cast(pl.Int32)
-    first, *rest = ((values >= boundary).cast(pl.Int32) for boundary in boundaries)
-    return sum(rest, start=first)

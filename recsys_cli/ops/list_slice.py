@@ -14,7 +14,6 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.op import Names, Op, Tables, lists
 from recsys_cli.ops.values import Apply, Array, Types, Values, element, mapped, retype, sliced
-from recsys_cli.packages import pl
 
 
 class ListSlice(Op):
@@ -107,34 +106,10 @@ class ListSlice(Op):
         cut = sliced(values, values.offsets[:-1] + start, sizes)
         return _padded(cut, sizes, self.size, self.pad_value) if self.pad and self.size is not None else cut
 
-    def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Slice, and optionally pad, the lists."""
-        types = frame.select(self.columns).collect_schema()
-        return frame.with_columns(self._expression(column, kind.inner) for column, kind in types.items())  # type: ignore[attr-defined]
-
-    def _expression(self, column: str, element: pl.DataType) -> pl.Expr:
-        kind = pl.List(element)
-        lists = pl.col(column).cast(kind).fill_null(pl.lit([], dtype=kind))
-        first, last = self.bounds
-        length = lists.list.len().cast(pl.Int64)
-        start = _clamped_expression(first, length)
-        end = length if last is None else _clamped_expression(last, length)
-        cut = lists.list.slice(start, (end - start).clip(0))
-        # Concatenation even without padding: in Polars 1.36 a slice of an empty column loses its type.
-        padding = pl.lit([self.pad_value] * (self.size or 0) if self.pad else [], dtype=kind)
-        filled = pl.concat_list(cut, padding)
-        return (filled.list.head(self.size) if self.pad and self.size else filled).alias(column)
-
 
 def _clamped(position: int, lengths: Array) -> Array:
     """Return list positions from the start, clamped to the lists."""
     return np.maximum(lengths + position, 0) if position < 0 else np.minimum(lengths, position)
-
-
-def _clamped_expression(position: int, length: pl.Expr) -> pl.Expr:
-    if position < 0:
-        return (length + position).clip(0)
-    return pl.min_horizontal(length, pl.lit(position, pl.Int64))
 
 
 def _padded(values: Values, sizes: Array, size: int, value: float) -> Values:

@@ -75,6 +75,11 @@ class NumericOp(Op):
         """Return the function of a column's values on Polars; by default it runs on NumPy."""
         raise NotImplementedError
 
+    @property
+    def runs_on_numpy(self) -> bool:
+        """Whether the op has no Polars form of its own."""
+        return type(self).polars is NumericOp.polars and type(self).on_polars is NumericOp.on_polars
+
     def on_nvtabular(self, library: Any, columns: Mapping[str, str], state: Tables) -> Any:
         """Return the op of NVTabular for columns, by name in its workflow; None if NVTabular has no equal op."""
 

@@ -106,6 +106,11 @@ class Forms:
         """Names of the tables of the fitted state."""
         return self.learns
 
+    @property
+    def runs_on_numpy(self) -> bool:
+        """Whether the op has no Polars form of its own."""
+        return type(self).polars is Forms.polars
+
     def numpy(self, state: Tables, types: Types) -> Apply:
         """Return the step as a function of NumPy columns; `types` gets the types of its outputs."""
         raise NotImplementedError

@@ -17,7 +17,6 @@ from recsys_cli.ops.numeric import (
     DistinctNames,
     NumericOp,
     calculated_type,
-    dtype_of,
     elements,
     finite_values,
 )
@@ -98,14 +97,6 @@ class ReduceDtypeSize(NumericOp):
             functions[name] = _single if pa.types.is_floating(kind) else _smaller(kind, dtype)
             retype(types, name, pa.type_for_alias(dtype))
         return mapped(functions)
-
-    def on_polars(self, values: pl.Expr, name: str, kind: pa.DataType, state: Tables) -> pl.Expr:
-        """Cast to the smallest types for the values of train."""
-        if pa.types.is_floating(kind):
-            return values.cast(pl.Float32)
-        dtype = reduced(state[name])
-        low = 0 if kind == pa.uint64() else int(np.iinfo(dtype).min)
-        return values.clip(low, int(np.iinfo(dtype).max)).cast(dtype_of(pa.type_for_alias(dtype))).fill_null(0)
 
 
 def _single(values: Values) -> Values:

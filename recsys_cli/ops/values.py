@@ -158,8 +158,7 @@ def computed(
         apply(inputs, rows.num_rows)
     changed = {name: values for name, values in inputs.items() if values is not inputs.converted.get(name)}
     made = {name: to_arrow(values, types[name]) for name, values in changed.items() if name in types}
-    kept = {name: rows.column(name) for name in rows.column_names if name not in made}
-    return pa.table({**kept, **made})
+    return pa.table({name: rows.column(name) for name in rows.column_names} | made)
 
 
 def set_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:

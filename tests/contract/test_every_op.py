@@ -76,7 +76,7 @@ def test_engine_computes_an_op_or_says_why_not(op: type[Op], engine: str) -> Non
         assert example.refusal(engine) == f"{op.__name__} {REFUSED[op.__name__]}"
     else:
         assert example.refusal(engine) is None
-        assert example.joined_by or not example.acts or has(op, "polars")
+        assert example.joined_by or not example.acts or has(op, "numpy")
 
 
 def has(op: type[Op], form: str) -> bool:
