@@ -185,7 +185,7 @@ def score(folder: Path, variant: str, order: str, args: argparse.Namespace) -> d
     slow = _SHARE if variant == "readahead" else 1
     phases = (("fill", BATCH, args.fill), ("batches", BATCH, args.batches), ("single rows", 1, args.singles))
     for phase, size, number in phases:
-        seconds, before = [], (_read(), _faults(), served.cache.hits, served.cache.misses)
+        seconds, before = [], (_read(), _faults())
         if hot is not None:
             hot.hits = hot.misses = 0
         draws = rng.random((number, size))
@@ -199,13 +199,11 @@ def score(folder: Path, variant: str, order: str, args: argparse.Namespace) -> d
             seconds.append(time.perf_counter() - started)
             if len(seconds) <= number // _SHARE:
                 bits.update(scores.numpy().tobytes())
-        hits, misses = served.cache.hits - before[2], served.cache.misses - before[3]
         p50, p99 = np.percentile(seconds, [50, 99])
         figures[phase] = {
             "p50_ms": p50 * 1e3, "p99_ms": p99 * 1e3,
             "read_kb_per_request": (_read() - before[0]) / 1e3 / len(seconds),
             "major_faults_per_request": (_faults() - before[1]) / len(seconds),
-            "page_hit_rate": hits / (hits + misses) if hits + misses else None,
             "row_hit_rate": hot.hits / (hot.hits + hot.misses) if hot is not None else None,
         }  # fmt: skip
     return {"scores": bits.hexdigest(), **figures}

@@ -70,6 +70,13 @@ def make_run(served_workspace):
     return make
 
 
+def history_of(model: Recommender, user: int) -> list[Any]:
+    """Return the stored history of a user, oldest first."""
+    served = model.served
+    stored = served.histories.of_user(int(served.users.encode([user])[0]))
+    return served.items.decode(stored.items.astype(np.int64)).to_pylist()
+
+
 def contextual_run(workspace: recsys.Workspace) -> recsys.TrainedRun:
     """Train fm on ratings with a column of the interaction, the device, and with users of a joined table."""
     rows = ratings().with_columns(

@@ -121,8 +121,8 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
             item_values=values,
             about=manifest,
             indexes=indexes,
-            cache=read_by_page(model),
         )
+        read_by_page(model)
         served.tables  # noqa: B018 - read for a check
     return served
 

@@ -155,13 +155,12 @@ def signature(fitted: FittedPlan, schema: Schema) -> dict[str, Any]:
         `inputs`: name, Arrow type and, for user and item, role of each raw column that the features need. `encoded`: name, type,
         cardinality and shape of each model input. `outputs`: the score.
     """
-    encoder, roles = RowEncoder(fitted, schema), fitted.plan.roles
+    encoder = RowEncoder(fitted, schema)
+    roles = {n: {"role": role.value} for n, role in fitted.plan.roles.items() if role in {Role.USER, Role.ITEM}}
     label = schema.labels[0] if schema.labels else None
     meaning = "value of the label" if label is not None and label.is_regression else "logit of the label"
     return {
-        "inputs": [
-            {"name": name, "type": str(kind), **_role(roles.get(name))} for name, kind in encoder.inputs.items()
-        ],
+        "inputs": [{"name": name, "type": str(kind), **roles.get(name, {})} for name, kind in encoder.inputs.items()],
         "encoded": [
             {"name": c.name, "type": c.dtype, "cardinality": c.cardinality, "list": c.ragged, "table": c.table}
             for c in schema.features
@@ -170,10 +169,6 @@ def signature(fitted: FittedPlan, schema: Schema) -> dict[str, Any]:
             {"name": "score", "type": "float32", "meaning": f"{meaning}, or an order of items only: see model_card.md"}
         ],
     }
-
-
-def _role(role: Role | None) -> dict[str, str]:
-    return {"role": role.value} if role in {Role.USER, Role.ITEM} else {}
 
 
 def model_card(manifest: Mapping[str, Any], served: ServedModel) -> str:
@@ -185,7 +180,8 @@ def model_card(manifest: Mapping[str, Any], served: ServedModel) -> str:
     """
     run, metrics = manifest["run"], manifest.get("metrics") or {}
     figures = [f"| {name} | {value:.4g} |" for name, value in metrics.items() if isinstance(value, int | float)]
-    options = [f"| {name} | {value} |" for name, value in _options(manifest, served).items()] or ["| (defaults) | |"]
+    chosen = {name: f"{value:g} (chosen on train)" for name, value in manifest.get("chosen", {}).items()}
+    options = [f"| {name} | {value} |" for name, value in (dict(served.source.options) | chosen).items()]
     kind = "parameters" if served.model.num_parameters else "non-zero weights"
     size = f"; {manifest['num_parameters']:,} {kind}" if manifest["num_parameters"] else ""
     split = f" on {manifest['split']}" if manifest.get("split") else ""
@@ -196,17 +192,11 @@ def model_card(manifest: Mapping[str, Any], served: ServedModel) -> str:
         "## Metrics" + split,
         "\n".join(["| metric | value |", "|---|---|", *figures]) if figures else "Not evaluated: `recsys evaluate`.",
         "## Options",
-        "\n".join(["| option | value |", "|---|---|", *options]),
+        "\n".join(["| option | value |", "|---|---|", *(options or ["| (defaults) | |"])]),
         "## Use",
         "\n".join(f"- {sentence}" for sentence in _uses(served, has_histories=manifest["histories"])),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _options(manifest: Mapping[str, Any], served: ServedModel) -> dict[str, Any]:
-    """Return the options, with the values chosen on train."""
-    chosen = {name: f"{value:g} (chosen on train)" for name, value in manifest.get("chosen", {}).items()}
-    return dict(served.source.options) | chosen
 
 
 def _uses(served: ServedModel, *, has_histories: bool) -> list[str]:

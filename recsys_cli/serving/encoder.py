@@ -76,7 +76,7 @@ def slice_plan(fitted: FittedPlan, wanted: Collection[str]) -> Slice:
             continue
         part = _restricted(node, hit)
         nodes.append(part)
-        needed = (needed - set(part.writes)) | _reads(part)
+        needed = (needed - set(part.writes)) | set(part.writes if part.op.encodes else part.op.reads_to_apply)
         if isinstance(part.op, Gather) and not fitted.has_cold(part.op.table, train=False):
             needed.discard(row_column(part.op.table))
     raw = fitted.inputs[INTERACTIONS]
@@ -127,10 +127,6 @@ def _restricted(node: Node, hit: set[str]) -> Node:
     return replace(
         node, op=part, writes=dict.fromkeys(set(node.writes) & set().union(*(_written(op, n) for n in columns)))
     )
-
-
-def _reads(node: Node) -> set[str]:
-    return set(node.writes) if node.op.encodes else set(node.op.reads_to_apply)
 
 
 def _written(op: Op, column: str) -> set[str]:

@@ -95,7 +95,7 @@ def _diverse(
     for row in range(len(best)):
         own = best[row, best[row] >= 0]
         among = own if places is None else places[own]
-        order = recommender.relations.diverse(among, values[row, : len(own)], k=k, diversity=diversity)
+        order = recommender.scorer.diverse(among, values[row, : len(own)], k=k, diversity=diversity)
         if order is None:
             order = np.arange(min(k, len(own)))
         chosen[row, : len(order)], scores[row, : len(order)] = own[order], values[row, order]

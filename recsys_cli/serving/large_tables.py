@@ -5,10 +5,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import resource
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +22,6 @@ Take = Callable[[Tensor, Tensor, torch.device], Tensor]
 Addresses = npt.NDArray[np.uint64]
 
 _PAGE = mmap.PAGESIZE
-_BLOCK = 512
-"""Bytes per block of getrusage."""
 _MOST_RANGES = 1024
 """Maximum ranges per call of process_madvise."""
 _PROCESS_MADVISE = 440
@@ -33,31 +29,16 @@ _PROCESS_MADVISE = 440
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass
-class CacheCounters:
-    """Pages of the looked-up rows of large tables.
-
-    Attributes:
-        hits: Pages in the page cache.
-        misses: Pages read from disk.
-    """
-
-    hits: int = 0
-    misses: int = 0
-
-
-def read_by_page(model: Model, *, large: int = LARGE) -> CacheCounters:
-    """Read rows of a model's large memory-mapped tables without readahead, and return the counters of these reads.
+def read_by_page(model: Model, *, large: int = LARGE) -> None:
+    """Read rows of a model's large memory-mapped tables without readahead.
 
     Args:
         model: Its tables are memory-mapped.
         large: Minimum bytes of a large table.
     """
-    counters = CacheCounters()
     for module in model.modules():
         if isinstance(module, Embeddings):
-            module.take = MappedRows(module.take, counters, large)
-    return counters
+            module.take = MappedRows(module.take, large)
 
 
 class MappedRows:
@@ -68,12 +49,11 @@ class MappedRows:
 
     Args:
         take: Returns rows of a table.
-        counters: Receives hits and misses.
         large: Minimum bytes of a large table.
     """
 
-    def __init__(self, take: Take, counters: CacheCounters, large: int) -> None:
-        self._take, self._counters, self._large = take, counters, large
+    def __init__(self, take: Take, large: int) -> None:
+        self._take, self._large = take, large
         self._advised: set[int] = set()
 
     def __call__(self, table: Tensor, ids: Tensor, device: torch.device) -> Tensor:
@@ -84,14 +64,9 @@ class MappedRows:
             _without_readahead(table)
             self._advised.add(table.data_ptr())
         starts, sizes = page_ranges(table, ids)
-        num_pages, before = int(sizes.sum()) // _PAGE, _bytes_read()
-        if num_pages > 1:
+        if sizes.sum() > _PAGE:
             _request(starts, sizes)
-        rows = self._take(table, ids, device)
-        misses = min(num_pages, (_bytes_read() - before) // _PAGE)
-        self._counters.hits += num_pages - misses
-        self._counters.misses += misses
-        return rows
+        return self._take(table, ids, device)
 
 
 def page_ranges(table: Tensor, ids: Tensor) -> tuple[Addresses, Addresses]:
@@ -124,8 +99,3 @@ def _request(starts: Addresses, sizes: Addresses) -> None:
         address, number = ctypes.c_void_p(some.ctypes.data), ctypes.c_size_t(len(some))
         _LIBC.syscall(_PROCESS_MADVISE, process, address, number, mmap.MADV_WILLNEED, 0)
     os.close(process)
-
-
-def _bytes_read() -> int:
-    """Return the bytes that this thread has read from disk."""
-    return resource.getrusage(getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)).ru_inblock * _BLOCK

@@ -25,7 +25,7 @@ from recsys_cli.serving.encoder import RowEncoder
 from recsys_cli.serving.histories import History
 from recsys_cli.serving.query import NO_RECENT, Answer, CatalogItem, Query, Recent, RecommendedItem
 from recsys_cli.serving.requests import Request, Resolver
-from recsys_cli.serving.scoring import MOST_USERS, CatalogScorer, Relations
+from recsys_cli.serving.scoring import MOST_USERS, CatalogScorer
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.workspace import TrainedRun, Workspace
 
@@ -215,7 +215,6 @@ class Recommender:
         self.served = served
         self.catalog = Catalog(served)
         self.scorer = CatalogScorer(served, self.catalog)
-        self.relations = Relations(served, self.catalog, self.scorer)
         self._resolver = Resolver(served, self.catalog, why_not=self.scorer.why_not)
         self.rows = RowScorer(served, self.scorer)
 
@@ -261,7 +260,7 @@ class Recommender:
         place = int(self.catalog.places_of([item])[0])
         if place < 0:
             return Answer((), "none", note=f"item {item} is unknown")
-        between = self.relations.between(np.array([place]))
+        between = self.scorer.between(np.array([place]))
         if between is None:
             return Answer((), "none", note=f"{self.served.source.name} has no item vectors, and items have no features")
         best = np.argsort(-between[0], kind="stable")
@@ -272,12 +271,6 @@ class Recommender:
     def search(self, text: str, k: int) -> list[CatalogItem]:
         """Return items by a part of their title or id, most popular first."""
         return self.catalog.search(text, k)
-
-    def history(self, user: Any, k: int) -> list[CatalogItem]:
-        """Return the latest items of a user's stored history, newest first; none for an unknown user."""
-        encoded = int(self.served.users.encode([user])[0])
-        places = self.catalog.places(self.served.histories.of_user(encoded).items)
-        return [self.catalog.item(int(place)) for place in places[places >= 0][::-1][: max(0, k)]]
 
     def users(self, k: int) -> list[Any]:
         """Return raw ids of users of train, at most k."""
@@ -294,16 +287,12 @@ class Recommender:
         """Further raw columns of `score`; see `RowScorer.optional_inputs`."""
         return self.rows.optional_inputs
 
-    def check(self, query: Query) -> None:
-        """Check a query.
+    def places(self, query: Query) -> npt.NDArray[np.int64] | None:
+        """Return the places that the filters of a query leave, ascending; None for the catalog.
 
         Raises:
-            ConfigError: It is invalid.
+            ConfigError: The query is invalid.
         """
-        self._resolver.resolve([query])
-
-    def places(self, query: Query) -> npt.NDArray[np.int64] | None:
-        """Return the places that the filters of a query leave, ascending; None for the catalog."""
         (request,) = self._resolver.resolve([query])
         if request.allowed is None and not len(request.excluded):
             return None
@@ -361,13 +350,13 @@ class Recommender:
         """Build an answer from the best places."""
         query = request.query
         if query.diversity and len(places):
-            chosen = self.relations.diverse(places, scores, k=query.k, diversity=query.diversity)
+            chosen = self.scorer.diverse(places, scores, k=query.k, diversity=query.diversity)
             if chosen is None:
                 request.notes.append("no diversity: the items have neither vectors nor features")
                 chosen = np.arange(min(query.k, len(places)))
             places, scores = places[chosen], scores[chosen]
         explained = query.explain and request.source != "popularity"
-        reasons = self.relations.reasons(request.history, places) if explained else [()] * len(places)
+        reasons = self.scorer.reasons(request.history, places) if explained else [()] * len(places)
         items = tuple(
             RecommendedItem(self.catalog.item(int(place)), float(score), because)
             for place, score, because in zip(places, scores, reasons, strict=True)

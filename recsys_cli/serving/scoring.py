@@ -20,8 +20,12 @@ from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.histories import History
 from recsys_cli.serving.served import ServedModel
 
+Ints = npt.NDArray[np.int64]
 MOST_USERS = 4_096
 """Maximum histories in one context; affects only memory and speed."""
+_MOST_REASONS = 3
+_MOST_HISTORY = 1_000
+"""Latest items of a history searched for reasons."""
 
 
 class CatalogScorer:
@@ -62,7 +66,7 @@ class CatalogScorer:
         """Whether the scores of a few candidates are cheaper than those of the catalog."""
         return self._model.scoring == "pairs"
 
-    def trained(self, user_idx: npt.NDArray[np.int64], places: npt.NDArray[np.int64] | None = None) -> Tensor:
+    def trained(self, user_idx: Ints, places: Ints | None = None) -> Tensor:
         """Return scores for encoded users, or table rows of cold-start users of a content-based model; (U, I).
 
         Args:
@@ -72,7 +76,7 @@ class CatalogScorer:
         scorer = self._scorer if places is None else self.over(self._catalog.candidates[places])
         return scorer(user_idx)
 
-    def folded(self, histories: Sequence[History], places: npt.NDArray[np.int64] | None = None) -> Tensor:
+    def folded(self, histories: Sequence[History], places: Ints | None = None) -> Tensor:
         """Return scores for histories; for at most `MOST_USERS` of them, shape (U, I)."""
         self.fold(histories)
         return self.trained(np.arange(FIRST, FIRST + len(histories)), places)
@@ -86,16 +90,8 @@ class CatalogScorer:
         """Return train rows of the candidates, for each user; shape (U, I)."""
         return torch.from_numpy(self._catalog.counts).repeat(num_users, 1)
 
-    def cosines(self, places: npt.NDArray[np.int64], others: npt.NDArray[np.int64] | None = None) -> Tensor | None:
-        """Return similarities between candidates, shape (H, K): cosines of item vectors, or item-item weights.
-
-        Args:
-            places: Places of H candidates.
-            others: Places of K candidates; None for the catalog.
-
-        Returns:
-            None for a model without relations between items.
-        """
+    def _by_model(self, places: Ints, others: Ints | None) -> Tensor | None:
+        """Return cosines of item vectors, or item-item weights, shape (H, K); None for a model without both."""
         with torch.inference_mode():
             if self._model.scoring == "dot_product":
                 vectors = self._scorer.item_vectors
@@ -114,7 +110,7 @@ class CatalogScorer:
         """Vectors of the candidates, computed once; None for a model without vectors."""
         return self._scorer.item_vectors if self._model.scoring == "dot_product" else None
 
-    def reuse(self, vectors: Tensor | None, changed: npt.NDArray[np.int64]) -> None:
+    def reuse(self, vectors: Tensor | None, changed: Ints) -> None:
         """Take over the vectors of the first candidates from a scorer of the same model.
 
         Args:
@@ -132,36 +128,21 @@ class CatalogScorer:
         rows = self._cold.hidden(self._served.histories.together(histories))
         self._model.set_context(TrainingContext(lambda: rows, self._served.tables.join))
 
-    def over(self, candidates: npt.NDArray[np.int64]) -> ModelScorer:
+    def over(self, candidates: Ints) -> ModelScorer:
         """Return scores of the model for some candidates only."""
         served = self._served
         return ModelScorer(
             self._model, served.tables, served.schema, torch.from_numpy(candidates), batch_size=served.source.batch_size
         )
 
-
-_MOST_REASONS = 3
-_MOST_HISTORY = 1_000
-"""Latest items of a history searched for reasons."""
-
-Ints = npt.NDArray[np.int64]
-
-
-class Relations:
-    """Similarities of the items of a catalog: of the model if it has any, else cosines of item features.
-
-    Args:
-        served: The model.
-        catalog: Its catalog.
-        scorer: Its scores.
-    """
-
-    def __init__(self, served: ServedModel, catalog: Catalog, scorer: CatalogScorer) -> None:
-        self._served, self._catalog, self._scorer = served, catalog, scorer
-
     def between(self, places: Ints, others: Ints | None = None) -> npt.NDArray[np.float32] | None:
-        """Return similarities, shape (H, K), of H to K candidates, or to all; None without vectors and features."""
-        by_model = self._scorer.cosines(places, others)
+        """Return similarities by the model if it has any, else by item features: shape (H, K); None without both.
+
+        Args:
+            places: Places of H candidates.
+            others: Places of K candidates; None for the catalog.
+        """
+        by_model = self._by_model(places, others)
         if by_model is not None:
             return by_model.numpy()
         vectors = self._served.features.vectors
@@ -184,7 +165,7 @@ class Relations:
         met = np.unique(met[met >= 0])
         if not len(met) or not len(places):
             return [() for _ in places]
-        by_model = self._scorer.cosines(met, places)
+        by_model = self._by_model(met, places)
         if by_model is None:
             return self._in_common(met, places)
         order = np.argsort(-by_model.numpy(), axis=0, kind="stable")[:_MOST_REASONS]

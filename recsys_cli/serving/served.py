@@ -29,7 +29,6 @@ from recsys_cli.ops.vocabulary import VocabularyIndex
 from recsys_cli.serving.histories import Histories, History, extended
 from recsys_cli.serving.ids import IdIndex
 from recsys_cli.serving.item_features import ItemFeatures
-from recsys_cli.serving.large_tables import CacheCounters
 from recsys_cli.serving.query import RecentInteraction
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
@@ -86,7 +85,6 @@ class ServedModel:
         rows: Interactions of all users, for a model without fold-in; None for those of the histories.
         about: Manifest of the bundle.
         indexes: Indexes for `RowEncoder`; of a bundle, those of all vocabularies.
-        cache: Hits and misses of large memory-mapped tables; zero for a run.
     """
 
     called: str
@@ -103,7 +101,6 @@ class ServedModel:
     rows: Callable[[], Interactions] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     indexes: Mapping[str, VocabularyIndex] = field(default_factory=dict)
-    cache: CacheCounters = field(default_factory=CacheCounters)
 
     @classmethod
     def of_run(

@@ -11,9 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 
-from recsys_cli.batch import Feature, Ragged
 from recsys_cli.data import open_source
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, RecsysError
 from recsys_cli.etl.reading.reader import Reader
@@ -24,8 +22,6 @@ from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.result import Evaluation
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.schema import Role
-from recsys_cli.loader.reading import groups_of
-from recsys_cli.loader.records import Layout, read_records
 from recsys_cli.models.embedding import TableType
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.program import INTERACTIONS
@@ -44,7 +40,7 @@ class Format:
 
     Attributes:
         write: Writes a served model into an empty folder, with a manifest; see `serving.bundle_writer.write_bundle`.
-        load: Loads the folder; the result scores raw columns by `score`, and may encode them by `features`.
+        load: Loads the folder; the result scores raw columns by `score`.
         use: Command to use the folder, `{}`.
     """
 
@@ -144,10 +140,7 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
             emit(Message(f"{target.name} is not verified: its scores need the histories of requests", "warning"))
         elif verify:
             scorer = load_component(FORMATS[kind].load)(folder)
-            encode = getattr(scorer, "features", None)
-            verified = verify_scores(
-                run, workspace, scorer.score, encode=encode, name=target.name, tables=tables, emit=emit
-            )
+            verified = verify_scores(run, workspace, scorer.score, name=target.name, tables=tables, emit=emit)
     manifest = Artifact(target).manifest
     num_bytes = sum(size for size, _ in manifest["files"].values())
     return Exported(target, manifest, num_bytes, verified, FORMATS[kind].use.format(target))
@@ -217,7 +210,6 @@ _CANDIDATES = 200_000
 """First rows of the raw data to sample from."""
 
 Score = Callable[[Mapping[str, Any]], npt.NDArray[np.float32]]
-Encode = Callable[[Mapping[str, Any]], Mapping[str, Feature]]
 
 
 def verify_scores(
@@ -225,7 +217,6 @@ def verify_scores(
     workspace: Workspace,
     score: Score,
     *,
-    encode: Encode | None,
     name: str,
     tables: TableType = "fp32",
     emit: Emit,
@@ -236,7 +227,6 @@ def verify_scores(
         run: The run.
         workspace: Workspace of its raw and prepared data.
         score: Scores of raw columns by the artifact.
-        encode: Model inputs of raw columns by the artifact, to name the first column that differs; None if unavailable.
         name: Name of the artifact, for errors.
         tables: Type of the embedding tables' rows, in the run's model, too.
         emit: Receives a warning if there is nothing to compare.
@@ -261,10 +251,9 @@ def verify_scores(
         differs = ~(np.abs(actual - expected) <= TOLERANCE * np.maximum(1, np.abs(expected)))
         if differs.any():
             row = int(np.flatnonzero(differs)[0])
-            where = _column(row, applied.output, applied.schema.features, encode, rows)
+            shown = ", ".join(f"{column}={values[row]!r}" for column, values in rows.items())
             raise DataError(
-                f"{name}: row {row + 1} of the sample scores {actual[row]:.7g}, and {expected[row]:.7g} by the run{where}: "
-                f"{_shown(rows, row)}",
+                f"{name}: row {row + 1} of the sample scores {actual[row]:.7g}, and {expected[row]:.7g} by the run: {shown}",
                 hint="report this as a defect, with the config; --no-verify exports without the comparison",
             )
     return len(expected)
@@ -272,8 +261,6 @@ def verify_scores(
 
 def sample_rows(run: TrainedRun, workspace: Workspace) -> pa.Table | None:
     """Return a sample of the raw interactions in the columns of the plan; None without raw data."""
-    from recsys_cli.ops.fitted_plan import FittedPlan
-
     config, data = config_of(run), workspace.data_of(run)
     wanted = FittedPlan.read(data.folder).inputs[INTERACTIONS]
     folder = workspace.raw(config.dataset.name).folder
@@ -294,28 +281,3 @@ def sample_rows(run: TrainedRun, workspace: Workspace) -> pa.Table | None:
     rows = pa.concat_tables(parts)
     step = max(1, rows.num_rows // SAMPLE_ROWS)
     return rows.take(pa.array(np.arange(0, rows.num_rows, step)[:SAMPLE_ROWS]))
-
-
-def _column(row: int, path: Path, columns: Any, encode: Encode | None, rows: Mapping[str, Any]) -> str:
-    """Return the first column with different model inputs in a row, as a part of a message."""
-    if encode is None:
-        return ""
-    groups = groups_of(path, columns)
-    expected = read_records(Layout.of(columns, groups), groups).span(row, row + 1)
-    actual = encode({name: values[row : row + 1] for name, values in rows.items()})
-    for column in columns:
-        if column.name in actual and not _equal(actual[column.name], expected[column.name]):
-            return f"; column {column.name} differs"
-    return "; all its columns are equal, so the weights differ"
-
-
-def _equal(one: Feature, other: Feature) -> bool:
-    if isinstance(one, Ragged) and isinstance(other, Ragged):
-        return torch.equal(one.values.double(), other.values.double())
-    if isinstance(one, Ragged) or isinstance(other, Ragged):
-        return False
-    return torch.allclose(one.double(), other.double(), equal_nan=True)
-
-
-def _shown(rows: Mapping[str, Any], row: int) -> str:
-    return ", ".join(f"{name}={values[row]!r}" for name, values in rows.items())

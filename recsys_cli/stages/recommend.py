@@ -125,9 +125,8 @@ def recommend_users(
     served = recommender.served
     if (reason := recommender.scorer.why_not) is not None:
         raise ConfigError(f"{served.called} cannot recommend: {reason}")
-    recommender.check(query)
-    encoded, others = _users(recommender, users)
     places = recommender.places(query)
+    encoded, others = _users(recommender, users)
     kind = others.type if len(others) else served.users.values.type
     with TableWriter(output, _schema(recommender, kind, query)) as file:
         bulk = _Bulk(recommender, file, len(encoded) + len(others), emit)
@@ -234,7 +233,7 @@ def _reasons(recommender: Recommender, block: Block) -> list[str]:
     starts = np.flatnonzero(np.diff(block.users, prepend=-1))
     histories = (recommender.served.histories.of_user(int(user)) for user in block.users[starts])
     parts = zip(histories, np.split(places, starts[1:]), strict=False)
-    return [_JOIN.join(one) for history, own in parts for one in recommender.relations.reasons(history, own)]
+    return [_JOIN.join(one) for history, own in parts for one in recommender.scorer.reasons(history, own)]
 
 
 def _schema(recommender: Recommender, user: pa.DataType, query: Query) -> pa.Schema:

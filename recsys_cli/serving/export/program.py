@@ -308,8 +308,9 @@ def programs_of(served: ServedModel) -> list[Export]:
     Raises:
         ConfigError: The model has no exportable program.
     """
-    model = served.model
-    _set_context(served)
+    model, cold, rows = served.model, served.cold, served.histories.interactions
+    if not model.folds_in:
+        model.set_context(TrainingContext(lambda: cold.hidden(rows()), served.tables.join))
     if isinstance(model, TwoTower):
 
         def users(batch: Batch) -> Tensor:
@@ -341,13 +342,6 @@ def _why_not(model: Model) -> str:
     if isinstance(model, RankingModel):
         return "computes collaborative features (model.collaborative) from all interactions"
     return "scores from the user's history" if model.folds_in else "is no neural network over the columns of a row"
-
-
-def _set_context(served: ServedModel) -> None:
-    """Set the context of a model that scores trained users only."""
-    if not served.model.folds_in:
-        cold, rows = served.cold, served.histories.interactions
-        served.model.set_context(TrainingContext(lambda: cold.hidden(rows()), served.tables.join))
 
 
 def _export(served: ServedModel, score: Score, module: nn.Module, name: str, output: str) -> Export:
@@ -399,20 +393,13 @@ _LONGEST = 5
 def encoded_sample(served: ServedModel, num_rows: int, *, seed: int = 0) -> Batch:
     """Return rows with random ids, null and unseen among them, joined features, and the table rows of keys."""
     rng = np.random.default_rng(seed)
-    keys = {column.name: _table_rows(served, column, num_rows, rng) for column in _keys(served)}
+    sizes = {column.name: served.tables.num_rows(column.name) for column in served.schema.categorical}
+    keys = {name: torch.from_numpy(rng.integers(NULL, size, num_rows)) for name, size in sizes.items() if size}
     features: dict[str, Feature] = served.tables.join(keys)
     for column in served.schema.features:
         if column.name not in features:
             features[column.name] = _random_feature(column, num_rows, rng)
     return Batch(features | {row_column(key): rows for key, rows in keys.items()}, {})
-
-
-def _keys(served: ServedModel) -> list[Column]:
-    return [column for column in served.schema.categorical if served.tables.num_rows(column.name)]
-
-
-def _table_rows(served: ServedModel, column: Column, num_rows: int, rng: np.random.Generator) -> torch.Tensor:
-    return torch.from_numpy(rng.integers(NULL, served.tables.num_rows(column.name), num_rows))
 
 
 def _random_feature(column: Column, num_rows: int, rng: np.random.Generator) -> Feature:

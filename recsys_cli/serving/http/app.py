@@ -59,7 +59,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service, self._settings = app, service, service.settings
-        self._load, self._metrics = service.load, service.metrics
+        self._metrics = service.metrics
         self._children: dict[tuple[str, int], tuple[Any, Any]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,7 +77,7 @@ class Guard:
             await send(message)
 
         ARRIVED.set(started := time.perf_counter())
-        self._load.under_way += 1
+        self._service.under_way += 1
         try:
             self._check(scope)
             async with asyncio.timeout(self._settings.limits.seconds):
@@ -94,7 +94,7 @@ class Guard:
                     refusal = CORSMiddleware(refusal, self._settings.cors)
                 await refusal(scope, receive, sending)
         finally:
-            self._load.under_way -= 1
+            self._service.under_way -= 1
             self._measure(scope, status, time.perf_counter() - started)
 
     def _check(self, scope: Scope) -> None:
@@ -140,7 +140,7 @@ class Guard:
         requests, times = self._children[key]
         requests.inc()
         times.observe(seconds)
-        self._metrics.under_way.set(self._load.under_way)
+        self._metrics.under_way.set(self._service.under_way)
 
 
 def _check_origin(origin: str, host: str, allowed: Collection[str]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -18,15 +19,12 @@ from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.problems import saturated
 from recsys_cli.serving.http.settings import Batching
-from recsys_cli.serving.large_tables import CacheCounters
 from recsys_cli.serving.query import NO_RECENT, Answer, Query, Recent
 from recsys_cli.serving.recommender import Recommender
 
 Kind = Literal["queries", "rows", "calls"]
-QUERY, ROW, CALL = 1_000, 20, 1_000
-"""Units of a query without ids, of a raw row and of a call. An id to look up and a pair to score are one unit each."""
-_ITEM, _REASON = 5, 50
-"""Units of a recommended item, and of its reasons or its diversity."""
+ROWS = 50
+"""Raw rows scored in the time of a query, before the first measurement."""
 ARRIVED: ContextVar[float] = ContextVar("arrived")
 """Start of the request, as of `time.perf_counter`."""
 _RESERVE = 0.2
@@ -39,7 +37,7 @@ class Work:
     """Work of one model thread. The event loop adds it, the model thread finishes and measures it.
 
     Args:
-        seconds: Expected seconds of a unit before the first measurement.
+        seconds: Expected seconds of a query or a call before the first measurement.
         limit: Time of a request, in seconds.
     """
 
@@ -47,25 +45,26 @@ class Work:
         self._limit = limit
         kinds: tuple[Kind, ...] = ("queries", "rows", "calls")
         self._added, self._finished = dict.fromkeys(kinds, 0), dict.fromkeys(kinds, 0)
-        self._measured: dict[Kind, tuple[float, float]] = dict.fromkeys(kinds, (seconds * QUERY, QUERY))
+        self._measured: dict[Kind, tuple[float, float]] = dict.fromkeys(kinds, (seconds, 1))
+        self._measured["rows"] = seconds, ROWS
 
-    def add(self, kind: Kind, units: int) -> None:
-        """Add units that wait."""
-        self._added[kind] += units
+    def add(self, kind: Kind, number: int) -> None:
+        """Add queries, rows or a call that wait."""
+        self._added[kind] += number
 
-    def finish(self, kind: Kind, units: int) -> None:
-        """Remove units, answered or not."""
-        self._finished[kind] += units
+    def finish(self, kind: Kind, number: int) -> None:
+        """Remove some, answered or not."""
+        self._finished[kind] += number
 
-    def measure(self, kind: Kind, units: int, seconds: float) -> None:
-        """Measure answered units; large batches and the latest ones count most."""
-        before, number = self._measured[kind]
-        self._measured[kind] = before * _KEPT + seconds, number * _KEPT + units
+    def measure(self, kind: Kind, number: int, seconds: float) -> None:
+        """Measure answered ones; large batches and the latest ones count most."""
+        before, measured = self._measured[kind]
+        self._measured[kind] = before * _KEPT + seconds, measured * _KEPT + number
 
-    def seconds_of(self, kind: Kind, units: int) -> float:
-        """Return the expected seconds of some units."""
+    def seconds_of(self, kind: Kind, number: int) -> float:
+        """Return the expected seconds of some."""
         seconds, measured = self._measured[kind]
-        return units * seconds / measured
+        return number * seconds / measured
 
     def is_late(self, seconds: float) -> bool:
         """Whether work with an end in some seconds is late for the request of this context."""
@@ -78,20 +77,6 @@ class Work:
         return sum(self.seconds_of(kind, added - self._finished[kind]) for kind, added in self._added.items())
 
 
-def units_of(query: Query, num_items: int, *, by_pair: bool) -> int:
-    """Return the units of a query: ids to look up, pairs to score, and items to return.
-
-    Args:
-        query: The query.
-        num_items: Items of the catalog.
-        by_pair: Whether the model scores pairs, so that candidates are not a part of the scores of the catalog.
-    """
-    ids = sum(len(part or ()) for part in (query.history, query.candidates, query.exclude, query.recent))
-    pairs = (num_items if query.candidates is None else len(query.candidates)) if by_pair or query.features else 0
-    each = _ITEM + _REASON * (query.explain + (query.diversity > 0))
-    return QUERY + ids + pairs + each * min(query.k, num_items)
-
-
 Call = Callable[[Recommender], Any]
 _INVALID = (TypeError, ValueError, OverflowError, KeyError, pa.ArrowException)
 """Errors of the encoder about values of other types."""
@@ -99,11 +84,11 @@ _INVALID = (TypeError, ValueError, OverflowError, KeyError, pa.ArrowException)
 
 @dataclass
 class _Job:
-    """Queries of one request, its raw rows to score with the feedback of their users, or a call; with work and future."""
+    """Queries of one request, its raw rows to score with the feedback of their users, or a call; with number and future."""
 
     future: asyncio.Future[Any]
     kind: Kind
-    units: int
+    number: int
     queries: Sequence[Query] = ()
     rows: Mapping[str, Sequence[Any]] | None = None
     recent: Recent = field(default_factory=dict)
@@ -112,14 +97,9 @@ class _Job:
     error: Exception | None = None
     arrived: float = field(default_factory=time.perf_counter)
 
-    @property
-    def num_rows(self) -> int:
-        """Number of rows."""
-        return max(map(len, (self.rows or {}).values()), default=0)
-
     def share(self, batching: Batching) -> float:
         """Return the job's share of a full batch."""
-        return len(self.queries) / batching.size + self.num_rows / batching.rows
+        return self.number / {"queries": batching.size, "rows": batching.rows, "calls": math.inf}[self.kind]
 
     @property
     def is_table(self) -> bool:
@@ -140,7 +120,6 @@ class ModelThread:
         work: Receives what waits and the time it takes; a request that would wait too long is rejected.
         metrics: Receives sizes and waits.
         under_way: Number of requests in the server.
-        cache: Hits and misses of the model's large tables, for metrics.
     """
 
     def __init__(
@@ -151,39 +130,33 @@ class ModelThread:
         work: Work,
         metrics: Metrics,
         under_way: Callable[[], int],
-        cache: CacheCounters,
     ) -> None:
         self._name, self._model, self._batching, self._under_way = name, model, batching, under_way
         self._batch_size = metrics.batch_size.labels(name)
         self._wait = metrics.queue_seconds.labels(name)
         self._rejected = metrics.rejected.labels(name)
-        self._cache, self._counted = cache, CacheCounters()
-        self._pages = {result: metrics.table_pages.labels(name, result) for result in ("hits", "misses")}
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._num_waiting = 0
         self._work = work
-        self._num_items, self._by_pair = len(model.catalog), model.scorer.scores_subsets
         self._thread = threading.Thread(target=self._run, name=f"model-{name}", daemon=True)
         self._thread.start()
 
     async def recommend(self, queries: Sequence[Query]) -> list[Answer]:
         """Answer queries, in batches with those of other requests."""
-        size, jobs = self._batching.size, []
-        for start in range(0, len(queries), size):
-            part = queries[start : start + size]
-            units = sum(units_of(one, self._num_items, by_pair=self._by_pair) for one in part)
-            jobs.append(self._job("queries", units, queries=part))
+        size = self._batching.size
+        parts = [queries[start : start + size] for start in range(0, len(queries), size)]
+        jobs = [self._job("queries", len(part), queries=part) for part in parts]
         return [answer for answers in await self._submit(jobs) for answer in answers]
 
     async def score(self, rows: Mapping[str, Sequence[Any]], recent: Recent = NO_RECENT) -> list[float]:
         """Score raw rows in a batch with those of other requests; see `Recommender.score`."""
-        units = ROW * max(map(len, rows.values()), default=0)
-        scores: list[float] = (await self._submit([self._job("rows", units, rows=rows, recent=recent)]))[0]
+        number = max(map(len, rows.values()), default=0)
+        scores: list[float] = (await self._submit([self._job("rows", number, rows=rows, recent=recent)]))[0]
         return scores
 
     async def call(self, call: Call) -> Any:
         """Run a function of the recommender."""
-        return (await self._submit([self._job("calls", CALL, call=call)]))[0]
+        return (await self._submit([self._job("calls", 1, call=call)]))[0]
 
     async def change(self, change: Callable[[], Recommender]) -> None:
         """Replace the recommender by another one, made on the thread; a full queue does not reject it."""
@@ -191,7 +164,7 @@ class ModelThread:
         def changed(_: Recommender) -> None:
             self._model = change()
 
-        await self._submit([self._job("calls", CALL, call=changed)], rejected=False)
+        await self._submit([self._job("calls", 1, call=changed)], rejected=False)
 
     @property
     def catalog(self) -> Catalog:
@@ -213,8 +186,8 @@ class ModelThread:
         self._jobs.put(None)
 
     @staticmethod
-    def _job(kind: Kind, units: int, **work: Any) -> _Job:
-        return _Job(asyncio.get_running_loop().create_future(), kind, units, **work)
+    def _job(kind: Kind, number: int, **work: Any) -> _Job:
+        return _Job(asyncio.get_running_loop().create_future(), kind, number, **work)
 
     async def _submit(self, jobs: Sequence[_Job], *, rejected: bool = True) -> list[Any]:
         """Queue the jobs of a request and wait for their results; the rest of them is dropped after an error.
@@ -224,7 +197,7 @@ class ModelThread:
                 every request.
         """
         waiting = self._work.waiting
-        needed = sum(self._work.seconds_of(job.kind, job.units) for job in jobs)
+        needed = sum(self._work.seconds_of(job.kind, job.number) for job in jobs)
         is_full = self._num_waiting >= self._batching.queue or (waiting and self._work.is_late(waiting + needed))
         if rejected and is_full:
             self._rejected.inc()
@@ -232,7 +205,7 @@ class ModelThread:
         self._num_waiting += 1
         try:
             for job in jobs:
-                self._work.add(job.kind, job.units)
+                self._work.add(job.kind, job.number)
                 self._jobs.put(job)
             if len(jobs) == 1:
                 return [await jobs[0].future]
@@ -252,16 +225,9 @@ class ModelThread:
                 for job in jobs:
                     self._wait.observe(started - job.arrived)
                 self._answer(jobs)
-                self._count_pages()
                 jobs[0].future.get_loop().call_soon_threadsafe(_deliver, jobs)
             for job in collected:
-                self._work.finish(job.kind, job.units)
-
-    def _count_pages(self) -> None:
-        """Add the hits and misses since the last batch to the metrics."""
-        for result, counter in self._pages.items():
-            counter.inc(getattr(self._cache, result) - getattr(self._counted, result))
-        self._counted = replace(self._cache)
+                self._work.finish(job.kind, job.number)
 
     def _collect(self) -> tuple[list[_Job], bool]:
         """Wait for a batch; the second value is whether the thread ends after it."""
@@ -304,10 +270,10 @@ class ModelThread:
                 self._timed(self._call, [job])
 
     def _timed(self, answer: Callable[[Sequence[_Job]], None], jobs: Sequence[_Job]) -> None:
-        """Answer jobs of one kind, and measure the time of their units."""
+        """Answer jobs of one kind, and measure the time."""
         started = time.perf_counter()
         answer(jobs)
-        self._work.measure(jobs[0].kind, sum(job.units for job in jobs), time.perf_counter() - started)
+        self._work.measure(jobs[0].kind, sum(job.number for job in jobs), time.perf_counter() - started)
 
     def _call(self, jobs: Sequence[_Job]) -> None:
         """Run the calls of jobs."""
@@ -338,7 +304,7 @@ class ModelThread:
             recent = {user: one for job in jobs for user, one in job.recent.items()}
             scores = iter(self._model.score(together if len(parts) > 1 else parts[0], recent).tolist())
             for job in jobs:
-                job.result = [next(scores) for _ in range(job.num_rows)]
+                job.result = [next(scores) for _ in range(job.number)]
         except Exception:
             for job, rows in zip(jobs, parts, strict=True):
                 job.call = _scoring(rows, job.recent)

@@ -118,7 +118,8 @@ class _ItemChanges:
                 if body.features is not None
             ]
             takers = await _checked(self._service, upserts) if upserts else []
-            fresh = [event for event in upserts if not _is_same(event, present.get(str(event.item)))]
+            same = {item: (one.features, one.title) for item, one in present.items()}
+            fresh = [one for one in upserts if same.get(str(one.item)) != (one.features, one.title)]
             seen = [
                 desk.event("hide" if body.hidden else "show", item=item)
                 for item, body in bodies.items()
@@ -180,9 +181,9 @@ async def _checked(service: Service, events: Sequence[Event]) -> list[Deployment
         RequestError: No bundle uses features of items, or a column is unknown or missing.
         DataError: A value does not fit its column.
     """
-    takers = [one for one in service.fleet.all if one.items.why_not is None]
+    takers = [one for one in service.fleet.all if one.why_no_upserts is None]
     if not takers:
-        reasons = "; ".join(f"{one.name}: {one.items.why_not}" for one in service.fleet.all)
+        reasons = "; ".join(f"{one.name}: {one.why_no_upserts}" for one in service.fleet.all)
         hint = 'serve a bundle of a model with item features, such as two-tower or fm; {"hidden": true} works for all'
         raise RequestError(422, f"features: no bundle can use them: {reasons}", hint)
     limits = service.settings.limits
@@ -194,16 +195,12 @@ async def _checked(service: Service, events: Sequence[Event]) -> list[Deployment
         size = len(json.dumps([event.title, event.features]))
         service.check(f"item {event.item}: bytes", size, limits.upsert_bytes, hint="give shorter texts and lists")
     for one in takers:
-        await one.items.check(events)
+        await one.check(events)
     return takers
 
 
 def _title(body: ItemBody, present: Event | None) -> str | None:
     return present.title if body.title is None and present is not None else body.title
-
-
-def _is_same(event: Event, present: Event | None) -> bool:
-    return present is not None and (present.features, present.title) == (event.features, event.title)
 
 
 def _check_columns(event: Event, takers: Sequence[Deployment]) -> None:
@@ -213,12 +210,12 @@ def _check_columns(event: Event, takers: Sequence[Deployment]) -> None:
         RequestError: A column is unknown to all bundles, or missing for one.
     """
     given = (event.features or {}).keys()
-    known = dict.fromkeys(column for one in takers for column in one.items.columns)
+    known = dict.fromkeys(column for one in takers for column in one.columns)
     columns = f"the columns are {', '.join(known)}"
     if unknown := [name for name in given if name not in known]:
         text = f"item {event.item}: no column {unknown[0]!r}{suggest(unknown[0], list(known))}"
         raise RequestError(422, text, f'{columns}; the title has its own key, "title"')
     for one in takers:
-        if missing := [name for name in one.items.columns if name not in given]:
+        if missing := [name for name in one.columns if name not in given]:
             text = f"item {event.item}: bundle {one.name} needs {', '.join(missing)}"
             raise RequestError(422, text, f"{columns}; give null for an unknown value")

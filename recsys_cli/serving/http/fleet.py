@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from recsys_cli.serving.bundle import checked_manifest, load_bundle
 from recsys_cli.serving.bundle_checks import naming
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.feedback.state import Event, FeedbackState, Id
-from recsys_cli.serving.http.batching import ModelThread, Work, units_of
+from recsys_cli.serving.http.batching import ModelThread, Work
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.problems import RequestError
 from recsys_cli.serving.http.settings import Settings
@@ -47,48 +46,66 @@ def exempt_from_collection() -> None:
     gc.freeze()
 
 
-class ItemUpdates:
-    """Replaces the recommender of a bundle after upserts: once for all upserts since the last time.
+_LOG = logging.getLogger("recsys.serve")
+_GRACE = 1.0
+"""Seconds between the swap of a bundle and the end of the old thread."""
+
+
+class Deployment:
+    """A loaded bundle. After upserts, its recommender is replaced: once for all upserts since the last time.
 
     Args:
-        name: Name of the bundle.
-        thread: The thread of its recommender, the only one that uses `upserts` after the start.
-        upserts: Its recommenders with upserted items.
+        name: Its name in answers.
+        folder: Its folder.
+        model: Its recommender.
+        thread: The thread of the recommender, the only one that uses it after the start.
         metrics: Receives the numbers of applied and refused upserts.
+
+    Attributes:
+        about: Its manifest.
+        version: Its key.
+        signature: Raw inputs and outputs of `score`.
+        takes_histories: Whether the model scores a history of the request.
+        user_input: Raw column of the users in rows to score.
+        columns: Arrow types of the raw columns of an upserted item.
     """
 
-    def __init__(self, name: str, thread: ModelThread, upserts: ItemUpserts, metrics: Metrics) -> None:
-        self._name, self._thread, self._upserts, self._metrics = name, thread, upserts, metrics
-        self._applied = 0
-        self._following = asyncio.Lock()
-        self.columns = {column: str(kind) for column, kind in upserts.columns.items()}
+    def __init__(self, name: str, folder: Path, model: Recommender, thread: ModelThread, metrics: Metrics) -> None:
+        self.name, self.folder, self.thread, self._metrics = name, folder, thread, metrics
+        self.about, self.version = model.served.about, str(model.served.about["key"])
+        self.signature: Mapping[str, Any] = read_json(
+            folder / "signature.json", hint="recsys export RUN --force", expected={"inputs": list}
+        )
+        self.takes_histories, self.user_input = model.served.takes_histories, model.rows.user_input
+        self._upserts, self._applied, self._following = ItemUpserts(model), 0, asyncio.Lock()
+        self.columns = {column: str(kind) for column, kind in self._upserts.columns.items()}
 
     @property
-    def why_not(self) -> str | None:
+    def catalog(self) -> Catalog:
+        """Its items; other threads than that of the recommender may look up ids only."""
+        return self.thread.catalog
+
+    @property
+    def why_no_upserts(self) -> str | None:
         """The reason against upserts; None if they are possible."""
         return self._upserts.why_not
 
-    @property
-    def about(self) -> dict[str, Any]:
-        """The JSON values of `bodies.Upsertable`."""
-        return {"possible": self.why_not is None, "reason": self.why_not, "columns": self.columns}
-
     async def check(self, events: Sequence[Event]) -> None:
-        """Check values before they are written.
+        """Check values of upserts before they are written.
 
         Raises:
             DataError: A value does not fit.
         """
         items = [_values_of(event) for event in events]
-        await self._thread.call(lambda _: self._upserts.check(items))
+        await self.thread.call(lambda _: self._upserts.check(items))
 
     def is_behind(self, state: FeedbackState) -> bool:
         """Whether the recommender lacks upserts of the feedback."""
-        return self.why_not is None and state.num_upserts != self._applied
+        return self.why_no_upserts is None and state.num_upserts != self._applied
 
     async def follow(self, state: FeedbackState) -> None:
         """Bring the upserts of the feedback into the recommender."""
-        if self.why_not is not None:
+        if self.why_no_upserts is not None:
             return
         wanted = state.num_upserts  # not those that come meanwhile: they would hold up the request that waits
         async with self._following:
@@ -96,58 +113,18 @@ class ItemUpdates:
                 number = state.num_upserts
                 items = {item: _values_of(event) for item, event in state.upserts.items()}
                 before = self._upserts.refused
-                await self._thread.change(partial(self._upserts.recommender, items))
+                await self.thread.change(partial(self._upserts.recommender, items))
                 refused = [text for item, text in self._upserts.refused.items() if item not in before]
                 for text in refused:
-                    _LOG.warning("bundle %s is without the features of %s", self._name, text)
+                    _LOG.warning("bundle %s is without the features of %s", self.name, text)
                 count = self._metrics.upserts.labels
-                count(self._name, "refused").inc(len(refused))
-                count(self._name, "applied").inc(number - self._applied - len(refused))
+                count(self.name, "refused").inc(len(refused))
+                count(self.name, "applied").inc(number - self._applied - len(refused))
                 self._applied = number
 
 
 def _values_of(event: Event) -> ItemValues:
     return ItemValues(event.item, event.features or {}, event.title, event.at)
-
-
-_LOG = logging.getLogger("recsys.serve")
-_GRACE = 1.0
-"""Seconds between the swap of a bundle and the end of the old thread."""
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """A loaded bundle.
-
-    Attributes:
-        name: Its name in answers.
-        folder: Its folder, as given.
-        about: Its manifest.
-        signature: Raw inputs and outputs of `score`.
-        thread: The thread of its recommender.
-        takes_histories: Whether the model scores a history of the request.
-        user_input: Raw column of the users in rows to score.
-        items: Its upserted items.
-    """
-
-    name: str
-    folder: Path
-    about: Mapping[str, Any]
-    signature: Mapping[str, Any]
-    thread: ModelThread
-    takes_histories: bool
-    user_input: str
-    items: ItemUpdates
-
-    @property
-    def version(self) -> str:
-        """Key of the bundle."""
-        return str(self.about["key"])
-
-    @property
-    def catalog(self) -> Catalog:
-        """Its items; other threads than that of the recommender may look up ids only."""
-        return self.thread.catalog
 
 
 class Fleet:
@@ -230,11 +207,11 @@ class Fleet:
 
     def is_behind(self, state: FeedbackState) -> bool:
         """Whether a recommender lacks upserts."""
-        return any(one.items.is_behind(state) for one in self.all)
+        return any(one.is_behind(state) for one in self.all)
 
     async def follow(self, state: FeedbackState) -> None:
         """Bring the upserted items into all recommenders."""
-        await asyncio.gather(*(one.items.follow(state) for one in self.all))
+        await asyncio.gather(*(one.follow(state) for one in self.all))
 
     async def reload(self) -> None:
         """Load the bundles whose folders have changed, and put them in place of the old ones.
@@ -248,7 +225,7 @@ class Fleet:
             try:
                 if (fresh := await _apart(partial(self._changed, name, folder))) is None:
                     continue
-                await fresh.items.follow(self._state)
+                await fresh.follow(self._state)
             except Exception as error:
                 problem = f"{error}; {error.hint}" if isinstance(error, RecsysError) else repr(error)
                 _LOG.error("bundle %s was not reloaded, the old one stays in place: %s", name, problem)
@@ -291,12 +268,8 @@ class Fleet:
         model = load_bundle(folder)
         with naming(folder, Bundle(folder)):
             work = Work(warm(model), limit=self._settings.limits.seconds)
-        cache = model.served.cache
-        thread = ModelThread(name, model, self._settings.batching, work, self._metrics, self._under_way, cache)
-        signature = read_json(folder / "signature.json", hint="recsys export RUN --force", expected={"inputs": list})
-        items = ItemUpdates(name, thread, ItemUpserts(model), self._metrics)
-        takes, user = model.served.takes_histories, model.rows.user_input
-        return Deployment(name, folder, model.served.about, signature, thread, takes, user, items)
+        thread = ModelThread(name, model, self._settings.batching, work, self._metrics, self._under_way)
+        return Deployment(name, folder, model, thread, self._metrics)
 
 
 async def _apart(load: Callable[[], Deployment | None]) -> Deployment | None:
@@ -327,15 +300,14 @@ async def _apart(load: Callable[[], Deployment | None]) -> Deployment | None:
 
 
 def warm(model: Recommender) -> float:
-    """Answer first queries, and return the seconds of a unit of work: lazy parts are built here."""
+    """Answer first queries, and return the seconds of one: lazy parts are built here."""
     users = model.served.users.values
     first = users[0].as_py() if len(users) else None
     model.recommend([Query(), Query(user=first, explain=True)])
     model.search("a", 1)
-    query, started = Query(user=first), time.perf_counter()
-    model.recommend([query])
-    units = units_of(query, len(model.catalog), by_pair=model.scorer.scores_subsets)
-    return (time.perf_counter() - started) / units
+    started = time.perf_counter()
+    model.recommend([Query(user=first)])
+    return time.perf_counter() - started
 
 
 def name_of(user: object, shares: Mapping[str, float]) -> str:

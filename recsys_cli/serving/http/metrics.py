@@ -25,9 +25,6 @@ class Metrics:
         self.rejected = self._counter("rejected", "Requests rejected by a full queue", ["bundle"])
         self.batch_size = self._histogram("batch_size", "Queries per call of the model", ["bundle"], _SIZES)
         self.queue_seconds = self._histogram("queue_seconds", "Wait for the model", ["bundle"], _SECONDS)
-        self.table_pages = self._counter(
-            "table_pages", "Pages of looked-up rows of large tables, in the page cache or read", ["bundle", "result"]
-        )
         self.feedback = self._counter("feedback_events", "Acknowledged events of feedback", ["kind"])
         self.upserts = self._counter("upserts", "Upserts of items by bundle and result", ["bundle", "result"])
         self.commit_seconds = self._histogram("feedback_commit_seconds", "Time to an acknowledgment", [], _SECONDS)

@@ -147,7 +147,7 @@ def catalog_routes(service: Service) -> APIRouter:
 
 def _about(deployment: Deployment, settings: Settings) -> dict[str, Any]:
     """Return the facts of a bundle, with its traffic share."""
-    about = deployment.about
+    about, why_not = deployment.about, deployment.why_no_upserts
     return {
         "name": deployment.name,
         "version": deployment.version,
@@ -158,7 +158,7 @@ def _about(deployment: Deployment, settings: Settings) -> dict[str, Any]:
         "num_items": about["num_items"],
         "dataset": about.get("dataset"),
         "metrics": about.get("metrics", {}),
-        "upsert": deployment.items.about,
+        "upsert": {"possible": why_not is None, "reason": why_not, "columns": deployment.columns},
     }
 
 

@@ -7,7 +7,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from recsys_cli.features.schema import Role
@@ -160,13 +159,6 @@ def _features(item: CatalogItem) -> dict[str, list[str]]:
     return {name: [str(value) for value in values] for name, values in item.features.items()}
 
 
-@dataclass
-class Load:
-    """Number of requests under way."""
-
-    under_way: int = 0
-
-
 class Service:
     """Everything behind the routes of one worker.
 
@@ -175,14 +167,15 @@ class Service:
         worker: Number of the worker.
 
     Attributes:
+        under_way: Number of requests under way.
         is_ready: Whether the worker runs; not before the start, nor during the drain.
     """
 
     def __init__(self, settings: Settings, worker: int) -> None:
         self.settings, self.worker = settings, worker
-        self.metrics, self.load = Metrics(), Load()
+        self.metrics, self.under_way = Metrics(), 0
         self.desk = FeedbackDesk(settings, worker, self.metrics, upserted=self._upserted)
-        self.fleet = Fleet(settings, self.metrics, lambda: self.load.under_way, self.desk.state)
+        self.fleet = Fleet(settings, self.metrics, lambda: self.under_way, self.desk.state)
         self.is_ready = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -286,19 +279,9 @@ class Service:
     def query(self, body: RecommendBody, deployment: Deployment) -> Query:
         """Return the query of a body to a bundle, with the feedback of the user and without hidden items."""
         self.check("k", body.k, self.settings.limits.k)
-        return Query(
-            user=body.user,
-            history=body.history,
-            recent=self.recent(body.user, deployment),
-            features=body.features,
-            k=body.k,
-            candidates=body.candidates,
-            exclude=(*body.exclude, *self.desk.state.hidden),
-            exclude_seen=body.exclude_seen,
-            where=body.where,
-            diversity=body.diversity,
-            explain=body.explain,
-        )
+        given = {name: value for name, value in body if name != "bundle"}
+        exclude = (*body.exclude, *self.desk.state.hidden)
+        return Query(**given | {"recent": self.recent(body.user, deployment), "exclude": exclude})
 
     @staticmethod
     def check(name: str, number: int, most: int, *, hint: str = "ask for less, in several requests") -> None:

@@ -24,7 +24,6 @@ from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.encoder import RowEncoder
 from recsys_cli.serving.query import Query
 from recsys_cli.stages.export import TOLERANCE
-from recsys_cli.workspace import Bundle, write_manifest
 from tests.served_runs import COLLABORATIVE, MakeRun, ratings
 
 FRESH = """
@@ -112,26 +111,6 @@ def test_a_damaged_file_is_named(name: str, how: str, bundle: Path, tmp_path: Pa
     assert raised.value.hint == "recsys export RUN --force"
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("counts.npy", np.zeros(10_000, np.int64)), ("counts.npy", np.zeros((2, 2), np.int64)),
-        ("counts.npy", np.array(["a"])), ("histories/offsets.npy", np.array([0, 9, 3])),
-        ("histories/offsets.npy", np.empty(0, np.int64)), ("histories/items.npy", np.zeros(3, np.int32)),
-        ("histories/items.npy", np.float64(1)), ("histories/labels.npy", np.zeros(3, np.int8)),
-    ],
-)  # fmt: skip
-def test_an_array_of_another_shape_or_type_is_refused(
-    name: str, values: np.ndarray, bundle: Path, tmp_path: Path
-) -> None:
-    folder = shutil.copytree(bundle, tmp_path / "lying")
-    np.save(folder / name, values)
-    manifest = Bundle(folder).manifest
-    write_manifest(folder, "Bundle", {key: value for key, value in manifest.items() if key != "files"})
-    with pytest.raises(DataError, match=f"/{name}: "):
-        load_bundle(folder)
-
-
 def test_a_folder_without_a_manifest_is_no_bundle(tmp_path: Path, make_run: MakeRun) -> None:
     with pytest.raises(MissingArtifactError, match="is no bundle"):
         load_bundle(tmp_path)
@@ -164,26 +143,6 @@ def test_an_existing_folder_is_replaced_only_on_request(make_run: MakeRun, tmp_p
     assert (tmp_path / "mine" / "letter.txt").read_text() == "precious"
 
 
-def test_verification_names_the_first_row_and_column(
-    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from recsys_cli.serving.recommender import RowScorer
-
-    true = RowScorer.features
-
-    def wrong(self: RowScorer, rows: dict[str, list[int]]) -> object:
-        features = true(self, rows)
-        items = features["movieId"]
-        return {**features, "movieId": items.where(items != items.max(), items * 0 + 2)}  # type: ignore[union-attr]
-
-    monkeypatch.setattr(RowScorer, "features", wrong)
-    with pytest.raises(
-        DataError, match=r"row \d+ of the sample scores .* by the run; column movieId differs: .*movieId="
-    ):
-        recsys.export(make_run("mf"), tmp_path / "mf", progress=False)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_verification_finds_other_weights(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from recsys_cli.serving import bundle_writer
 
@@ -191,7 +150,7 @@ def test_verification_finds_other_weights(make_run: MakeRun, tmp_path: Path, mon
         save_file({name: tensor + 0.01 for name, tensor in tensors.items()}, path)  # type: ignore[operator]
 
     monkeypatch.setattr(bundle_writer, "save_file", shifted)
-    with pytest.raises(DataError, match="weights differ"):
+    with pytest.raises(DataError, match=r"row \d+ of the sample scores .* by the run: .*movieId=\d+"):
         recsys.export(make_run("mf"), tmp_path / "mf", progress=False)
     assert TOLERANCE == 1e-5
 

@@ -32,6 +32,10 @@ ARRAYS: Mapping[str, Callable[[Array], Array]] = {
     "descending": lambda values: values[::-1].copy(),
     "large": lambda values: np.where(np.arange(len(values)) == 1, np.iinfo(values.dtype).max, values),
     "negative": lambda values: np.where(np.arange(len(values)) == 1, -5, values),
+    "nested": lambda values: values[None],
+    "scalar": lambda values: values[0],
+    "text": lambda values: values.astype(str),
+    "empty": lambda values: values[:0],
 }
 OFFSETS = ("float", "short", "descending", "large", "negative")
 IDS = ("float", "short", "large", "negative")
@@ -81,9 +85,9 @@ def _refused(folder: Path, name: str) -> None:
         *(("vocab-index/userId/positions.npy", how) for how in IDS),
         *(("vocab-index/genres/offsets.npy", how) for how in OFFSETS),
         *(("vocab-index/genres/bytes.npy", how) for how in ("float", "short")),
-        *(("histories/offsets.npy", how) for how in OFFSETS),
-        *(("histories/items.npy", how) for how in IDS),
-        *(("counts.npy", how) for how in ("float", "short", "negative")),
+        *(("histories/offsets.npy", how) for how in (*OFFSETS, "empty")),
+        *(("histories/items.npy", how) for how in (*IDS, "scalar")),
+        *(("counts.npy", how) for how in ("float", "short", "negative", "nested", "text")),
     ],
 )
 def test_an_array(name: str, how: str, folder: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from recsys_cli.serving.histories import Histories, History, extended
 from recsys_cli.serving.query import Query, RecentInteraction
 from recsys_cli.serving.recommender import Recommender
+from tests.served_runs import history_of
 
 
 def histories(mean: float | None) -> Histories:
@@ -41,7 +42,7 @@ def test_recent_interactions_with_a_time_are_in_its_order() -> None:
 
 def test_a_sequence_model_reads_recent_interactions_by_time(recommenders: Callable[[str], Recommender]) -> None:
     model = recommenders("sasrec")
-    stored = [one.id for one in reversed(model.history(3, 100))]
+    stored = history_of(model, 3)
     item = next(one for one in range(1, 41) if one not in stored)
     early, late, unknown = (
         [(one.item.id, one.score) for one in model.recommend([Query(user=3, recent=[recent])])[0].items]

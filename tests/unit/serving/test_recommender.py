@@ -18,7 +18,7 @@ from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.query import Answer, Query
 from recsys_cli.serving.recommender import Recommender
-from tests.served_runs import MODELS, USERS, MakeRun
+from tests.served_runs import MODELS, USERS, MakeRun, history_of
 
 Recommenders = Callable[[str], Recommender]
 FOLDING = ("ease", "ials", "sasrec", "item-knn")
@@ -81,8 +81,8 @@ def test_one_user_has_the_same_ranking_as_in_a_batch(name: str, recommenders: Re
 @pytest.mark.parametrize("folding", FOLDING)
 def test_a_history_of_a_trained_user_gives_the_trained_ranking(folding: str, recommenders: Recommenders) -> None:
     recommender = recommenders(folding)
-    items = [item.id for item in recommender.history(7, 1_000)][::-1]
-    (known, folded) = recommender.recommend([Query(user=7, k=5), Query(history=items, k=5)])
+    queries = [Query(user=7, k=5), Query(history=history_of(recommender, 7), k=5)]
+    known, folded = recommender.recommend(queries)
     assert ids(folded) == ids(known)
     assert folded.source == "fold-in"
 

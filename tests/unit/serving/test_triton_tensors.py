@@ -17,7 +17,7 @@ import pytest
 
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError
 from recsys_cli.serving.export.triton.backend import RecommendModel, ScoreModel, Tensor, columns_of, query_inputs
-from recsys_cli.serving.export.triton.repository import Settings, config_pbtxt, quoted, write_model
+from recsys_cli.serving.export.triton.repository import config_pbtxt, quoted, write_model
 from recsys_cli.serving.raw_values import reader
 from recsys_cli.serving.recommender import Recommender
 from tests.triton_server import installed_server
@@ -83,24 +83,18 @@ def test_impossible_requests_are_refused(given: dict[str, Any], message: str) ->
         columns_of(given, [Tensor("x", "FP64", ragged=True)])
 
 
-def test_config_has_types_batching_and_instances() -> None:
-    settings = Settings(max_batch_size=8, preferred_batch_sizes=(4, 8), max_queue_delay_us=50, instances=2)
+def test_config_has_types() -> None:
     inputs = [Tensor('a "b"\n', "STRING", required=True), Tensor("tags", "INT64", ragged=True, masked=False)]
-    text = config_pbtxt(
-        "m", "Rows.\nscore", inputs=inputs, outputs=[Tensor("score", "FP32")], bundle="../b", settings=settings
-    )
+    text = config_pbtxt("m", "Rows.\nscore", inputs=inputs, outputs=[Tensor("score", "FP32")], bundle="../b")
     assert text.count("input {") == 4
     assert r'name: "a \042b\042\012"' in text
-    assert "count: 2 kind: KIND_CPU" in text
-    assert "preferred_batch_size: [ 4, 8 ]" in text
-    assert "max_queue_delay_microseconds: 50" in text
     assert quoted("ä") == r'"\303\244"'
 
 
 def test_columns_with_the_name_of_a_mask_are_refused() -> None:
     inputs = [Tensor("x", "INT64"), Tensor("x.null", "INT64")]
     with pytest.raises(ConfigError, match=r"x\.null has the name of a null mask"):
-        config_pbtxt("m", "", inputs=inputs, outputs=[], bundle="", settings=Settings())
+        config_pbtxt("m", "", inputs=inputs, outputs=[], bundle="")
 
 
 def test_an_error_of_one_request_leaves_the_others(recommenders: Recommenders) -> None:

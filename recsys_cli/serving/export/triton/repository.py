@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recsys_cli.batch import Feature
 from recsys_cli.features.schema import Role
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.bundle import load_bundle
@@ -35,35 +33,16 @@ from recsys_cli.serving.export.triton.backend import {model} as TritonPythonMode
 
 __all__ = ["TritonPythonModel"]
 '''
+_BATCHING = """\
+dynamic_batching {
+  preferred_batch_size: [ 16, 64 ]
+  max_queue_delay_microseconds: 100
+}
+instance_group [ { count: 1 kind: KIND_CPU } ]"""
 _SAFE = frozenset(range(0x20, 0x7F)) - set(b"\"'\\")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Settings of a served model, for its config.pbtxt.
-
-    Attributes:
-        max_batch_size: Most rows of a request, and of a batch.
-        preferred_batch_sizes: Rows that end the wait for further requests.
-        max_queue_delay_us: Longest wait of a request for others, in microseconds.
-        instances: Processes on the CPU; weights and tables are memory-mapped once.
-    """
-
-    max_batch_size: int = 4096
-    preferred_batch_sizes: Sequence[int] = (16, 64)
-    max_queue_delay_us: int = 100
-    instances: int = 1
-
-
-def config_pbtxt(
-    name: str,
-    purpose: str,
-    *,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    bundle: str,
-    settings: Settings,
-) -> str:
+def config_pbtxt(name: str, purpose: str, *, inputs: Sequence[Tensor], outputs: Sequence[Tensor], bundle: str) -> str:
     """Return the configuration of a model.
 
     Args:
@@ -72,24 +51,18 @@ def config_pbtxt(
         inputs: Columns of requests; their null masks and lengths are added.
         outputs: Tensors of answers.
         bundle: Path of the bundle from the folder of the model.
-        settings: Batching and instances.
 
     Raises:
         ConfigError: A column has the name of a null mask or of list lengths.
     """
-    sizes = ", ".join(str(size) for size in settings.preferred_batch_sizes)
     lines = [
         _HEAD.format(purpose=" ".join(purpose.split())),
         f"name: {quoted(name)}",
         'backend: "python"',
-        f"max_batch_size: {settings.max_batch_size}",
+        "max_batch_size: 4096",
         *(line for one in distinct(inputs) for part in one.parts() for line in _tensor("input", part)),
         *(line for one in outputs for line in _tensor("output", one)),
-        "dynamic_batching {",
-        f"  preferred_batch_size: [ {sizes} ]",
-        f"  max_queue_delay_microseconds: {settings.max_queue_delay_us}",
-        "}",
-        f"instance_group [ {{ count: {settings.instances} kind: KIND_CPU }} ]",
+        _BATCHING,
         f'parameters {{ key: "bundle" value {{ string_value: {quoted(bundle)} }} }}',
     ]
     return "\n".join(lines) + "\n"
@@ -122,7 +95,6 @@ def write_repository(
     key: str,
     source: Mapping[str, Any],
     histories: bool = True,
-    settings: Settings | None = None,
 ) -> TritonRepository:
     """Write a model repository, and then its manifest.
 
@@ -132,12 +104,10 @@ def write_repository(
         key: Key of the repository.
         source: Run, data, dataset and metrics, for manifest and model card.
         histories: Include the user histories.
-        settings: Batching and instances of both models.
 
     Raises:
         ConfigError: The model needs the histories, or a column has the name of a null mask.
     """
-    settings = settings or Settings()
     name = re.sub(r"[^A-Za-z0-9._-]", "_", folder.name.removesuffix("-triton")).strip(".") or "model"
     score, recommend = folder / f"{name}_score", folder / f"{name}_recommend"
     bundle = score / "bundle"
@@ -149,7 +119,6 @@ def write_repository(
         inputs=score_tensors(row_types(served.data), served.data),
         outputs=[Tensor("score", "FP32")],
         bundle="bundle",
-        settings=settings,
     )
     recommend_config = config_pbtxt(
         recommend.name,
@@ -157,7 +126,6 @@ def write_repository(
         inputs=query_inputs(served),
         outputs=answer_outputs(served),
         bundle=f"../{score.name}/bundle",
-        settings=settings,
     )
     write_model(score, score_config, "ScoreModel", "raw rows to scores")
     write_model(recommend, recommend_config, "RecommendModel", "users or histories to the best items")
@@ -208,10 +176,6 @@ class RepositoryRows:
     def score(self, rows: Mapping[str, Sequence[Any]]) -> npt.NDArray[np.float32]:
         """Return the scores of raw rows."""
         return self._rows.score(columns_of(self.request(rows), self.tensors)[0])
-
-    def features(self, rows: Mapping[str, Sequence[Any]]) -> dict[str, Feature]:
-        """Return the model inputs of raw rows."""
-        return self._rows.features(columns_of(self.request(rows), self.tensors)[0])
 
 
 def write_model(folder: Path, config: str, model: str, purpose: str) -> None:

@@ -123,15 +123,8 @@ def test_every_row_of_movielens_with_many_ops(method: str, shared_data: Path, wo
     assert set(encoder.inputs) == {"userId", "movieId", "timestamp"}
     compared = assert_all_rows_equal(data, raw_rows(config, workspace))
     assert compared == data.rows("valid") + data.rows("test") > 15_000
-
-
-def test_every_row_of_movielens(shared_data: Path, workspace: Workspace) -> None:
-    config = load(CONFIGS / "ml-latest-small.yaml", ["split.method=temporal"])
-    download(config.dataset, workspace, from_file=shared_data / "ml-latest-small.zip")
-    data = etl(config, workspace).artifact
-    assert_all_rows_equal(data, raw_rows(config, workspace))
-    table = pq.read_table(data.shards("test")[0])
-    assert row_column("movieId") in table.column_names, "the case has cold items"
+    cold = row_column("movieId") in pq.read_table(data.shards("test")[0]).column_names
+    assert cold or method == "random", "the case has cold items"
 
 
 TRAIN = pa.table({

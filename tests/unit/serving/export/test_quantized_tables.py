@@ -94,7 +94,7 @@ def test_rows_of_another_type_fail_the_comparison(
     exact = Recommender(served("fm")).score
 
     with pytest.raises(DataError, match=r"row .* of the sample scores"):
-        verify_scores(runs("fm"), export_workspace, exact, encode=None, name="fm", tables=kind, emit=ignore)  # type: ignore[arg-type]
+        verify_scores(runs("fm"), export_workspace, exact, name="fm", tables=kind, emit=ignore)  # type: ignore[arg-type]
 
 
 def test_python_has_formats_and_types_of_tables(runs: Callable[[str], recsys.TrainedRun], tmp_path: Path) -> None:

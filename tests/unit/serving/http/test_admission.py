@@ -16,10 +16,9 @@ import httpx
 import pytest
 from starlette.responses import Response
 
-from recsys_cli.serving.http.batching import ARRIVED, CALL, QUERY, ROW, ModelThread, Work, units_of
+from recsys_cli.serving.http.batching import ARRIVED, ROWS, ModelThread, Work
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.settings import Batching
-from recsys_cli.serving.large_tables import CacheCounters
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.recommender import Recommender
 from tests.servers import running, until
@@ -29,24 +28,19 @@ _CANDIDATES = {"user": 1, "candidates": list(range(20_000)), "history": list(ran
 
 
 Send = Callable[[ModelThread], Awaitable[Any]]
-_RANK = Query(user=1, k=10)
-_SENDS: dict[str, tuple[Send, Callable[[Recommender], int]]] = {
-    "queries": (
-        lambda thread: thread.recommend([_RANK]),
-        lambda model: units_of(_RANK, len(model.catalog), by_pair=model.scorer.scores_subsets),
-    ),
-    "rows": (lambda thread: thread.score(_ROWS["columns"]), lambda _: ROW * 4_096),
+_SENDS: dict[str, tuple[Send, float]] = {
+    "queries": (lambda thread: thread.recommend([Query(user=1)]), 1),
+    "rows": (lambda thread: thread.score(_ROWS["columns"]), 4_096 / ROWS),
 }
 
 
 @pytest.mark.parametrize("kind", _SENDS)
 def test_work_beyond_the_time_of_a_request_is_refused(kind: str, recommenders: Callable[[str], Recommender]) -> None:
     """Five requests and the call before them take less than the 800 s that a request has for its wait; six take more."""
-    model = recommenders("fm")
-    send, units = _SENDS[kind][0], _SENDS[kind][1](model)
-    seconds = 800 / (CALL + 5.5 * units)
-    refused = _flood(model, send, Work(seconds, limit=1_000), Batching(), accepted=5)
-    assert {one.headers["Retry-After"] for one in refused} == {str(math.ceil((CALL + 5 * units) * seconds))}
+    send, number = _SENDS[kind]
+    seconds = 800 / (1 + 5.5 * number)
+    refused = _flood(recommenders("fm"), send, Work(seconds, limit=1_000), Batching(), accepted=5)
+    assert {one.headers["Retry-After"] for one in refused} == {str(math.ceil((1 + 5 * number) * seconds))}
 
 
 @pytest.mark.parametrize("kind", _SENDS)
@@ -64,7 +58,7 @@ def _flood(model: Recommender, send: Send, work: Work, batching: Batching, *, ac
         free.wait()
 
     async def flood() -> list[Any]:
-        thread = ModelThread("a", model, batching, work, Metrics(), lambda: 1, CacheCounters())
+        thread = ModelThread("a", model, batching, work, Metrics(), lambda: 1)
         call = asyncio.create_task(thread.call(wait))
         await asyncio.to_thread(busy.wait)
         requests = [asyncio.create_task(send(thread)) for _ in range(20)]
@@ -96,25 +90,17 @@ def test_a_flood_ends_in_answers_and_refusals(tmp_path: Path, bundle_of: Callabl
 
 
 def test_work_is_measured_by_kind_and_late_by_the_time_left() -> None:
-    work = Work(1e-6, limit=10.0)
-    work.add("queries", 5 * QUERY)
+    work = Work(0.001, limit=10.0)
+    work.add("queries", 5)
     assert work.waiting == pytest.approx(0.005)
     for _ in range(50):
-        work.measure("queries", QUERY, 1.0)
+        work.measure("queries", 1, 1.0)
     assert work.waiting == pytest.approx(5, rel=0.05)
-    assert work.seconds_of("rows", 1_000) == pytest.approx(0.001)
+    assert work.seconds_of("rows", ROWS) == pytest.approx(0.001)
     ARRIVED.set(time.perf_counter())
     assert not work.is_late(7.5)
     assert work.is_late(8.5)
     ARRIVED.set(time.perf_counter() - 5)
     assert work.is_late(3.5)
-    work.finish("queries", 5 * QUERY)
+    work.finish("queries", 5)
     assert work.waiting == 0
-
-
-def test_units_are_ids_pairs_and_items() -> None:
-    plain = units_of(Query(user=1, k=10), 60_000, by_pair=False)
-    assert units_of(Query(user=1, k=10, candidates=range(20_000)), 60_000, by_pair=False) == plain + 20_000
-    assert units_of(Query(user=1, k=10), 60_000, by_pair=True) == plain + 60_000
-    assert units_of(Query(user=1, k=10, candidates=range(500)), 60_000, by_pair=True) == plain + 2 * 500
-    assert units_of(Query(user=1, k=10, explain=True), 60_000, by_pair=False) > plain

@@ -158,16 +158,6 @@ def test_malformed_http_is_refused(content: bytes, hasty: Running) -> None:
     assert received.count(b"HTTP/1.1 ") == 1
 
 
-def test_a_malformed_rest_of_a_body_is_refused(hasty: Running) -> None:
-    with _connected(hasty) as connection:
-        connection.sendall(_CHUNKED + b"2\r\n{}\r\n")
-        time.sleep(0.3)  # the app waits for the rest
-        connection.sendall(b"zz\r\n")
-        received = _received(connection)
-    assert received.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    assert received.count(b"HTTP/1.1 ") == 1
-
-
 def test_answers_of_a_pipeline_are_not_mixed_with_that_of_a_malformed_request(hasty: Running) -> None:
     """Whether the first request is answered before the close is a matter of time."""
     with _connected(hasty) as connection:

