@@ -42,7 +42,7 @@ def choose_penalty(matrix: InteractionMatrix, counts: Tensor | None = None) -> f
     """
     indices, number = torch.arange(matrix.num_items, device=matrix.items.device), _num_items(matrix)
     popular = matrix.renumbered(indices.where(indices < number, -1), num_items=number)
-    users, items = _sample_held_out(popular)
+    users, items = sample_held_out(popular)
     if len(users) == 0:
         return GRID[_FIRST]
     counts = gram(popular) if counts is None else counts[:number, :number]
@@ -117,7 +117,7 @@ def _num_items(matrix: InteractionMatrix) -> int:
     return min(matrix.num_items, max(MIN_ITEMS, min(matrix.num_items, work) // 2))
 
 
-def _sample_held_out(matrix: InteractionMatrix) -> tuple[Tensor, Tensor]:
+def sample_held_out(matrix: InteractionMatrix) -> tuple[Tensor, Tensor]:
     """Sample users with two items or more, and one item of each; the same in each call."""
     lengths = matrix.offsets.diff().cpu()
     users = (lengths > 1).nonzero().squeeze(1)

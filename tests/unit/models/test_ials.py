@@ -12,6 +12,8 @@ from recsys_cli.errors import MissingExtraError
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
+from recsys_cli.models.configs.matrix import IALSConfig
+from recsys_cli.models.interaction_matrix import InteractionMatrix
 from recsys_cli.models.matrix import ials
 from recsys_cli.models.model import Model, TrainingContext
 from tests.unit.models.matrix_fixtures import context_of, fitted, schema_of, scores_after, some_matrix
@@ -180,3 +182,18 @@ def test_default_alpha_grows_with_sparsity(strength: int) -> None:
     torch.testing.assert_close(model.items, given.items)
     assert "alpha" in model.state_dict()
     assert "alpha" not in given.state_dict()
+
+
+@pytest.mark.parametrize("max_held_out", [2_000_000, 0])
+def test_popularity_alone_takes_a_larger_penalty(monkeypatch: pytest.MonkeyPatch, max_held_out: int) -> None:
+    """Without taste the factors of few interactions are noise; with too many interactions the rule stays."""
+    monkeypatch.setattr(ials, "_MAX_HELD_OUT", max_held_out)
+    random = np.random.default_rng(0)
+    popularity = 1 / np.arange(1, 201)
+    items = [np.sort(random.choice(200, 4, replace=False, p=popularity / popularity.sum())) for _ in range(600)]
+    matrix = InteractionMatrix(4 * torch.arange(601), torch.from_numpy(np.concatenate(items)), 200)
+    confidence = torch.full((2_400,), 11.0)
+
+    factor = ials.choose_penalty(matrix, confidence, IALSConfig(iterations=3)) / ials.penalty_of(matrix, confidence)
+
+    assert factor in ({2, 4, 8} if max_held_out else {1})
