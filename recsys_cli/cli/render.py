@@ -6,13 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from recsys_cli.cli.escape import escaped
 from recsys_cli.cli.quantities import count, duration, rate, share
-from recsys_cli.contention import Contention
 from recsys_cli.events import Emit, Event, Message, Progress, ignore
 
 if TYPE_CHECKING:
@@ -38,22 +36,10 @@ def renderer(stage: str, *, quiet: bool) -> Iterator[Emit]:
     console = Console(stderr=True, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
         with _bars(console, stage) as draw:
-            yield with_contention(_ignore_closed(draw))
+            yield _ignore_closed(draw)
     else:
         write = partial(print, file=sys.stderr, flush=True)
-        yield with_contention(_ignore_closed(LogRenderer(lambda text: write(escaped(text)))))
-
-
-def with_contention(draw: Emit, contention: Contention | None = None) -> Emit:
-    """Add the field `cores` to progress while other processes compete for the CPU cores."""
-    contention = contention or Contention()
-
-    def emit(event: Event) -> None:
-        if isinstance(event, Progress) and (cores := contention.describe()):
-            event = replace(event, fields={**event.fields, "cores": cores})
-        draw(event)
-
-    return emit
+        yield _ignore_closed(LogRenderer(lambda text: write(escaped(text))))
 
 
 def _ignore_closed(emit: Emit) -> Emit:

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from recsys_cli.cli import render
 from recsys_cli.cli.quantities import amount, duration, share, size
-from recsys_cli.cli.render import LogRenderer, renderer, with_contention
-from recsys_cli.events import Event, Message, Progress, ignore
+from recsys_cli.cli.render import LogRenderer, renderer
+from recsys_cli.events import Message, Progress, ignore
 
 
 @pytest.mark.parametrize(
@@ -170,18 +170,3 @@ def test_bars_fit_the_terminal(width):
     assert "[not markup]" in plain
     assert "train epoch" in plain
     assert all(len(line) <= width for part in plain.splitlines() for line in part.split("\r"))
-
-
-def test_progress_says_how_many_cores_other_processes_leave():
-    class Starved:
-        def describe(self):
-            return "0.4 of 2 (other processes)"
-
-    seen: list[Event] = []
-    emit = with_contention(seen.append, Starved())  # type: ignore[arg-type]
-    emit(Message("hello"))
-    emit(Progress("train epoch 1", 5, 10, fields={"loss": "0.5"}))
-    assert seen == [
-        Message("hello"),
-        Progress("train epoch 1", 5, 10, fields={"loss": "0.5", "cores": "0.4 of 2 (other processes)"}),
-    ]

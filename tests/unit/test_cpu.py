@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from recsys_cli.contention import Contention, CpuTime, read_cpu_time
 from recsys_cli.cpu import configure_threads, cores, cpu_quota, lacks_cores
 
 
@@ -128,40 +127,3 @@ def test_a_real_control_group_limits_the_threads() -> None:
         folder.rmdir()
     expected = ["1", "1", "1"] if len(os.sched_getaffinity(0)) > 1 else ["1", "None", "None"]
     assert done.stdout.split() == expected
-
-
-def describe(*readings: CpuTime | None, seconds: float = 10.0) -> list[str]:
-    """Return what is said after each reading but the first, `seconds` apart."""
-    times = iter(seconds * number for number in range(100))
-    values = iter(readings)
-    contention = Contention(read=lambda: next(values), clock=lambda: next(times))
-    return [contention.describe() for _ in readings[1:]]
-
-
-def test_contention_is_told_where_others_take_the_cores() -> None:
-    number = cores()
-    starved = describe(CpuTime(0, 0), CpuTime(2.0 * number, 8.0 * number))
-    assert starved == [f"{0.2 * number:.1f} of {number} (other processes)"]
-
-
-@pytest.mark.parametrize(
-    "after",
-    [
-        CpuTime(9.5 * cores(), 30.0),  # own threads in excess of the cores wait for each other
-        CpuTime(1.0, 0.1),  # idle: reading a file, or waiting for a process
-        None,
-    ],
-)
-def test_contention_is_not_told_otherwise(after: CpuTime | None) -> None:
-    assert describe(CpuTime(0, 0), after) == [""]
-
-
-def test_cpu_time_is_that_of_this_process() -> None:
-    before = read_cpu_time()
-    if before is None:
-        pytest.skip("no scheduler statistics on this system")
-    busy = sum(number * number for number in range(2_000_000))
-    after = read_cpu_time()
-    assert after is not None
-    assert busy
-    assert after.running > before.running
