@@ -145,7 +145,7 @@ def _sentence(detail: ErrorDetails, known: list[str], path: Key) -> str:  # noqa
         case "too_short":
             return f"needs at least {context['min_length']}, and has {context['actual_length']}"
         case "too_long":
-            return f"allows at most {context['max_length']}, and has {context['actual_length']}"
+            return f"allows at most {context['max_length']}, and has {len(detail['input'])}"
         case "union_tag_not_found" | "union_tag_invalid":
             return _wrong_tag(context)
         case "value_error":

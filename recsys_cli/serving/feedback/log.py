@@ -6,6 +6,7 @@ import fcntl
 import os
 import queue
 import re
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -116,6 +117,14 @@ def lock(opened: int, path: Path) -> None:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
     raise LockedError(f"{path} is in use by a running server", hint="stop that server, or use another --feedback")
+
+
+def claim(opened: int, place: int) -> bool:
+    """Lock a byte of an open file until its end; False while another open file holds it, of this process or of another one."""
+    with suppress(BlockingIOError):
+        fcntl.fcntl(opened, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
+        return True
+    return False
 
 
 Fsync = Literal["always", "interval", "never"]

@@ -60,15 +60,15 @@ class RecommendBody(_Body, json_schema_extra={"example": {"user": 42, "k": 5, "w
 class BatchBody(_Body, json_schema_extra={"example": {"requests": [{"user": 42}, {"history": [7, 9]}]}}):
     """Several requests."""
 
-    requests: _List[RecommendBody] = Field(min_length=1)
+    requests: _List[RecommendBody] = Field(min_length=1, max_length=Limits.batch)
 
 
 class ScoreBody(_Body, json_schema_extra={"example": {"rows": [{"userId": 42, "movieId": 7}]}}):
     """Raw rows to score, as columns or as rows."""
 
-    columns: _Cells[_List[Cell]] | None = None
+    columns: _Cells[Annotated[_List[Cell], Field(max_length=Limits.batch)]] | None = None
     """Columns of equal length."""
-    rows: Annotated[_List[_Cells[Cell]], Field(min_length=1)] | None = None
+    rows: Annotated[_List[_Cells[Cell]], Field(min_length=1, max_length=Limits.batch)] | None = None
     """Rows with the same keys."""
     bundle: str | None = None
     """Bundle of the scores; null for the first one."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -24,7 +23,6 @@ from recsys_cli.serving.http.service import Service
 
 _Key = tuple[Id, Id, str | None, float | None]
 """User, item, event and time; without an event and a time the feedback of the pair."""
-_Inserts = dict[_Key, asyncio.Future[None]]
 _Id = Annotated[str, Query(max_length=1_000)]
 
 
@@ -33,7 +31,6 @@ def feedback_routes(service: Service) -> APIRouter:
     router = APIRouter(route_class=Route)
     desk, limits = service.desk, service.settings.limits
     answers: dict[int | str, dict[str, Any]] = {200: {"model": FeedbackAnswer}}
-    inserts: _Inserts = {}
 
     async def put(request: Request, *, overwrite: bool) -> Response:
         body = await body_of(request, FeedbackBody, limits.body_bytes)
@@ -45,7 +42,7 @@ def feedback_routes(service: Service) -> APIRouter:
             key = (*pair, one.event, None if one.event is None else moment)
             if overwrite or key not in given:
                 given[key] = one, moment
-        async with _alone(inserts, given):
+        async with desk.claimed(given):
             events = [
                 desk.event("put", user=key[0], item=key[1], label=one.label, time=moment, event=one.event)
                 for key, (one, moment) in given.items()
@@ -84,21 +81,6 @@ def feedback_routes(service: Service) -> APIRouter:
         return await _written([desk.event("delete", user=own, item=one)], 1, [one])
 
     return router
-
-
-@asynccontextmanager
-async def _alone(inserts: _Inserts, keys: Collection[_Key]) -> AsyncIterator[None]:
-    """Wait for the inserts under way of some keys, and hold up later ones until the end."""
-    while under_way := {inserts[key] for key in keys if key in inserts}:
-        await asyncio.wait(under_way)
-    done = asyncio.get_running_loop().create_future()
-    inserts.update(dict.fromkeys(keys, done))
-    try:
-        yield
-    finally:
-        for key in keys:
-            del inserts[key]
-        done.set_result(None)
 
 
 class _ItemChanges:

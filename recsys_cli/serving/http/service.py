@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from recsys_cli.features.schema import Role
-from recsys_cli.serving.feedback.log import FeedbackLog, Tail, current_files, worker_file
+from recsys_cli.serving.feedback.log import FeedbackLog, Tail, claim, current_files, worker_file
 from recsys_cli.serving.feedback.state import Event, FeedbackState, Id, Kind
 from recsys_cli.serving.http.bodies import RecommendBody
 from recsys_cli.serving.http.fleet import Deployment, Fleet, exempt_from_collection
@@ -46,6 +48,8 @@ class FeedbackDesk:
         self._tail = Tail(settings.feedback, own=own, state=self.state)
         self._tail.poll()
         self._alone = settings.workers == 1
+        self._claims = settings.feedback / "claims.lock"
+        self._claims.touch(0o600)
         self._last, self._latest = 0, 0.0
         self.num_damaged, self.is_current = self._log.num_damaged, True
         assert own in current_files(settings.feedback)
@@ -100,6 +104,17 @@ class FeedbackDesk:
                 written.set_result(None)
             else:
                 written.set_exception(error)
+
+    @asynccontextmanager
+    async def claimed(self, keys: Iterable[object]) -> AsyncIterator[None]:
+        """Hold up other writes of the same keys, of all workers, and apply those that are acknowledged."""
+        with self._claims.open("r+b") as file:
+            # In order, so that no two requests wait for each other; few places, as the time grows with their square.
+            for place in sorted({zlib.crc32(repr(key).encode()) % 512 for key in keys}):
+                while not claim(file.fileno(), place):
+                    await asyncio.sleep(_POLL / 10)
+            self.refresh()
+            yield
 
     async def follow(self) -> None:
         """Apply the events of other workers as they come."""

@@ -228,6 +228,10 @@ def test_workers_share_feedback_and_end_with_their_parent(tmp_path: Path, bundle
         for number in range(5):
             server.post("/feedback", {"events": [{"user": 9004, "item": 10_000 + number}]})
             _seen_by_all(server, number + 1)
+        with ThreadPoolExecutor(8) as pool:
+            for item in range(10):
+                bodies = [{"events": [{"user": 9005, "item": item}]}] * 8
+                assert sum(one["written"] for one in pool.map(lambda body: server.post("/feedback", body), bodies)) == 1
         assert len(list((tmp_path / "feedback").glob("*.worker-*.jsonl"))) == 2
         assert "recsys_requests_total" in httpx.get(server.url + "/metrics").text
         server.ask("DELETE", "/feedback?user=9004")

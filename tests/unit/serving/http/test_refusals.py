@@ -103,6 +103,8 @@ _MOST = 299_990
         ("/score", b'{"rows": [' + b'{"a": {}},' * _MOST + b"{}]}", "rows.0.a: has to be"),
         ("/recommend", b'{"history": [' + b"[]," * _MOST + b"[]]}", "history.0: has to be"),
         ("/recommend", b"{" + b",".join(b'"k%d":1' % n for n in range(_MOST)) + b"}", "the body has 299,990 problems"),
+        ("/recommend/batch", b'{"requests": [' + b"{}," * _MOST + b"{}]}", "at most 4096, and has 299991"),
+        ("/score", b'{"columns": {' + b",".join(b'"k%d":[]' % n for n in range(1_001)) + b"}}", "and has 1001"),
         ("/feedback", b'{"events": [' + b'{"user":1},' * _MOST + b"{}]}", "events.0.item: is missing"),
         ("/v2/models/mf/infer", b'{"inputs": [' + b"[]," * 1_300_000 + b"[]]}", "above the limit of 300,000"),
         (
@@ -111,7 +113,6 @@ _MOST = 299_990
             "invalid shape",
         ),
     ],
-    ids=["cells", "history", "bounded cells", "rows", "bounded history", "keys", "events", "inputs", "shape"],
 )
 def test_a_large_invalid_body_is_refused_soon(path: str, content: bytes, sentence: str, server: Running) -> None:
     """A problem was made for each value: 90 s, and 9.6 GB."""

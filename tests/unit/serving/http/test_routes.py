@@ -308,10 +308,9 @@ def test_an_id_that_no_row_can_have_is_not_deleted(server: Running) -> None:
 
 
 def test_concurrent_inserts_of_a_pair_are_written_once(server: Running) -> None:
-    body = {"events": [{"user": 34, "item": 9}]}
+    bodies = [{"events": [{"user": 34, "item": 9}]}] * 64
     with ThreadPoolExecutor(16) as pool:
-        written = [one["written"] for one in pool.map(lambda _: server.post("/feedback", body), range(64))]
-    assert sum(written) == 1
+        assert sum(one["written"] for one in pool.map(lambda body: server.post("/feedback", body), bodies)) == 1
 
 
 def test_labels_above_a_bound_are_positive_for_binary_labels_only(tmp_path: Path) -> None:
