@@ -6,7 +6,6 @@ import fcntl
 import os
 import queue
 import re
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -119,14 +118,6 @@ def lock(opened: int, path: Path) -> None:
     raise LockedError(f"{path} is in use by a running server", hint="stop that server, or use another --feedback")
 
 
-def claim(opened: int, place: int) -> bool:
-    """Lock a byte of an open file until its end; False while another open file holds it, of this process or of another one."""
-    with suppress(BlockingIOError):
-        fcntl.fcntl(opened, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
-        return True
-    return False
-
-
 Fsync = Literal["always", "interval", "never"]
 Done = Callable[[BaseException | None], None]
 INTERVAL = 1.0
@@ -146,7 +137,6 @@ class FeedbackLog:
 
     Attributes:
         num_damaged: Number of damaged lines, which are skipped.
-        num_cut: Number of bytes of the torn tail.
 
     Raises:
         LockedError: Another process writes the file.
@@ -160,7 +150,6 @@ class FeedbackLog:
         try:
             lock(self._file, path)
             self._size, self.num_damaged = replay(path, state)
-            self.num_cut = os.fstat(self._file).st_size - self._size
             os.ftruncate(self._file, self._size)
             if not is_committed(path):
                 with suppress(OSError):  # a full disk; the next commit covers these lines

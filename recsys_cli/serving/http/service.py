@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
+import struct
 import time
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from recsys_cli.features.schema import Role
-from recsys_cli.serving.feedback.log import FeedbackLog, Tail, claim, current_files, worker_file
+from recsys_cli.serving.feedback.log import FeedbackLog, Tail, current_files, worker_file
 from recsys_cli.serving.feedback.state import Event, FeedbackState, Id, Kind
 from recsys_cli.serving.http.bodies import RecommendBody
 from recsys_cli.serving.http.fleet import Deployment, Fleet, exempt_from_collection
@@ -49,7 +51,6 @@ class FeedbackDesk:
         self._tail.poll()
         self._alone = settings.workers == 1
         self._claims = settings.feedback / "claims.lock"
-        self._claims.touch(0o600)
         self._last, self._latest = 0, 0.0
         self.num_damaged, self.is_current = self._log.num_damaged, True
         assert own in current_files(settings.feedback)
@@ -108,10 +109,13 @@ class FeedbackDesk:
     @asynccontextmanager
     async def claimed(self, keys: Iterable[object]) -> AsyncIterator[None]:
         """Hold up other writes of the same keys, of all workers, and apply those that are acknowledged."""
-        with self._claims.open("r+b") as file:
+        with self._claims.open("ab") as file:
             # In order, so that no two requests wait for each other; few places, as the time grows with their square.
             for place in sorted({zlib.crc32(repr(key).encode()) % 512 for key in keys}):
-                while not claim(file.fileno(), place):
+                while True:
+                    with suppress(BlockingIOError):
+                        fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, 0, place, 1, 0))
+                        break
                     await asyncio.sleep(_POLL / 10)
             self.refresh()
             yield

@@ -410,14 +410,14 @@ def test_a_ligr_block_gates_its_attention_and_its_network_by_their_input() -> No
 
 
 def test_the_length_from_data_holds_99_of_100_histories() -> None:
-    """Two, one or none of 60 users have 28 items, and all others 20: one of 60 may have more than the length."""
+    """Two, one or none of 60 users have 28 items, the others 20: one of 60 may have more than the length; singles do not count."""
     lengths = []
-    for users, longer in ((60, 2), (60, 1), (60, 0)):
-        user = np.repeat(np.arange(3, users + 3), np.where(np.arange(users) < longer, 28, 20))
-        step = np.concatenate([np.arange(28 if one < longer else 20) for one in range(users)])
+    for longer, singles in ((2, 0), (1, 0), (0, 0), (2, 200)):
+        sizes = np.repeat([28, 20, 1], [longer, 60 - longer, singles])
+        user, step = np.repeat(np.arange(3, len(sizes) + 3), sizes), np.concatenate([np.arange(size) for size in sizes])
         rows = Interactions(user.astype(np.int32), item_at(user, step), np.ones(len(user), np.float32), times=step)
         model = build("sasrec", {**SMALL, "max_seq_len": None}, SCHEMA)
         assert isinstance(model, SequenceModel)
         model.set_context(TrainingContext(lambda rows=rows: rows, dict))
         lengths.append(model.length)
-    assert lengths == [28, 20, 20]
+    assert lengths == [28, 20, 20, 28]
