@@ -13,7 +13,6 @@ from markupsafe import Markup
 from recsys_cli.evaluation.compare.comparison import correction
 from recsys_cli.evaluation.report.users import ExampleUser
 from recsys_cli.evaluation.result import (
-    MODEL,
     Curve,
     Estimate,
     Estimates,
@@ -131,7 +130,6 @@ def plot_reliability(curve: Curve, name: str) -> Markup:
 
 def render(evaluation: Evaluation, *, config: str, manifest: dict[str, Any], users: Sequence[ExampleUser] = ()) -> str:
     """Return the report as one self-contained HTML document."""
-    headlines = _headlines(evaluation)
     own = marked(evaluation.model, evaluation.selected)
     name = partial(renamed, own=own, is_repeated=repeats_baseline(evaluation.ranking, own))
     evaluation = _called(evaluation, name)
@@ -141,7 +139,7 @@ def render(evaluation: Evaluation, *, config: str, manifest: dict[str, Any], use
         package=__package__,
         evaluation=evaluation,
         counts=evaluation.counts,
-        headlines=headlines,
+        headlines=_headlines(evaluation, own),
         pointwise=metric_rows(evaluation.pointwise),
         reliability=plot_reliability(evaluation.reliability, own),
         repeats=repeat_note(evaluation.split, evaluation.counts, evaluation.config),
@@ -173,12 +171,14 @@ def _called(evaluation: Evaluation, name: Callable[[Mapping[str, Any]], dict[str
     return evaluation.model_copy(update={"cohorts": cohorts, **parts})
 
 
-def _headlines(evaluation: Evaluation) -> list[Headline]:
-    """Select the main metrics of the model, each with the best baseline."""
-    headlines = [_headline(POINTWISE[name].title, name, evaluation.pointwise) for name in _main_metrics(evaluation)]
+def _headlines(evaluation: Evaluation, own: str) -> list[Headline]:
+    """Select the main metrics of the model `own`, each with the best baseline."""
+    headlines = [
+        _headline(POINTWISE[name].title, name, evaluation.pointwise, own) for name in _main_metrics(evaluation)
+    ]
     label, k = evaluation.config.label, min(evaluation.config.k)
     names = [f"{label}{name}@{k}" for name in ("ndcg", "hr")]
-    headlines += [_headline(title_of(name), name, evaluation.ranking) for name in names]
+    headlines += [_headline(title_of(name), name, evaluation.ranking, own) for name in names]
     return [headline for headline in headlines if headline is not None]
 
 
@@ -187,16 +187,18 @@ def _main_metrics(evaluation: Evaluation) -> tuple[str, ...]:
     return tuple(name for name in task.headlines if name in task.metrics)
 
 
-def _headline(title: str, name: str, systems: dict[str, Estimates]) -> Headline | None:
-    if name not in systems.get(MODEL, {}):
+def _headline(title: str, name: str, systems: dict[str, Estimates], own: str) -> Headline | None:
+    if name not in systems.get(own, {}):
         return None
-    others = {system: metrics[name].value for system, metrics in systems.items() if system != MODEL and name in metrics}
+    others = {system: metrics[name].value for system, metrics in systems.items() if system != own and name in metrics}
     values = {system: value for system, value in others.items() if value is not None}
     better = better_of(name)
     best = (min if better == "lower" else max)(values, key=lambda system: values[system], default=None)
-    own = systems[MODEL][name]
-    if best is None or own.value is None:
-        return Headline(title, number(own.value), "")
-    is_best, other_is_best = best_of([(one.value, one.low, one.high) for one in (own, systems[best][name])], better)
+    figure = systems[own][name]
+    if best is None or figure.value is None:
+        return Headline(title, number(figure.value), "")
+    is_best, other_is_best = best_of([(one.value, one.low, one.high) for one in (figure, systems[best][name])], better)
     words = "level with" if is_best == other_is_best else "better than" if is_best else "worse than"
-    return Headline(title, number(own.value), f"{words} {best}: {number(values[best])}", is_lost=words == "worse than")
+    return Headline(
+        title, number(figure.value), f"{words} {best}: {number(values[best])}", is_lost=words == "worse than"
+    )

@@ -140,6 +140,7 @@ def test_cards_say_whether_the_model_has_won(
 ) -> None:
     ndcg = {"model": Estimate(value=value, low=low, high=high), "ease": Estimate(value=0.2, low=0.17, high=0.23)}
     ranking = {system: {"ndcg@5": one} for system, one in ndcg.items()}
+    ranking["mlp"] = ranking["model"]  # the model as a baseline: no system to compare with
     page = _page(evaluation.model_copy(update={"ranking": ranking}))
     card = re.search(r"<div([^>]*)><dt>NDCG@5</dt>.*?</div>", page)
     assert card is not None
