@@ -93,7 +93,7 @@ def _page(evaluation: Evaluation, users: list[ExampleUser] = USERS, **manifest: 
 
 def test_repeated_pairs_are_noted_once_and_beside_the_ranking(evaluation: Evaluation) -> None:
     counts = evaluation.counts.model_copy(update={"pairs": 10_468, "pairs_repeated": 3_441})
-    note = repeat_note("test", counts)
+    note = repeat_note("test", counts, evaluation.config)
     assert note is not None
     assert note.startswith("3,441 of the 10,468 relevant (user, item) pairs of test (32.9 %) repeat an earlier pair")
 
