@@ -173,12 +173,10 @@ def _called(evaluation: Evaluation, name: Callable[[Mapping[str, Any]], dict[str
 
 def _headlines(evaluation: Evaluation, own: str) -> list[Headline]:
     """Select the main metrics of the model `own`, each with the best baseline."""
-    headlines = [
-        _headline(POINTWISE[name].title, name, evaluation.pointwise, own) for name in _main_metrics(evaluation)
-    ]
+    headlines = [_headline(name, evaluation.pointwise, own) for name in _main_metrics(evaluation)]
     label, k = evaluation.config.label, min(evaluation.config.k)
     names = [f"{label}{name}@{k}" for name in ("ndcg", "hr")]
-    headlines += [_headline(title_of(name), name, evaluation.ranking, own) for name in names]
+    headlines += [_headline(name, evaluation.ranking, own) for name in names]
     return [headline for headline in headlines if headline is not None]
 
 
@@ -187,18 +185,16 @@ def _main_metrics(evaluation: Evaluation) -> tuple[str, ...]:
     return tuple(name for name in task.headlines if name in task.metrics)
 
 
-def _headline(title: str, name: str, systems: dict[str, Estimates], own: str) -> Headline | None:
-    if name not in systems.get(own, {}):
+def _headline(name: str, systems: dict[str, Estimates], model: str) -> Headline | None:
+    if name not in systems.get(model, {}):
         return None
-    others = {system: metrics[name].value for system, metrics in systems.items() if system != own and name in metrics}
+    others = {system: metrics[name].value for system, metrics in systems.items() if system != model and name in metrics}
     values = {system: value for system, value in others.items() if value is not None}
     better = better_of(name)
     best = (min if better == "lower" else max)(values, key=lambda system: values[system], default=None)
-    figure = systems[own][name]
-    if best is None or figure.value is None:
-        return Headline(title, number(figure.value), "")
-    is_best, other_is_best = best_of([(one.value, one.low, one.high) for one in (figure, systems[best][name])], better)
+    title, own = title_of(name), systems[model][name]
+    if best is None or own.value is None:
+        return Headline(title, number(own.value), "")
+    is_best, other_is_best = best_of([(one.value, one.low, one.high) for one in (own, systems[best][name])], better)
     words = "level with" if is_best == other_is_best else "better than" if is_best else "worse than"
-    return Headline(
-        title, number(figure.value), f"{words} {best}: {number(values[best])}", is_lost=words == "worse than"
-    )
+    return Headline(title, number(own.value), f"{words} {best}: {number(values[best])}", is_lost=words == "worse than")

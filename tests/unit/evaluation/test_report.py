@@ -139,8 +139,7 @@ def test_cards_say_whether_the_model_has_won(
     evaluation: Evaluation, value: float, low: float, high: float, words: str
 ) -> None:
     ndcg = {"model": Estimate(value=value, low=low, high=high), "ease": Estimate(value=0.2, low=0.17, high=0.23)}
-    ranking = {system: {"ndcg@5": one} for system, one in ndcg.items()}
-    ranking["mlp"] = ranking["model"]  # the model as a baseline: no system to compare with
+    ranking = {system: {"ndcg@5": one} for system, one in (ndcg | {"mlp": ndcg["model"]}).items()}  # its own baseline
     page = _page(evaluation.model_copy(update={"ranking": ranking}))
     card = re.search(r"<div([^>]*)><dt>NDCG@5</dt>.*?</div>", page)
     assert card is not None
