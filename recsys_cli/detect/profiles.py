@@ -181,16 +181,9 @@ def _text(
     separator, elements = _list_of(name, few)
     compound = _compound(few, separator)
     return Profile(
-        name,
-        "text",
-        **size,
-        **shown,
-        length=length,
-        separator=separator,
-        elements=elements,
-        compound=compound,
+        name, "text", **size, **shown, length=length, separator=separator, elements=elements, compound=compound,
         has_spaces=bool(few.str.contains(" ", literal=True).any()),
-    )
+    )  # fmt: skip
 
 
 def _time_format(name: str, values: pa.ChunkedArray) -> str | None:

@@ -121,6 +121,13 @@ class Understanding:
         ]
         if self.proposal is None or self.task is None:
             return notes
+        notes += [
+            f"{one.name} may be a time, and is not used as one: day and month of {one.samples[0]} are ambiguous, or its format "
+            f"is unknown; features.timestamp={one.name} needs its format in dataset.interactions.times"
+            for one in self.interactions.columns.values()
+            if "timestamp" not in self.interactions.roles
+            and one.kind == "text" and re.match(r"\d{1,2}[/.-]\d{1,2}[/.-]\d{4}\b", " ".join(one.samples))
+        ]  # fmt: skip
         notes += [f"{option} has no effect: the task is to {self.task.words}" for option in self.without_effect]
         notes += [
             f"features.ops keep the rows with {op['expression']}: {why}"
