@@ -123,7 +123,7 @@ class Understanding:
             return notes
         notes += [
             f"{one.name} may be a time, and is not used as one: day and month of {one.samples[0]} are ambiguous, or its format "
-            f"is unknown; features.timestamp={one.name} needs its format in dataset.interactions.times"
+            f"is unknown; features.timestamp={one.name} needs its format in dataset.interactions.times, and no Categorify"
             for one in self.interactions.columns.values()
             if "timestamp" not in self.interactions.roles
             and one.kind == "text" and re.match(r"\d{1,2}[/.-]\d{1,2}[/.-]\d{4}\b", " ".join(one.samples))
