@@ -16,7 +16,7 @@ import typer
 
 from recsys_cli.cli.escape import escaped
 from recsys_cli.cli.session import Session
-from recsys_cli.errors import DiskFullError, RecsysError, TrainingError
+from recsys_cli.errors import ConfigError, DiskFullError, RecsysError, TrainingError
 
 UNEXPECTED, USAGE, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 _LONG_WORD = re.compile(r"(\S{300})\S{200,}")
@@ -70,11 +70,12 @@ def explain(error: Exception, line: list[str], session: Session | None = None) -
         return show_error(
             known.message, f"{known.hint}; --verbose shows the traceback", known.exit_code, as_json=as_json
         )
+    if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed" and not verbose:
+        name = error.object.encode(errors="surrogateescape")
+        return show_error(f"the name {name!r} is not UTF-8", "use another name", ConfigError.exit_code, as_json=as_json)
     if verbose:
         traceback.print_exception(error, file=sys.stderr)
-        hint = None
-    else:
-        hint = "run it again with --verbose to see the traceback; report it as a bug if the message does not help"
+    hint = None if verbose else "--verbose shows the traceback; report it as a bug if the message does not help"
     return show_error(f"unexpected {type(error).__name__}: {error}", hint, UNEXPECTED, as_json=as_json)
 
 

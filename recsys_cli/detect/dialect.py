@@ -58,11 +58,8 @@ def dialect(file: RawFile) -> dict[str, Any]:
             f"{file}: lines such as {lines[0].strip()} name the item of the lines below",
             hint="""write it into each of them: awk '/:$/ {item = substr($0, 1, length($0) - 1); next} {print item "," $0}'""",
         )
-    found = _text_options(lines, suffix, file)
-    usual = SUFFIXES.get(suffix, ("", ""))[1]
-    if found.get("separator") == usual:
-        found.pop("separator")
-    return found | encoding
+    usual = ("separator", SUFFIXES.get(suffix, ("", ""))[1])
+    return dict(one for one in _text_options(lines, suffix, file).items() if one != usual) | encoding
 
 
 def _text_options(lines: list[str], suffix: str, file: RawFile) -> dict[str, Any]:
@@ -83,7 +80,7 @@ def _text_options(lines: list[str], suffix: str, file: RawFile) -> dict[str, Any
                 hint="give each column a name of its own in the file",
             )
         names = () if _has_header(rows) else tuple(f"column{position + 1}" for position in range(len(rows[0])))
-        decimal = {"decimal": ","} if separator != "," and _has_decimal_commas(rows[0 if names else 1 :]) else {}
+        decimal = {"decimal": ","} if _has_decimal_commas(rows[0 if names else 1 :], separator) else {}
         return {"separator": separator, **({"names": names} if names else {}), **_quote(lines, separator), **decimal}
     separators = [one for one in _HISTORY_SEPARATORS if one != " " or not _most(lines, ",")]
     uneven = {separator: _rows(lines, separator) for separator in separators}
@@ -120,11 +117,12 @@ def _distinct(rows: list[list[str]]) -> float:
     return len(set(values)) / len(values) if sum(len(row) > 1 for row in rows) > 0.5 * len(rows) else 2.0
 
 
-def _has_decimal_commas(rows: list[list[str]]) -> bool:
-    """Whether a column has numbers such as 3,5, and no column numbers such as 3.5."""
+def _has_decimal_commas(rows: list[list[str]], separator: str) -> bool:
+    """Whether a column has numbers such as 3,5, and none 3.5; 1,200 in quotes between commas may be thousands."""
+    sure = r",(?!\d{3}$)" if separator == "," else ","
     columns = [[value.strip() for value in values if value.strip()] for values in zip(*rows, strict=True)]
     return any(
-        values and all(_COMMA_NUMBER.fullmatch(value) for value in values) and any("," in value for value in values)
+        all(map(_COMMA_NUMBER.fullmatch, values)) and any(re.search(sure, value) for value in values)
         for values in columns
     ) and not any(re.fullmatch(r"-?\d+\.\d+", value) for values in columns for value in values)
 

@@ -201,15 +201,16 @@ def test_processes_are_bounded_by_the_cores():
 
 
 @pytest.mark.parametrize(
-    "error",
-    [MemoryError("Unable to allocate 513. TiB"), RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0")],
-    ids=["numpy", "torch"],
+    ("error", "code", "sentence"),
+    [
+        (MemoryError("Unable to allocate 513. TiB"), 6, "recsys train --plan"),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0"), 6, "error: not enough memory: "),
+        (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed"), 2, r"name b'\xff' is not UTF-8"),
+    ],
 )
-def test_too_little_memory_is_said(error, capsys):
-    assert explain(error, [], None) == 6
-    shown = capsys.readouterr().err
-    assert shown.startswith("error: not enough memory: ")
-    assert "recsys train --plan" in shown
+def test_errors_of_libraries_are_said_in_words(error, code, sentence, capsys):
+    assert explain(error, [], None) == code
+    assert sentence in capsys.readouterr().err
 
 
 def test_invalid_workspace_is_reported(recsys, tmp_path):

@@ -28,12 +28,13 @@ def understood(
     return found.text("x.yaml"), {role: one.column for role, one in found.interactions.roles.items()}
 
 
-def test_decimal_commas_between_semicolons(tmp_path: Path) -> None:
+def test_decimal_commas_between_semicolons_or_in_quotes(tmp_path: Path) -> None:
     text, roles = understood(tmp_path, "shopper_id;sku;price;ts", lambda u, i, t: f"u{u};s{i};{i},99;{t}")
     assert roles == {"user": "shopper_id", "item": "sku", "timestamp": "ts"}
     assert "separator: ;" in text
-    text, roles = understood(tmp_path, "0;1;2;3,5", lambda u, i, t: f"{u};{i};{i},99;4,{u % 5}")
-    assert "separator: ;" in text
+    assert "separator: ;" in understood(tmp_path, "0;1;2;3,5", lambda u, i, t: f"{u};{i};{i},99;4,{u % 5}")[0]
+    assert "decimal: ','" in understood(tmp_path, "user,item,rating", lambda u, i, t: f'{u},{i},"{u % 5},5"')[0]
+    assert "decimal:" not in understood(tmp_path, "user,item,price", lambda u, i, t: f'{u},{i},"{i + 1},500"')[0]
 
 
 @pytest.mark.parametrize(
