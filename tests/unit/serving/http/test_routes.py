@@ -307,12 +307,6 @@ def test_an_id_that_no_row_can_have_is_not_deleted(server: Running) -> None:
         assert server.ask("DELETE", f"/feedback?{query}").status_code == 422
 
 
-def test_concurrent_inserts_of_a_pair_are_written_once(server: Running) -> None:
-    bodies = [{"events": [{"user": 34, "item": 9}]}] * 64
-    with ThreadPoolExecutor(16) as pool:
-        assert sum(one["written"] for one in pool.map(lambda body: server.post("/feedback", body), bodies)) == 1
-
-
 def test_labels_above_a_bound_are_positive_for_binary_labels_only(tmp_path: Path) -> None:
     settings = Settings({}, {}, feedback=tmp_path, positive_above=3.0)
     desk = FeedbackDesk(settings, 0, Metrics(), upserted=lambda: None)
