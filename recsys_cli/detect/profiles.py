@@ -175,14 +175,12 @@ def _text(
     length = mean(few.str.len_chars())
     if mean(few.str.contains(_IMPRESSIONS)) > 0.9 and few.str.contains(" ").any():
         return Profile(name, "text", **size, **shown, length=length, is_impressions=True)
-    time = _time_format(name, values)
-    if time is not None:
+    if (time := _time_format(name, values)) is not None:
         return Profile(name, "time", **size, **shown, time=time)
     separator, elements = _list_of(name, few)
-    compound = _compound(few, separator)
     return Profile(
-        name, "text", **size, **shown, length=length, separator=separator, elements=elements, compound=compound,
-        has_spaces=bool(few.str.contains(" ", literal=True).any()),
+        name, "text", **size, **shown, length=length, separator=separator, elements=elements,
+        compound=_compound(few, separator), has_spaces=bool(few.str.contains(" ", literal=True).any()),
     )  # fmt: skip
 
 

@@ -88,18 +88,21 @@ class Understanding:
     @property
     def _missing(self) -> list[str]:
         """Remarks on rows without a user, an item or another value of a role."""
-        named = {
-            name: one for name, one in self.interactions.roles.items() if name in {"user", "item", "rating", "label"}
-        }
-        columns = {name: self.interactions.columns[role.column] for name, role in named.items()}
-        return [
+        main, required = self.interactions, {"user", "item", "rating", "label"}
+        columns = {name: main.columns[role.column] for name, role in main.roles.items() if name in required}
+        found = [
             f"{one.nulls:,} of {one.rows:,} rows have no {name} in column {one.name} (empty, NA, NULL, None or nan) and are left "
             "out; where such texts are real values, set nulls: [] next to the files"
             for name, one in columns.items()
             if one.nulls
-        ] + [
+        ]
+        for one in (one for one in columns.values() if one.kind == "text"):
+            if broken := sum("\n" in (text or "") for text in main.sample.rows[one.name].to_pylist()):
+                ending = "have a line break: a closing quote may be missing, and two rows read as one"
+                found.append(f"{broken:,} of {one.rows:,} values of {one.name} {ending}")
+        return found + [
             f"column {name} has one value ({one.samples[0]}) in all sampled rows: every row is positive"
-            for name, one in self.interactions.columns.items()
+            for name, one in main.columns.items()
             if one.unique == 1 and one.rows >= ENOUGH and simplified(name) in (*ALIASES["rating"], *ALIASES["label"])
         ]
 
