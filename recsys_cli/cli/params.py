@@ -76,9 +76,15 @@ def config_path(session: Session, given: str | None) -> Path:
     if not current.is_file():
         raise MissingArtifactError(
             f"no config given, and {session.root} has no current config",
-            hint="name a config, such as `recsys etl configs/ml25m.yaml`; `recsys ls configs` lists the included ones",
+            hint=f"name a config, such as `recsys run {_any_config()}`; `recsys ls configs` lists the included ones",
         )
     return current
+
+
+def _any_config() -> str:
+    """Return the latest config in this folder, such as that of `recsys init`; else an included one."""
+    latest = max(Path().glob("*.yaml"), key=lambda path: path.stat().st_mtime, default=None)
+    return "configs/ml25m.yaml" if latest is None else shlex.quote(str(latest))
 
 
 def read_config(session: Session, arguments: Sequence[str]) -> RunConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 TYPED = re.compile(r":(token|float)(_seq)?$")
 """End of a typed name, as in `user_id:token`."""
@@ -14,7 +15,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "user": "userid user customerid customer uid visitorid memberid reviewerid userhash accountid account clientid "
         "buyerid shopperid householdid listenerid listener member memberno visitor viewer reader shopper buyer reviewer person "
         "personid userpseudoid customerkey userkey useruuid userguid deviceid "
-        "cookieid authorid kunde kundeid kundennummer nutzer nutzerid cliente clienteid usuario utilisateur client",
+        "cookieid authorid kunde kundeid kundennummer nutzer nutzerid cliente clienteid usuario utilisateur client "
+        "email emailaddress username userfullname login patron patronid patronbarcode borrower borrowerid respondent "
+        "respondentid participant participantid auftraggeber nclient numclient",
         "session": "sessionid session sess visitid basketid orderid invoiceno invoiceid transactionid usersession "
         "checkoutid utripid playlistid basket basketno cartid receiptid ticketid ordernumber invoice transaction transactionno "
         "transactions tid billno billid bill salesordernumber receipt receiptno",
@@ -22,7 +25,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "videoid gameid parentasin isbn adid poi poiid locationid venueid stockcode repoid beerid recipeid jobid "
         "hotelid courseid postid contentid goodsid businessid animeid track artist movie song article variantid "
         "recipe book video game podcast jokeid joke "
-        "aid artikel artikelnummer produkt produktid producto produit "
+        "aid artikel artikelnummer produkt produktid producto produit lineitemsku lineitemname material materialnummer "
+        "biblionumber trackuri spotifytrackuri reference "
         "items itemids itemidlist history products movies tracks songs sequence itemseq",
         "impression": "impressionid impression impid displayid requestid searchid srchid slateid listid auctionid pageviewid "
         "logid queryid",
@@ -58,8 +62,8 @@ NEGATIVE_EVENTS = frozenset({"removefromcart", "remove", "dislike", "skip", "unl
 
 
 def simplified(name: str) -> str:
-    """Return a name without its type, case and punctuation."""
-    return re.sub(r"[^a-z0-9]", "", TYPED.sub("", name).lower())
+    """Return a name without its type, case, accents and punctuation."""
+    return re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", TYPED.sub("", name)).lower())
 
 
 def is_known(name: str) -> bool:

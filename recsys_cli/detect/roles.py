@@ -35,6 +35,8 @@ ITEM_WORDS = frozenset({
     "bookmark", "joke",
 })  # fmt: skip
 _MEASURE_WORDS = frozenset({"count", "counts", "num", "total", "avg", "mean", "length", "size", "price", "status"})
+_TIME_WORDS = frozenset({"date", "day", "week", "month", "year", "time", "timestamp"})
+"""Words in names of times, which are no items."""
 _NO_ITEM_WORDS = _MEASURE_WORDS | {"category", "type", "group", "brand", "department", "class", "genre"}
 """Words of names that describe users or items, such as item_id-count."""
 _ID_WORDS = frozenset({"id", "key", "code", "uuid", "guid", "hash", "no", "number", "nr", "sk"})
@@ -106,7 +108,7 @@ def _last_id(columns: Mapping[str, Profile], found: Mapping[str, Role]) -> str |
     if not {*TARGETS, "timestamp"} & set(found):
         return lists[0] if len(lists) == 1 == len(left) else None
     ids = [name for name in left if _is_id(columns[name]) and columns[name].time is None]
-    ids = [name for name in ids if not _MEASURE_WORDS & set(words(name))]
+    ids = [name for name in ids if not (_MEASURE_WORDS | _TIME_WORDS) & set(words(name))]
     choice = [name for name in ids if not _NO_ITEM_WORDS & set(words(name))] or ids or lists
     return choice[0] if len(choice) == 1 else None
 

@@ -20,6 +20,8 @@ from recsys_cli.errors import ConfigError, listed
 from recsys_cli.registry import suggest
 
 _LONGEST_NAME = 100
+_CHOICES = 8
+"""Columns named where a role is open."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,15 @@ class Question:
 
     role: str
     choices: tuple[str, ...]
+    samples: tuple[str, ...] = ()
+    """A value of each choice."""
 
     @property
     def problem(self) -> str:
         """The open question as a problem."""
-        return f"cannot guess the {self.role} column; set it with --{self.role}"
+        named = [f"{name} ({sample:.30})" for name, sample in zip(self.choices, self.samples, strict=False)][:_CHOICES]
+        choices = f", such as {', '.join(named)}" if named else ""
+        return f"cannot guess the {self.role} column; set it with --{self.role}{choices}"
 
 
 def _named(table: Table) -> str:
@@ -217,11 +223,13 @@ def _refuse_parts(main: Table, unused: Sequence[Table]) -> None:
 
 def _questions(table: Table) -> tuple[Question, ...]:
     taken = {role.column for role in table.roles.values()}
-    choices = tuple(name for name, one in table.columns.items() if name not in taken and (one.may_be_id or one.is_list))
+    free = [one for name, one in table.columns.items() if name not in taken and (one.may_be_id or one.is_list)]
+    free.sort(key=lambda one: one.time is not None or not 2 < one.unique < one.rows)  # values that recur first
+    choices, samples = tuple(one.name for one in free), tuple(next(iter(one.samples), "") for one in free)
     open_roles = [role for role in ("user", "item") if role not in table.roles]
     if "session" in table.roles:
         open_roles.remove("user")
-    return tuple(Question(role, choices) for role in open_roles)
+    return tuple(Question(role, choices, samples) for role in open_roles)
 
 
 def problems_error(table: Table, problems: Sequence[str]) -> ConfigError:

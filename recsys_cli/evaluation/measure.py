@@ -106,8 +106,7 @@ def _of_rows(
         title, by = _compared(_by_row(measured, LOG_LOSS, rows), LOG_LOSS.name, rows, config)
         if by["worse"]:
             yield (
-                f"By {title}, the model is significantly worse than {joined(by['worse'])}: its probabilities are inaccurate; "
-                "train.monitor=log_loss keeps the epoch with the most accurate ones."
+                f"By {title}, the model is significantly worse than {joined(by['worse'])}: its probabilities are inaccurate."
             )
 
 

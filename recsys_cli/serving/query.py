@@ -62,6 +62,14 @@ class Query:
     diversity: float = 0.0
     explain: bool = False
 
+    def __post_init__(self) -> None:
+        """Take arrays and columns of ids as lists."""
+        for name in ("history", "candidates", "exclude"):
+            ids = getattr(self, name)
+            as_list = getattr(ids, "tolist", None) or getattr(ids, "to_list", None)
+            if as_list is not None:
+                object.__setattr__(self, name, as_list())
+
     @property
     def brings_history(self) -> bool:
         """Whether the history differs from the stored one."""

@@ -178,8 +178,11 @@ def _check(query: Query) -> None:
     if not 0 <= query.diversity <= 1:
         raise ConfigError(f"diversity is {query.diversity}, but has to be from 0 to 1")
     for name in ("history", "candidates", "exclude"):
-        if isinstance(value := getattr(query, name), str | bytes):
-            raise ConfigError(f"{name} is a single text", hint=f"pass a list of item ids, such as [{value!r}]")
+        value = getattr(query, name)
+        if value is not None and (isinstance(value, str | bytes) or not isinstance(value, Sequence)):
+            raise ConfigError(
+                f"{name} is of type {type(value).__name__}", hint="pass a list of item ids, such as [1, 2]"
+            )
 
 
 def _known(

@@ -169,7 +169,7 @@ def test_long_words_are_cut(recsys, labelled):
 
 def test_hints_name_the_workspace_of_the_line(recsys, labelled):
     for where in (["-w", "a b"], ["--workspace=a b"]):
-        assert "recsys -w 'a b' etl configs/ml25m.yaml`; `recsys ls configs`" in recsys("train", *where).err
+        assert "recsys -w 'a b' run ratings.yaml`; `recsys ls configs`" in recsys("train", *where).err
         assert "hint: recsys -w 'a b' etl ratings.yaml" in recsys("train", "ratings.yaml", *where).err
     assert recsys("-w", "a b", "etl", "ratings.yaml", "--json").json["next"] == "recsys -w 'a b' train"
     assert recsys("-w", "a b", "status", "--json").json["current"]["next"] == "recsys -w 'a b' train"

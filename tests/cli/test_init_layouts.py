@@ -44,6 +44,9 @@ def proposed(recsys: Recsys, *names: str) -> tuple[RunConfig, list[str]]:
          "Transaction", "Item"),
         ("Member_number,Date,itemDescription", lambda k, u, i: f"{u},{1 + k % 28:02}-11-2015,{BASKETS[i % 10]}",
          "Member_number", "itemDescription"),
+        ("Email,Created at,Lineitem sku", lambda k, u, i: f"u{u}@shop.com,2023-01-{1 + k % 28:02},SKU-{i}",
+         "Email", "Lineitem sku"),
+        ("N° client,Référence", lambda k, u, i: f"{u},R{i}", "N° client", "Référence"),
         ("user_id:token,item_id-count:float,item_id-list:token_seq",
          lambda k, u, i: f"{k},{4 + k % 3},{' '.join(str(100 + (i + 3 * n) % 17) for n in range(4 + k % 3))}",
          "user_id:token", "item_id-list:token_seq"),
@@ -60,7 +63,18 @@ def test_one_of_two_columns_that_may_have_items_is_asked_for(recsys):
     write("t.csv", lambda k, u, i: f"{u},a{i},b{k % 9},{k % 5}", "user,first,second,rating")
     answer = recsys("init", "t.csv", "--yes")
     assert answer.code == 2
-    assert "cannot guess the item column; set it with --item" in answer.err
+    assert "cannot guess the item column; set it with --item, such as first (a0), second (b0)" in answer.err
+
+
+def test_days_are_no_items(recsys):
+    write(
+        "t.csv",
+        lambda k, u, i: f"{u},{20230101 + k % 28},{1672531200 + k}",
+        "user_pseudo_id,event_date,event_timestamp",
+    )
+    answer = recsys("init", "t.csv", "--yes")
+    assert answer.code == 2
+    assert "cannot guess the item column" in answer.err
 
 
 @pytest.mark.parametrize("head", ["", "  user   item  rating"])

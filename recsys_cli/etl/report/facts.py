@@ -236,7 +236,7 @@ def _repeated(facts: Facts) -> Iterator[Finding]:
         for before, rows in earlier.items():
             if rows:
                 text = f"{_of(rows, pairs.rows[split])} rows of {split} repeat a (user, item) pair of {before}"
-                text += ": rankings leave repeats out unless evaluate.repeats is true"
+                text += ": evaluate.repeats says whether rankings keep them"
                 yield Finding(level="warning", text=text + _left_out(facts, pairs, split) + _sampled(pairs))
     repeated = pairs.repeated[_TRAIN]
     if repeated:

@@ -74,9 +74,7 @@ def test_verdict_reports_inaccurate_probabilities() -> None:
         rows(scores, auc=0.8, log_loss=2.0), asked(LABELS), {}, CONFIG, predicts_labels=True
     ).sentences
     assert of_order == "By AUC, the model is significantly better than constant."
-    assert of_loss.startswith(
-        "By log loss, the model is significantly worse than constant: its probabilities are inaccurate; "
-    )
+    assert of_loss == "By log loss, the model is significantly worse than constant: its probabilities are inaccurate."
 
 
 def test_verdict_of_numeric_labels_is_by_rmse() -> None:

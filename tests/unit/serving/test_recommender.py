@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import recsys_cli as recsys
@@ -180,7 +181,8 @@ def test_reasons_similar_items_and_diversity(name: str, recommenders: Recommende
         (Query(user=1, where="genres == 'Comedy'"), "compares a list"),
         (Query(user=1, where="title > 3"), "'>' with text"),
         (Query(user=1, where="__import__('os')"), "not allowed"),
-        (Query(user=1, history="1,2"), "history is a single text"),
+        (Query(user=1, history="1,2"), "history is of type str"),
+        (Query(user=1, exclude=iter([1])), "exclude is of type list_iterator"),  # type: ignore[arg-type]
     ],
 )
 def test_an_invalid_query_says_what_is_wrong(query: Query, message: str, recommenders: Recommenders) -> None:
@@ -203,11 +205,12 @@ def test_filter_expressions(where: str, wanted: Callable[[int], bool], recommend
 
 
 def test_mixed_types_of_ids_are_looked_up(recommenders: Recommenders) -> None:
-    by_text, by_number, odd = recommenders("ease").recommend([
+    by_text, by_number, by_array, by_column, odd = recommenders("ease").recommend([
         Query(user="7", candidates=["1", 2, 3.0]), Query(user=7, candidates=[1, 2, 3]),
+        Query(user=7, candidates=np.arange(1, 4)), Query(user=7, candidates=pl.Series([1, 2, 3])),  # type: ignore[arg-type]
         Query(user={"a": 1}, history=[None, [1], "x", 2**70]),
     ])  # fmt: skip
-    assert pairs(by_text) == pairs(by_number)
+    assert pairs(by_text) == pairs(by_number) == pairs(by_array) == pairs(by_column)
     assert odd.source == "popularity"
 
 

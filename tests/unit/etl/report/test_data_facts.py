@@ -49,7 +49,7 @@ def test_repeated_pairs_within_and_across_splits(report: Report) -> None:
     assert facts.pairs.repeated == {"train": 2, "valid": 1, "test": 0}
     assert facts.pairs.seen == {"valid": {"train": 2}, "test": {"train": 2, "valid": 1}}
     warnings = texts(facts, "warning")
-    out = "rankings leave repeats out unless evaluate.repeats is true"
+    out = "evaluate.repeats says whether rankings keep them"
     for split, end in (("valid", "; rows without ids of their own"), ("test", "\n")):
         assert f"2 of 3 (66.7 %) rows of {split} repeat a (user, item) pair of train: {out}{end}" in f"{warnings}\n"
     assert "1 of 3 (33.3 %) rows of test repeat a (user, item) pair of valid" in warnings
