@@ -143,7 +143,8 @@ def _refuse_one(column: Profile, what: str, table: Table) -> None:
         )
 
 
-_KNOWN = 0.3
+_KNOWN, _TIED = 0.3, 0.3
+"""Share of the latest rows of known users, and of users whose rows have one time."""
 _SMALL = 200_000
 """Rows below which an epoch has few steps, and its validation much noise."""
 _MANY_ROWS, _MANY_CATEGORIES = 5_000_000, 10
@@ -171,11 +172,18 @@ def split_of(task: Task, table: Table) -> tuple[dict[str, Any], str]:
         why = "if the table has a time column, set features.timestamp and use temporal"
         return {"method": "random", **_SHARES, "seed": 42}, why
     if task.kind != "clicks" and (share := _known_users(table, str(task.user), time)) < _KNOWN:
-        why = f"with temporal, only {share:.0%} of the test rows would be of users in train"
-        if task.ranks:
-            return {"method": "leave-last-out"}, f"each user's last row is test; {why}"
-        return {"method": "random", **_SHARES, "seed": 42}, f"optimistic for a live system, but {why}"
+        return _split_of_new_users(task, table, time, share)
     return {"method": "temporal", **_SHARES}, "the latest rows are test, the rows before them valid: as in production"
+
+
+def _split_of_new_users(task: Task, table: Table, time: Profile, share: float) -> tuple[dict[str, Any], str]:
+    """Return the split where few of the latest users have earlier rows; rows of one time, such as a form's, have no last."""
+    why = f"with temporal, only {share:.0%} of the test rows would be of users in train"
+    rows = pl.DataFrame(table.sample.rows.select([task.user, time.name]))
+    times = rows.group_by(task.user).agg(pl.len(), pl.col(time.name).n_unique()).filter(pl.col("len") > 1)
+    if task.ranks and mean(times[time.name] == 1) <= _TIED:
+        return {"method": "leave-last-out"}, f"each user's last row is test; {why}"
+    return {"method": "random", **_SHARES, "seed": 42}, f"optimistic for a live system, but {why}"
 
 
 def time_of(task: Task, table: Table) -> str | None:

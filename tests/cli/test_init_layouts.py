@@ -66,6 +66,16 @@ def test_one_of_two_columns_that_may_have_items_is_asked_for(recsys):
     assert "cannot guess the item column; set it with --item, such as first (a0), second (b0)" in answer.err
 
 
+def test_answers_of_one_time_have_no_last_row(recsys):
+    write(
+        "t.csv",
+        lambda k, u, i: f"{k // 8},a{k % 8},{1 + k % 5},{1672531200 + 60 * (k // 8)}",
+        "user,item,rating,timestamp",
+    )
+    config, _ = proposed(recsys, "t.csv")
+    assert config.split.method == "random"
+
+
 def test_days_are_no_items(recsys):
     write(
         "t.csv",
