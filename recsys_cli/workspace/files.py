@@ -126,8 +126,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
     What a kill leaves of it is removed by the next write of the path, or the next command of the workspace.
     """
-    if path.is_dir():
-        raise ConfigError(f"{path} is a folder", hint="name a file")
+    if path.exists() and not path.is_file():  # a device would be replaced by a file
+        raise ConfigError(f"{path} is {'a folder' if path.is_dir() else 'no regular file'}", hint="name a file")
     made = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{_PARTIAL}")
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)

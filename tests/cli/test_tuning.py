@@ -23,15 +23,15 @@ def test_tune_from_the_line_to_the_next_command(recsys, prepared):
     answer = recsys(*LINE, "--trials", "2")
     assert answer.code == 0, answer.err
     assert "trial 2 of 2: train.learning_rate=" in answer.err
-    assert "best auc: " in answer.out
-    assert "best of 2 finished trials by auc on valid, an optimistic estimate" in " ".join(answer.out.split())
+    assert "best log_loss: " in answer.out
+    assert "best of 2 finished trials by log_loss on valid, an optimistic estimate" in " ".join(answer.out.split())
     (study,) = Path("workspace/tune").iterdir()
     assert f"next: recsys train {study}/best.yaml" in answer.out
     assert (study / "tune.html").read_text().count("<svg") == 3
     found = recsys("tune", "--trials", "3", "--json").json  # the config of the last stage
     assert (found["study"], found["up_to_date"], found["trials"]["finished"]) == (study.name, False, 3)
     assert found["report"] == f"{study}/tune.html"
-    assert found["caveat"].startswith("best of 3 finished trials by auc on valid")
+    assert found["caveat"].startswith("best of 3 finished trials by log_loss on valid")
     again = recsys("tune")
     assert "tuning is up to date: 3 of 3 trials" in again.out
     assert [entry["trials"]["finished"] for entry in recsys("status", "--json").json["studies"]] == [3]

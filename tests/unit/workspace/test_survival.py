@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from recsys_cli.errors import DataError, DiskFullError, MissingArtifactError
+from recsys_cli.errors import ConfigError, DataError, DiskFullError, MissingArtifactError
 from recsys_cli.workspace import Workspace, locks, read_json, replacing, replacing_folder, write_json, write_text
 from recsys_cli.workspace.files import checksum_of, is_disk_full
 
@@ -248,3 +248,10 @@ def test_every_file_is_flushed_before_the_replacement(tmp_path: Path, monkeypatc
         write(tmp_path / "bundle", text)
     assert sorted(done[:4]) == [".bundle.partial", "a", "b", "bundle"]
     assert done[4:] == ["exchange", tmp_path.name]
+
+
+def test_a_pipe_or_device_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="pipe is no regular file"):
+        write_text(tmp_path / "pipe", "text")
+    assert (tmp_path / "pipe").is_fifo()
