@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module, metadata
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ else:
 
 def installed(package: str) -> str | None:
     """Return the installed release of a package, or None."""
+    from importlib import metadata  # slow to import, and --help needs no release
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -30,7 +30,7 @@ from recsys_cli.cli import (
     train,
     tune,
     validate,
-)  # fmt: skip
+)
 from recsys_cli.cli.group import Command, Recsys
 from recsys_cli.cli.session import Session
 

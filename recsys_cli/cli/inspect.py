@@ -11,7 +11,6 @@ import typer
 from recsys_cli.cli.completion import complete_run
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import facts, line, notes, table
-from recsys_cli.page import day
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,6 +62,8 @@ def inspect(
 
 def draw_user(to: Console, result: Mapping[str, Any]) -> None:
     """Draw a user: counts, history and recommendations."""
+    from recsys_cli.page import day
+
     facts(to, [("user", _plain(result["user"])), *_features(result), *_counts(result), ("run", result["run"])])
     to.print()
     history, recommended = result["history"], result["recommended"]

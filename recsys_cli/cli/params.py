@@ -83,7 +83,8 @@ def config_path(session: Session, given: str | None) -> Path:
 
 def _any_config() -> str:
     """Return the latest config in this folder, such as that of `recsys init`; else an included one."""
-    latest = max(Path().glob("*.yaml"), key=lambda path: path.stat().st_mtime, default=None)
+    files = (path for path in Path().glob("*.yaml") if path.is_file())
+    latest = max(files, key=lambda path: path.stat().st_mtime, default=None)
     return "configs/ml25m.yaml" if latest is None else shlex.quote(str(latest))
 
 

@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from recsys_cli.cli import download, etl, evaluate, train
-from recsys_cli.cli.download import run_download
-from recsys_cli.cli.etl import run_etl
-from recsys_cli.cli.evaluate import run_evaluate
 from recsys_cli.cli.params import Config, Force, Overrides, current_config, joined
 from recsys_cli.cli.session import Draw, Session
-from recsys_cli.cli.train import run_train
 
 if TYPE_CHECKING:
     from recsys_cli.config import RunConfig
@@ -33,14 +29,14 @@ def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, 
 
     with current_config(session, joined(config, overrides)) as settings:
         if not open_source(settings.dataset.name, settings.dataset.options).info.is_own:
-            show("download", run_download(session, settings.dataset, force=force), download.draw)
-        show("etl", run_etl(session, settings, force=force), etl.draw)
+            show("download", download.run_download(session, settings.dataset, force=force), download.draw)
+        show("etl", etl.run_etl(session, settings, force=force), etl.draw)
     _require_held_out(session, settings)
-    show("train", run_train(session, settings, resume=None, force=force), train.draw)
+    show("train", train.run_train(session, settings, resume=None, force=force), train.draw)
     if not session.is_first:
         return
     trained = session.workspace.run(results["train"]["run"])
-    show("evaluate", run_evaluate(session, trained, settings.evaluate, force=force), evaluate.draw)
+    show("evaluate", evaluate.run_evaluate(session, trained, settings.evaluate, force=force), evaluate.draw)
     if session.as_json:
         session.report(results, lambda *_: None)
 
@@ -56,5 +52,5 @@ def _require_held_out(session: Session, config: RunConfig) -> None:
 
 def prepare(session: Session, config: RunConfig, *, from_file: Path | None = None) -> None:
     """Download and prepare the data of a config, unless both are up to date."""
-    run_download(session, config.dataset, from_file=from_file, force=from_file is not None)
-    run_etl(session, config, force=False)
+    download.run_download(session, config.dataset, from_file=from_file, force=from_file is not None)
+    etl.run_etl(session, config, force=False)

@@ -72,7 +72,6 @@ def run_train(session: Session, config: RunConfig, *, resume: bool | None, force
 
 
 def _plan(session: Session, config: RunConfig) -> None:
-
     with session.working("train"):
         from recsys_cli.stages.plan import plan
 

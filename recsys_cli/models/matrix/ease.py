@@ -51,7 +51,7 @@ def choose_penalty(matrix: InteractionMatrix, counts: Tensor | None = None) -> f
     def quality(step: int) -> float:
         if step not in ndcg:
             ranks = held_out_ranks(popular, users, items, inverse_of(counts, GRID[step]))
-            ndcg[step] = float((ranks < _CUT_OFF).div((ranks + 2).log2()).mean())
+            ndcg[step] = float(gains_of(ranks).mean())
         return ndcg[step]
 
     best = _FIRST
@@ -59,6 +59,11 @@ def choose_penalty(matrix: InteractionMatrix, counts: Tensor | None = None) -> f
         while 0 <= best + step < len(GRID) and quality(best + step) > quality(best):
             best += step
     return GRID[best]
+
+
+def gains_of(ranks: Tensor) -> Tensor:
+    """Return the NDCG@10 of single held-out items from their ranks, 0 being the best."""
+    return (ranks < _CUT_OFF).div((ranks + 2).log2())
 
 
 def inverse_of(counts: Tensor, penalty: float) -> Tensor:

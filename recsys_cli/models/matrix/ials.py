@@ -15,14 +15,14 @@ from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.configs.matrix import IALSConfig
 from recsys_cli.models.interaction_matrix import InteractionMatrix, starts
 from recsys_cli.models.item_to_item import rows_of
-from recsys_cli.models.matrix.ease import sample_held_out
+from recsys_cli.models.matrix.ease import gains_of, sample_held_out
 from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, no_progress, pair_ids
 
 _BLOCK = 1 << 23
 """Elements per block while solving for user factors."""
 _MAX_ALPHA = 100.0
-_MIN_USERS, _MAX_HELD_OUT, _HELD_OUT_DIM, _RANKED, _CUT_OFF = 100, 2_000_000, 64, 256, 10
-"""For the choice of the penalty: fewest users, most interactions, width of the factors, users at a time, cut-off of NDCG."""
+_MIN_USERS, _MAX_HELD_OUT, _HELD_OUT_DIM, _RANKED = 100, 2_000_000, 64, 256
+"""For the choice of the penalty: fewest users, most interactions, width of the factors, users at a time."""
 
 
 class IALS(ClosedFormModel):
@@ -160,16 +160,16 @@ def choose_penalty(matrix: InteractionMatrix, confidence: Tensor, config: IALSCo
     distinct = len(users.unique())
     if distinct < _MIN_USERS or len(confidence) > _MAX_HELD_OUT:
         return penalty
-    users, items = users[:distinct], items[:distinct]
-    pairs = (users * matrix.num_items + items, matrix.users * matrix.num_items + matrix.items)
-    keep = ~torch.isin(pairs[1], pairs[0])
-    rest = InteractionMatrix(starts(matrix.users[keep], matrix.num_users), matrix.items[keep], matrix.num_items)
+    users, items, rows = users[:distinct], items[:distinct], matrix.users
+    keep = ~torch.isin(rows * matrix.num_items + matrix.items, users * matrix.num_items + items)
+    rest = InteractionMatrix(starts(rows[keep], matrix.num_users), matrix.items[keep], matrix.num_items)
+    weights = confidence[keep]
     small = config.model_copy(update={"embedding_dim": min(_HELD_OUT_DIM, config.embedding_dim)})
     best, before = penalty, 0.0
     for factor in (1, 2, 4, 8):
-        factors = item_factors(rest, confidence[keep], small, factor * penalty, seed=0).to(confidence.device)
+        factors = item_factors(rest, weights, small, factor * penalty, seed=0).to(confidence.device)
         products = regularized_products(factors, factor * penalty)
-        gains = _gains(rest, users, items, user_factors(rest, confidence[keep], factors, products)[users], factors)
+        gains = _gains(rest, users, items, user_factors(rest, weights, factors, products)[users], factors)
         if factor > 1 and gains.mean() - before <= gains.std() / math.sqrt(distinct):
             break
         best, before = factor * penalty, float(gains.mean())
@@ -184,7 +184,7 @@ def _gains(matrix: InteractionMatrix, users: Tensor, items: Tensor, vectors: Ten
         scores = vectors[block] @ factors.T
         scores[rows_of(seen), seen.values] = -torch.inf
         ranks = (scores > scores.gather(1, items[block].unsqueeze(1))).sum(1)
-        gains.append((ranks < _CUT_OFF) / (ranks + 2).log2())
+        gains.append(gains_of(ranks))
     return torch.cat(gains)
 
 
