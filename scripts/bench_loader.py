@@ -64,7 +64,7 @@ def run_streaming(folder: Path, memory: int) -> float:
     from recsys_cli.workspace import PreparedData
 
     data = PreparedData(folder)
-    times = (memory << 20) // footprint(data, "train").num_bytes + 1
+    times = (memory << 20) // footprint(data, "train") + 1
     with tempfile.TemporaryDirectory() as scratch:
         return run_ours(repeated(data, times, Path(scratch) / "data").folder, memory)
 

@@ -291,26 +291,14 @@ def _length(column: Column) -> str:
     return f"length of {column.name}"
 
 
-@dataclass(frozen=True)
-class Footprint:
-    """Memory of a split."""
-
-    num_rows: int
-    num_bytes: int
-
-    def resident(self, memory: int) -> bool:
-        """Return whether the split is resident with a budget in MiB, instead of streamed."""
-        return self.num_bytes <= memory << 20
-
-
-def footprint(data: PreparedData, split: str) -> Footprint:
-    """Return the memory footprint of a split.
+def footprint(data: PreparedData, split: str) -> int:
+    """Return the bytes of a split in memory.
 
     Raises:
         DataError: A file does not match schema.json.
     """
     layout, groups = layout_of_split(data, split)
-    return Footprint(sum(group.num_rows for group in groups), layout.num_bytes(groups))
+    return layout.num_bytes(groups)
 
 
 def tables_footprint(data: PreparedData) -> int:

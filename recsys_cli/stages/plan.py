@@ -75,7 +75,7 @@ def _memory_plan(
 ) -> dict[str, Any]:
     train, device = config.train, hardware.device(config.train.device)
     free = dict(free or hardware.free_memory(device))
-    num_bytes = {split: footprint(data, split).num_bytes for split in ("train", "valid") if data.rows(split)}
+    num_bytes = {split: footprint(data, split) for split in ("train", "valid") if data.rows(split)}
     memory = model_memory(model, train)
     data_memory = DataMemory(num_bytes["train"], num_bytes.get("valid", 0), tables_footprint(data))
     target = Hardware(device.type == "cuda", config.model.embedding.placement, train.devices, free.get("device", 0))
