@@ -110,6 +110,8 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
 
 INTERRUPTED = 130
 """Exit code of an interrupted worker."""
+_INTERRUPTED = (INTERRUPTED, -signal.SIGINT)
+"""Exit codes after an interrupt; the signal itself ends a worker that is already at its end."""
 _HERE = "127.0.0.1"
 _POLL = 0.2
 """Seconds between checks for ended workers."""
@@ -146,7 +148,7 @@ class _Worker:
 
     @property
     def died(self) -> bool:
-        return not self.killed and self.popen.poll() not in (None, 0, INTERRUPTED)
+        return not self.killed and self.popen.poll() not in (None, 0, *_INTERRUPTED)
 
     def exit_error(self) -> TrainingError:
         code = self.popen.returncode
@@ -297,7 +299,7 @@ def _cause(workers: list[_Worker], *, interrupted: bool) -> BaseException | None
     for worker in workers:
         if worker.died and not worker.error:
             return worker.exit_error()
-    if interrupted or any(worker.popen.returncode == INTERRUPTED for worker in workers):
+    if interrupted or any(worker.popen.returncode in _INTERRUPTED for worker in workers):
         return KeyboardInterrupt() if any(worker.popen.returncode for worker in workers) else None
     return failed[0].error if failed else None
 

@@ -93,9 +93,9 @@ def test_ctrl_c_asks_all_to_stop() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     said = launch.event_line(Message("at work"))
-    stopping = [["until"], ["end", launch.INTERRUPTED]]
-    with pytest.raises(KeyboardInterrupt):
-        play([["say", said], *stopping], stopping, emit=emit)
+    for end in (["end", launch.INTERRUPTED], ["kill", int(signal.SIGINT)]):  # the signal came at the end of the worker
+        with pytest.raises(KeyboardInterrupt):
+            play([["say", said], ["until"], ["end", launch.INTERRUPTED]], [["until"], end], emit=emit)
     play([["say", said], ["until"]], [["until"]], emit=emit)  # all were done at that moment
 
 
