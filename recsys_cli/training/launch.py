@@ -109,9 +109,8 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
 
 
 INTERRUPTED = 130
-"""Exit code of an interrupted worker."""
+"""Exit code of an interrupted worker; the signal itself ends one that is already at its end."""
 _INTERRUPTED = (INTERRUPTED, -signal.SIGINT)
-"""Exit codes after an interrupt; the signal itself ends a worker that is already at its end."""
 _HERE = "127.0.0.1"
 _POLL = 0.2
 """Seconds between checks for ended workers."""
@@ -292,10 +291,9 @@ def _kill_late(workers: list[_Worker], *, since: float) -> None:
 
 def _cause(workers: list[_Worker], *, interrupted: bool) -> BaseException | None:
     """Return the error to raise, or None; the loss of another rank comes last, because it is only a consequence."""
-    failed = sorted((worker for worker in workers if worker.error), key=lambda worker: worker.failed or 0)
-    for worker in failed:
-        if not worker.is_secondary:
-            return worker.error
+    failed = sorted((one for one in workers if one.error), key=lambda one: (one.is_secondary, one.failed or 0))
+    if failed and not failed[0].is_secondary:
+        return failed[0].error
     for worker in workers:
         if worker.died and not worker.error:
             return worker.exit_error()
