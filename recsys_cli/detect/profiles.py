@@ -95,15 +95,8 @@ class Profile:
     @property
     def may_be_id(self) -> bool:
         """Whether values may name users or items: integers or short texts."""
-        return (
-            self.kind in {"integer", "text"}
-            and not self.is_impressions
-            and (
-                self.kind == "integer"
-                or self.length <= _LONGEST_ID
-                or (self.length <= _LONGEST_HASH and not self.has_spaces)
-            )
-        )
+        longest = _LONGEST_ID if self.has_spaces else _LONGEST_HASH
+        return self.kind == "integer" or (self.kind == "text" and not self.is_impressions and self.length <= longest)
 
 
 def profiles(rows: pa.Table) -> dict[str, Profile]:
@@ -129,16 +122,10 @@ def profile(name: str, values: pa.ChunkedArray) -> Profile:
         samples = tuple(str(one.to_list())[:40] for one in filled.head(_SHOWN))
         lengths = filled.list.len().unique().to_list()
         return Profile(
-            name,
-            "list",
-            **size,
-            unique=0,
-            samples=samples,
-            elements=elements.n_unique(),
-            length=mean(filled.list.len()),
+            name, "list", **size, unique=0, samples=samples, elements=elements.n_unique(), length=mean(filled.list.len()),
             width=(lengths[0] if len(lengths) == 1 else 0) if elements.dtype.is_float() else None,
             is_impressions=elements.dtype == pl.String and mean(elements.str.contains(r"^\S+-[01]$")) > 0.9,
-        )
+        )  # fmt: skip
     unique = filled.unique(maintain_order=True)
     shown: dict[str, Any] = {"unique": len(unique), "samples": tuple(str(one)[:40] for one in unique.head(_SHOWN))}
     if len(unique) <= 30:

@@ -88,12 +88,8 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
     ))  # fmt: skip
     label_ops, features = _target(task, table)
     model, why_model, train = model_of(task, table, categories=len(categories))
-    titles = [
-        _title(table, item),
-        *(one.table.roles["title"].column for one in joined if one.side == "item" and "title" in one.table.roles),
-    ]
-    titles = [name for name in titles if name]
-    title = {"title": titles[0]} if titles else {}
+    named = (one.table.roles["title"].column for one in joined if one.side == "item" and "title" in one.table.roles)
+    title = next(filter(None, (_title(table, item), *named)), "")
     time = time_of(task, table)
     shown = {"impression": table.roles["impression"].column} if task.kind == "impressions" else {}
     fold_in = {"fold_in_targets": 1} if split["method"] == "session" else {}
@@ -103,7 +99,7 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
         "features": {"user": user, "item": item, **features, **shown, **({"timestamp": time} if time else {})},
         "model": model,
         "train": train,
-        "evaluate": {**fold_in, **({"repeats": True} if repeats else {}), **title},
+        "evaluate": {**fold_in, **({"repeats": True} if repeats else {}), **({"title": title} if title else {})},
     }
     comments = {
         "split.method": why_split, "model.name": why_model, "evaluate.title": "item titles in the report",

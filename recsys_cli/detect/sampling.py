@@ -20,6 +20,7 @@ from recsys_cli.data.files import SUFFIXES, Files, FilesOptions, TableOptions, a
 from recsys_cli.data.raw_files import RawFile, holds_secret, is_url, unpacked_name
 from recsys_cli.data.source import RawTable
 from recsys_cli.detect.dialect import HeadingsError, dialect, is_number
+from recsys_cli.detect.names import is_known
 from recsys_cli.errors import ConfigError, DataError, RecsysError, listed
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.reading.rows import missing_texts
@@ -318,20 +319,37 @@ def _name(file: str, *, taken: dict[str, Sample]) -> str:
     return next(name for name in (stem, *(f"{stem}_{n}" for n in range(2, 1_000))) if name not in taken)
 
 
-def _why_not(column: pa.Field, table: RawTable) -> str | None:
+def _why_not(column: pa.Field) -> str | None:
     """Return why a column stays out of the config; None for other columns."""
     if _INDEX.fullmatch(column.name):
         return f"the column {column.name!r} is the number of the row, as pandas writes it, and is not used"
     if not _is_nested(column.type):
         return None
-    inner = column.type.value_type if is_list(column.type) else column.type
-    if not pa.types.is_struct(inner):
+    if not (keys := _keys(column)):
         return f"the column {column.name} has values of type {column.type}, which are not read"
-    keys = listed(field.name for field in inner)
-    what, how = ("lists of objects", ", recursive := true") if is_list(column.type) else ("objects", "")
-    query = f"* EXCLUDE ({column.name}), unnest({column.name}{how}) FROM '{table.files[0]}'"
-    why = f"the column {column.name} has {what} ({keys}), which are not read"
-    return f'{why}; a query makes columns of them: recsys init "SELECT {query}"'
+    what = "lists of objects" if is_list(column.type) else "objects"
+    return f"the column {column.name} has {what} ({listed(keys)}), which are not read"
+
+
+def _keys(column: pa.Field) -> list[str]:
+    """Return the keys of a column of objects or of lists of objects; empty for other columns."""
+    inner = column.type.value_type if is_list(column.type) else column.type
+    return [one.name for one in inner] if pa.types.is_struct(inner) else []
+
+
+def _flat(columns: list[pa.Field], table: RawTable) -> str:
+    """Return a query, quoted for a shell, that makes columns of objects: of keys usual for a role or else all; and of a list."""
+    paths = [(one.name, key) for one in columns if not is_list(one.type) for key in _keys(one)]
+    usual = [(name, key) for name, key in paths if is_known(key) or is_known(f"{name}_{key}")]
+    found = [f"{_quoted(name)}.{_quoted(key)} AS {_quoted(f'{name}_{key}')}" for name, key in usual or paths]
+    lists = sorted((one for one in columns if is_list(one.type)), key=lambda one: not any(map(is_known, _keys(one))))
+    found += [f"unnest({_quoted(one.name)}, recursive := true)" for one in lists[:1]]
+    names = ", ".join(_quoted(one.name) for one in columns)
+    return shlex.quote(f"SELECT * EXCLUDE ({names}), {', '.join(found)} FROM {_quoted(table.files[0])}")  # noqa: S608 - printed
+
+
+def _quoted(name: object) -> str:
+    return '"' + str(name).replace('"', '""') + '"'
 
 
 def _is_nested(kind: pa.DataType) -> bool:
@@ -353,11 +371,13 @@ def sampled(name: str, options: dict[str, Any], *, limit: int = SAMPLE_ROWS) -> 
         reader = Reader(source.tables(Path(folder))[0], skip_bad=True, chunk_bytes=_CHUNK, threads=1)
         try:
             schema = reader.schema()
-            left_out = {one.name: _why_not(one, reader.table) for one in schema}
+            left_out = {one.name: _why_not(one) for one in schema}
             reader.columns = tuple(name for name, reason in left_out.items() if reason is None)
             rows, is_whole = reader.head(3 * limit)
             total = rows.num_rows if is_whole else max(reader.estimated_rows(), rows.num_rows)
             remarks = [f"{name}: {reason}" for reason in left_out.values() if reason]
+            if nested := [one for one in schema if left_out[one.name] and _keys(one)]:
+                remarks.append(f"{name}: a query makes columns of objects: recsys init {_flat(nested, reader.table)}")
             if not is_whole and limit == SAMPLE_ROWS:
                 later, has_end = reader.later(_LATER_ROWS, _MOST_ROWS)
                 rows = pa.concat_tables([rows.slice(0, limit), later])

@@ -51,11 +51,10 @@ def read(samples: Sequence[Sample], given: Mapping[str, str | None]) -> list[Tab
     for sample in samples:
         columns = profiles(sample.rows)
         shown = next((one for one in columns.values() if one.is_impressions), None)
-        found.append(
-            Table(sample, columns, roles(columns, given, headless=sample.is_headless))
-            if shown is None
-            else _candidates(sample, columns, shown, given)
-        )
+        if shown is None:
+            found.append(Table(sample, columns, roles(columns, given, headless=sample.is_headless)))
+        else:
+            found.append(_candidates(sample, columns, shown, given))
     return found
 
 

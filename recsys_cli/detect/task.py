@@ -151,6 +151,7 @@ _MANY_ROWS, _MANY_CATEGORIES = 5_000_000, 10
 NEW_ORDER = ("position", "row_number", "file_order")
 """Names for a new column with the order of the rows."""
 _SHARES = {"valid": 0.1, "test": 0.1}
+_TEMPORAL = {"method": "temporal", **_SHARES}
 
 
 def split_of(task: Task, table: Table) -> tuple[dict[str, Any], str]:
@@ -159,10 +160,7 @@ def split_of(task: Task, table: Table) -> tuple[dict[str, Any], str]:
     if task.kind == "histories":
         return {"method": "leave-last-out"}, "the last item of each history is test, the one before it valid"
     if task.kind == "impressions":
-        return {
-            "method": "temporal",
-            **_SHARES,
-        }, f"the latest impressions are test, the ones before valid{_by_order(table)}"
+        return _TEMPORAL, f"the latest impressions are test, the ones before valid{_by_order(table)}"
     if task.is_session and task.ranks and "order" not in table.roles:
         return {"method": "session", **_SHARES}, f"whole sessions; the latest to end are test{_by_order(table)}"
     if time is None and task.ranks and "order" in table.roles:
@@ -173,7 +171,7 @@ def split_of(task: Task, table: Table) -> tuple[dict[str, Any], str]:
         return {"method": "random", **_SHARES, "seed": 42}, why
     if task.kind != "clicks" and (share := _known_users(table, str(task.user), time)) < _KNOWN:
         return _split_of_new_users(task, table, time, share)
-    return {"method": "temporal", **_SHARES}, "the latest rows are test, the rows before them valid: as in production"
+    return _TEMPORAL, "the latest rows are test, the rows before them valid: as in production"
 
 
 def _split_of_new_users(task: Task, table: Table, time: Profile, share: float) -> tuple[dict[str, Any], str]:
