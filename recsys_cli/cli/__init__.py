@@ -1,37 +1,16 @@
-"""The command line: app, commands and global options."""
+"""The command line: app and global options."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from recsys_cli import __version__, cpu, plugins
-from recsys_cli.cli import (
-    bench,
-    catalog,
-    compare,
-    doctor,
-    download,
-    etl,
-    evaluate,
-    export,
-    inspect,
-    new,
-    recommend,
-    report,
-    run,
-    serve,
-    status,
-    train,
-    tune,
-    validate,
-)
-from recsys_cli.cli.group import Command, Recsys
+from recsys_cli.cli.group import Recsys
 from recsys_cli.cli.session import Session
 
 EPILOG = (
@@ -94,36 +73,10 @@ def start(
         typer.echo(ctx.get_help())
 
 
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "download": download.download,
-    "etl": etl.etl,
-    "train": train.train,
-    "evaluate": evaluate.evaluate,
-    "run": run.run,
-    "recommend": recommend.recommend,
-    "score": recommend.score,
-    "export": export.export,
-    "tune": tune.tune,
-    "bench": bench.bench,
-    "compare": compare.compare,
-    "status": status.status,
-    "report": report.report,
-    "inspect": inspect.inspect,
-    "serve": serve.serve,
-    "feedback": serve.feedback,
-    "ls": catalog.ls,
-    "init": new.init,
-    "validate": validate.validate,
-    "config": validate.show_config,
-    "doctor": doctor.doctor,
-}
-for _name, _command in _COMMANDS.items():
-    app.command(_name, cls=Command)(_command)
-
-
 def main() -> None:
     """Entry point of the console script `recsys`."""
     cpu.configure_threads()  # before any command imports torch
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them reads the metadata of all packages
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the shell: `recsys ls >&-`
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info
+from typer.models import CommandInfo
 
 from recsys_cli.cli.boundary import closed_pipe, explain, hoist, interrupted
 from recsys_cli.cli.session import Session
@@ -32,10 +36,45 @@ class Command(TyperCommand):
                     formatter.write_dl([(re.sub(r" <.*>$", "", name), text) for name, text in records])
 
 
+_PLACES = {
+    "download": "download", "etl": "etl", "train": "train", "evaluate": "evaluate", "run": "run", "recommend": "recommend",
+    "score": "recommend", "export": "export", "tune": "tune", "bench": "bench", "compare": "compare", "status": "status",
+    "report": "report", "inspect": "inspect", "serve": "serve", "feedback": "serve", "ls": "catalog", "init": "new",
+    "validate": "validate", "config": "validate", "doctor": "doctor",
+}  # fmt: skip
+"""Module of each command; its function has the name of the command."""
+
+
+class Commands(Mapping[str, Any]):
+    """All commands by name, each imported and built by its first use."""
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a command."""
+        return _built(name, _PLACES[name])
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names, in the order of the help."""
+        return iter(_PLACES)
+
+    def __len__(self) -> int:
+        """Return the number of commands."""
+        return len(_PLACES)
+
+
+@cache
+def _built(name: str, place: str) -> Any:
+    function = getattr(import_module(f"recsys_cli.cli.{place}"), name)
+    info = CommandInfo(name=name, cls=Command, callback=function)
+    return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+
+
 class Recsys(TyperGroup):
     """The group of all commands, with an error boundary; accepts global options anywhere on the line."""
 
     _session: Session | None = None
+
+    def __init__(self, **extra: Any) -> None:
+        super().__init__(**{**extra, "commands": Commands()})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the line after moving the global options to the front."""

@@ -75,7 +75,9 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter per option
     given = {"user": user, "item": item, "rating": rating, "label": label, "timestamp": timestamp}
     from recsys_cli.detect import understand
     from recsys_cli.detect.understanding import problems_error
+    from recsys_cli.packages import leave_out_pandas
 
+    leave_out_pandas()
     found = understand(files, given, task)
     while found.questions:
         if yes or session.as_json or session.quiet or not sys.stdin.isatty():  # the problems name the options to set

@@ -73,7 +73,9 @@ class Session:
     def working(self, stage: str) -> Iterator[Emit]:
         """Show the progress of a stage on stderr; stdout is for the result only."""
         from recsys_cli.cli.render import renderer
+        from recsys_cli.packages import leave_out_pandas
 
+        leave_out_pandas()
         self.stage = stage
         with renderer(stage, quiet=self.quiet or not self.is_first) as emit:
             yield self._noted(emit)

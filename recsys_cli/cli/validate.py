@@ -23,8 +23,10 @@ def validate(ctx: typer.Context, config: Config = None, overrides: Overrides = N
     arguments = joined(config, overrides)
     settings = read_config(session, arguments)
     path = config_path(session, split_arguments(arguments)[0])
+    from recsys_cli.packages import leave_out_pandas
     from recsys_cli.stages.validate import validate
 
+    leave_out_pandas()
     checked = validate(settings, session.workspace)
     result = {
         "config": str(path),
@@ -52,7 +54,7 @@ def _draw_validity(to: Console, result: Mapping[str, Any]) -> None:
     line(to, f"{result['config']} is valid")
 
 
-def show_config(ctx: typer.Context, config: Config = None, overrides: Overrides = None) -> None:
+def config(ctx: typer.Context, config: Config = None, overrides: Overrides = None) -> None:
     """Print a config with overrides and all defaults."""
     session: Session = ctx.obj
     settings = read_config(session, joined(config, overrides))
@@ -64,4 +66,7 @@ def show_config(ctx: typer.Context, config: Config = None, overrides: Overrides 
     if (options := options_of(dataset.name)) is not None:
         spelled_out = DatasetConfig.model_validate({**options.spelled_out(dataset.options), "name": dataset.name})
         settings = settings.model_copy(update={"dataset": spelled_out})
-    session.answer(settings.model_dump(mode="json"), lambda *_: typer.echo(dump_resolved(settings), nl=False))
+    if session.as_json:
+        session.answer(settings.model_dump(mode="json"), lambda *_: None)
+    else:
+        typer.echo(dump_resolved(settings), nl=False)

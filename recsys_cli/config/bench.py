@@ -20,7 +20,7 @@ from recsys_cli.metrics.named import BINARY
 class BenchModel(BaseModel):
     """A model of the bench: a replacement of the config's `model` section, with its options next to the name."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     name: str
     """Name of the model, as in `model.name`."""

@@ -27,7 +27,7 @@ _SCHEDULER = re.compile(r"(tcp|tls)://([^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,
 class DatasetConfig(BaseModel):
     """The dataset: its name, plus options defined and validated by the dataset itself."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     name: str
     """Name of a dataset (`recsys ls datasets`), `files` for your own tables, or a plugin's dataset."""
@@ -97,7 +97,7 @@ class EmbeddingConfig(Section):
 class ModelConfig(BaseModel):
     """The model: its name, plus options defined and validated by the model itself."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     name: str = DEFAULT_MODEL
     """Name of a model (`recsys ls models`), a plugin's model, or `auto`: the best of ease, item-knn, popularity (also with a

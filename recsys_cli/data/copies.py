@@ -8,14 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from recsys_cli.data.fetch import file_digest
 from recsys_cli.data.raw_files import holds_secret
 from recsys_cli.data.selection import SinceValue, check_columns
 from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.events import Emit, Progress
+from recsys_cli.packages import pa, pq
 
 if TYPE_CHECKING:
     from recsys_cli.data.options import TableOptions

@@ -7,15 +7,12 @@ import json
 import os
 import re
 import shutil
-import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-from filelock import FileLock, Timeout
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.events import Emit, Message, Progress
@@ -249,6 +246,8 @@ def download(url: str, to: Path, *, digest: Digest | None, emit: Emit, retry: Re
 @contextmanager
 def _exclusive(to: Path, emit: Emit) -> Iterator[bool]:
     """Hold the lock of a download; yields whether another process held it before."""
+    from filelock import FileLock, Timeout
+
     lock = FileLock(f"{to}.lock")
     try:
         lock.acquire(timeout=0)
@@ -393,6 +392,8 @@ def _refuse_status(response: httpx.Response, url: str) -> None:
 
 
 def _translated(error: httpx.RequestError, url: str) -> Exception:
+    import ssl
+
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):

@@ -22,7 +22,7 @@ Options = TypeVar("Options", bound=BaseModel)
 class NoOptions(BaseModel):
     """The options of a dataset without options."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 def parse_options(
@@ -71,7 +71,7 @@ _DIRECTIVES = tuple(f"%{letter}" for letter in "YymdeHIMSfpzbBaAj")
 class ListOptions(BaseModel):
     """Format of list fields in text files."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     separator: str = Field(min_length=1)
     """Separator of the elements, as "|" in "Comedy|Drama"."""
@@ -87,7 +87,7 @@ class ListOptions(BaseModel):
 class TableOptions(BaseModel):
     """Files and dialect of a table; a path or list of paths is short for `files`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     files: tuple[str, ...] = Field((), min_length=1)
     """Path, glob ("ratings/*.csv.gz"), folder or URL ("s3://bucket/*.parquet"), or a list of these.
@@ -291,7 +291,7 @@ class TableOptions(BaseModel):
 class FilesOptions(BaseModel):
     """Files of the interactions and of the tables to join."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     interactions: TableOptions
     """The table of interactions: a path, glob, folder, URL or a list of these, or a mapping with dialect options."""

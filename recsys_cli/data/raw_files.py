@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 from urllib.parse import urlsplit
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError, RecsysError
+from recsys_cli.packages import pa, pq
 from recsys_cli.registry import suggest
 
 if TYPE_CHECKING:

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from recsys_cli.data.raw_files import RawFile, is_url, without_protocol
 from recsys_cli.data.source import RawTable, RawType
 from recsys_cli.errors import ConfigError, DataError, listed
+from recsys_cli.packages import pa, pc
 from recsys_cli.registry import suggest
 
 SinceValue = int | float | str
@@ -150,10 +148,7 @@ def _moment(text: str) -> datetime:
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE, _DAY = re.compile(r"-?(0|[1-9]\d{0,17})"), re.compile(r"\d{4}-\d{2}-\d{2}")
-_TYPES: dict[RawType, pa.DataType] = {
-    "int32": pa.int32(), "int64": pa.int64(), "float32": pa.float32(), "float64": pa.float64(), "string": pa.string(),
-    "bool": pa.bool_(), "timestamp": pa.timestamp("us"),
-}  # fmt: skip
+_ALIASES = {"timestamp": "timestamp[us]", "timestamp with zone": "string"}
 
 
 def with_partitions(table: RawTable, patterns: Sequence[str], types: Mapping[str, RawType]) -> RawTable:
@@ -232,7 +227,7 @@ def _typed(name: str, texts: Sequence[str | None], declared: RawType | None) -> 
     given = [text for text in texts if text is not None]
     kind = pa.string()
     if declared is not None:
-        kind = _TYPES.get(declared, pa.string())
+        kind = pa.type_for_alias(_ALIASES.get(declared, declared))
     elif given and all(_WHOLE.fullmatch(text) for text in given):
         kind = pa.int64()
     elif given and all(_DAY.fullmatch(text) for text in given):

@@ -22,7 +22,7 @@ NUM_GENRES = 19
 class SyntheticOptions(BaseModel):
     """Size and seed of the synthetic dataset; presets have other defaults."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     users: int = Field(ge=1)
     """Number of users; each has at least one rating, and 20 if `rows` suffices."""
@@ -55,7 +55,7 @@ _LARGEST = 5_000_000
 
 
 class _Seeded(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     seed: int = Field(0, ge=0)
     """Equal options and seed give equal files."""

@@ -86,7 +86,7 @@ class ByName(dict[str, Result]):
 class Frozen(BaseModel):
     """Base of all results: immutable, without unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Estimate(Frozen):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import struct
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from recsys_cli.features.spec import is_text
 from recsys_cli.features.string_keys import BLOCK_ROWS, WORD_BYTES, Words, lengths
+from recsys_cli.packages import np, npt, pa
 
 _TEXT_STREAM = 1
 

@@ -51,7 +51,7 @@ class Kind(StrEnum):
 class Column(BaseModel):
     """Prepared column."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     role: Role
@@ -101,7 +101,7 @@ class Column(BaseModel):
 class Schema(BaseModel):
     """Prepared columns in order."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     columns: tuple[Column, ...]
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
+from recsys_cli.packages import pa
 
-_WRONG = (pa.ArrowException, TypeError, ValueError, OverflowError)
+_WRONG = (TypeError, ValueError, OverflowError)
 _NOISE = re.compile(r"^\s+|(\.0*)?\s*$")
 """Text around a whole number that does not change it."""
 
@@ -82,7 +82,7 @@ def cast_ids(raw: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
     The integer id 42 may be "042", " 42", "42.0" or 42.0; the text "42" may be 42. Booleans are no ids.
     """
-    with suppress(*_WRONG):
+    with suppress(pa.ArrowException, *_WRONG):
         return _cast_ids(pa.array(raw), kind)
     return pa.concat_arrays([_cast_id(value, kind) for value in raw]) if len(raw) else pa.array([], kind)
 
@@ -96,7 +96,7 @@ def _cast_ids(ids: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _cast_id(value: Any, kind: pa.DataType) -> pa.Array:
-    with suppress(*_WRONG):
+    with suppress(pa.ArrowException, *_WRONG):
         is_number = pa.types.is_integer(kind) and isinstance(value, str)
         return _cast_ids(pa.array([_NOISE.sub("", value) if is_number else value]), kind)
     return pa.nulls(1, kind)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.features.order import Ends, Ints, LatestTwo, TimeBoundary
+from recsys_cli.packages import np, npt
 
 SPLITS = ("train", "valid", "test")
 TRAIN, VALID, TEST = range(3)
 
-Codes = npt.NDArray[np.uint8]
+Codes: TypeAlias = "npt.NDArray[np.uint8]"
 Columns = Callable[[], Iterator[Mapping[str, Ints]]]
 _SPLIT_STREAM = 1
 _LEAKAGE = (
@@ -25,7 +24,7 @@ _LEAKAGE = (
 
 
 class _Split(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     reads: ClassVar[tuple[Literal["user", "timestamp"], ...]] = ()
     """Input columns of `assign`."""

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from recsys_cli.packages import np, npt, pa
 
 WORD_BYTES = 8
 BLOCK_ROWS = 1 << 15
 """Texts per block, small enough for the processor cache."""
-_ENDS = np.array([(1 << 8 * num_bytes) - 1 for num_bytes in range(WORD_BYTES + 1)], dtype=np.uint64)
+
+
+@cache
+def _masks() -> npt.NDArray[np.uint64]:
+    return np.array(
+        [(1 << 8 * num_bytes) - 1 for num_bytes in range(WORD_BYTES + 1)], dtype=np.uint64
+    )  # of 0 to 8 bytes
+
+
 """Masks of the first bytes of a word, by number of bytes."""
 
 
@@ -62,7 +69,7 @@ class Words:
         if shifts.any():
             # In two steps, because a shift by 64 bits is undefined.
             words = (words >> shifts) | ((self.words[positions + 1] << (np.uint64(63) - shifts)) << np.uint64(1))
-        return words & _ENDS[np.minimum(self.lengths[rows] - WORD_BYTES * number, WORD_BYTES)]
+        return words & _masks()[np.minimum(self.lengths[rows] - WORD_BYTES * number, WORD_BYTES)]
 
 
 def pack(texts: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
@@ -89,9 +96,9 @@ def pack(texts: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]
 def lengths(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """Return the number of bytes of packed texts."""
     sizes = np.full(len(numbers), WORD_BYTES, dtype=np.int64)
-    short = np.flatnonzero((numbers & _ENDS[1]) == 0)
+    short = np.flatnonzero((numbers & _masks()[1]) == 0)
     for num_bytes in range(1, WORD_BYTES + 1):
-        sizes[short] -= (numbers[short] & _ENDS[num_bytes]) == 0
+        sizes[short] -= (numbers[short] & _masks()[num_bytes]) == 0
     return sizes
 
 

@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from recsys_cli import plugins
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics import BEYOND, GROUPED, IMPRESSION, OPTIONAL, POINTWISE, RANKING
@@ -25,6 +22,7 @@ from recsys_cli.metrics.metric import (
     RankingMetric,
     ScoreCounts,
 )
+from recsys_cli.packages import np, npt
 
 SAMPLED = "sampled_"
 """Prefix of ranking metrics over sampled candidates."""

@@ -6,9 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from recsys_cli.metrics.metric import (
     Better,
     ByRow,
@@ -23,6 +20,7 @@ from recsys_cli.metrics.metric import (
     mean_of,
     run_starts,
 )
+from recsys_cli.packages import np, npt
 
 _OfScores = Callable[[ScoreCounts], tuple[Floats, Floats]]
 

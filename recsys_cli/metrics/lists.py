@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from recsys_cli.metrics.metric import Catalog, Floats, ListMetric, Recommended, by_name
+from recsys_cli.packages import np, npt
 
 
 def coverage(lists: Recommended, k: int) -> Floats:

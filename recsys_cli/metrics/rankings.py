@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from recsys_cli.metrics.metric import Floats, Hits, ImpressionMetric, RankedImpressions, RankingMetric, by_name
+from recsys_cli.packages import np
 
 
 def hr(ranked: Hits, k: int) -> Floats:

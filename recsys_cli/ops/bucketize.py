@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Literal, Self
 
-import numpy as np
-import pyarrow as pa
 from pydantic import FiniteFloat, field_validator, model_validator
 
 from recsys_cli.features.schema import FIRST, NULL
@@ -15,6 +13,7 @@ from recsys_cli.features.spec import Spec
 from recsys_cli.ops.numeric import DistinctNames, NumericOp
 from recsys_cli.ops.op import FrozenDict, Tables, numbers
 from recsys_cli.ops.values import Array
+from recsys_cli.packages import np, pa
 
 Boundaries = tuple[FiniteFloat, ...]
 

@@ -6,11 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from typing import TypeAlias, TypeVar
 
 from recsys_cli.cpu import Threads
 from recsys_cli.features.columns import POSITION
@@ -18,7 +14,7 @@ from recsys_cli.features.hashing import below, hash_counters
 from recsys_cli.ops.flow import Flow, OpContext
 from recsys_cli.ops.scratch import PartitionedFile, Span, read
 from recsys_cli.ops.values import canonical
-from recsys_cli.packages import pl
+from recsys_cli.packages import np, npt, pa, pl
 
 _SHARE = 32
 """Divisor of the budget for the rows of a bucket: a sort needs several times their size, for two buckets at a time."""
@@ -160,9 +156,9 @@ def write_run(rows: pa.Table, path: Path) -> Path:
     return path
 
 
-Codes = npt.NDArray[np.uint64]
-Positions = npt.NDArray[np.int64]
-_SIGN = np.uint64(1 << 63)
+Codes: TypeAlias = "npt.NDArray[np.uint64]"
+Positions: TypeAlias = "npt.NDArray[np.int64]"
+_SIGN = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -242,11 +238,11 @@ def _bits(series: pl.Series) -> Codes:
     kind = series.dtype
     if kind.is_float():
         bits = (series.cast(pl.Float64).fill_null(0.0).to_numpy() + 0.0).view(np.uint64)  # -0.0 + 0.0 is 0.0
-        return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+        return np.where(bits & np.uint64(_SIGN), ~bits, bits | np.uint64(_SIGN))
     if kind == pl.UInt64:
         return series.fill_null(0).to_numpy()
     if kind.is_integer() or isinstance(kind, pl.Boolean | pl.Date | pl.Datetime | pl.Duration):
-        return series.to_physical().cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64) ^ _SIGN
+        return series.to_physical().cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64) ^ np.uint64(_SIGN)
     return _ranks(series)
 
 

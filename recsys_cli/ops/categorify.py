@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-import pyarrow as pa
 from pydantic import AfterValidator, Field, model_validator
 
 from recsys_cli.errors import ConfigError, DataError
@@ -29,7 +28,7 @@ from recsys_cli.ops.vocabulary import (
     unpacked,
     without_null,
 )
-from recsys_cli.packages import pc, pl
+from recsys_cli.packages import pa, pc, pl
 
 MAX_BUCKETS = 2**31 - 1 - FIRST
 """Maximum number of hash buckets: the int32 ids minus the reserved ones."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
-import numpy as np
-import pyarrow as pa
 from pydantic import model_validator
 
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.numeric import DistinctNames, Number, NumericOp, calculated_type
 from recsys_cli.ops.op import Tables, numbers
 from recsys_cli.ops.values import Array, numpy_type
-from recsys_cli.packages import pl
+from recsys_cli.packages import np, pa, pl
 
 
 class Clip(NumericOp):

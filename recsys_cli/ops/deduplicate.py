@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import numpy as np
-import pyarrow as pa
 from pydantic import Field
 
 from recsys_cli.features.columns import POSITION
 from recsys_cli.ops.buckets import Positions, group, partition
 from recsys_cli.ops.flow import Flow, Masked, OpContext
 from recsys_cli.ops.op import Names, RowFilter
+from recsys_cli.packages import np, pa
 
 
 class Deduplicate(RowFilter):

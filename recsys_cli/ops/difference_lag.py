@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-import numpy as np
-import pyarrow as pa
 from pydantic import BeforeValidator, Field, field_validator
 
 from recsys_cli.errors import ConfigError
@@ -17,7 +15,7 @@ from recsys_cli.features.spec import Spec
 from recsys_cli.ops.buckets import Runs, group, partition, write_run
 from recsys_cli.ops.flow import Derived, Flow, OpContext
 from recsys_cli.ops.op import Names, Op, Phase, as_tuple, numbers, scalars
-from recsys_cli.packages import pl
+from recsys_cli.packages import np, pa, pl
 
 _UNITS = {"ms": 1e3, "us": 1e6, "ns": 1e9}
 

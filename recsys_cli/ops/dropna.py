@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
-import numpy as np
-import pyarrow as pa
-
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.flow import Flow, Mask, OpContext, filter_rows
 from recsys_cli.ops.op import Names, RowFilter
-from recsys_cli.packages import pc
+from recsys_cli.packages import np, pa, pc
 
 
 class Dropna(RowFilter):

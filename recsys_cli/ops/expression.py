@@ -11,9 +11,8 @@ from keyword import iskeyword
 from typing import Literal
 from unicodedata import normalize
 
-import pyarrow as pa
-
 from recsys_cli.errors import ConfigError
+from recsys_cli.packages import pa
 from recsys_cli.registry import suggest
 
 Kind = Literal["number", "truth", "text"]

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
-import numpy as np
-import pyarrow as pa
-
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.numeric import VALUE, WEIGHT, DistinctNames, FillingOp, Number, calculated_type, finite_values
 from recsys_cli.ops.op import Tables, numbers
-from recsys_cli.packages import pl
+from recsys_cli.packages import np, pa, pl
 
 
 class FillMissing(FillingOp):

@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.ops.scratch import Rows, SpillFile, typed
+from recsys_cli.packages import np, npt, pa
 
-Mask = npt.NDArray[np.bool_]
+Mask: TypeAlias = "npt.NDArray[np.bool_]"
 Part = TypeVar("Part")
 
 

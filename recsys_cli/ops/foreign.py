@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from pydantic import ValidationError, ValidatorFunctionWrapHandler
 
 from recsys_cli import plugins
@@ -16,7 +14,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.columns import POSITION, ROW_NUMBER
 from recsys_cli.ops.flow import Derived, Flow
 from recsys_cli.ops.op import Op, Tables
-from recsys_cli.packages import pl
+from recsys_cli.packages import np, pa, pl
 
 _KEEP_ROWS = "keep all rows in order, and all columns; only an op of phase 'rows' may drop rows"
 

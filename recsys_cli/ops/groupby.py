@@ -7,9 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 from pydantic import BeforeValidator, Field, field_validator
 
 from recsys_cli.errors import ConfigError
@@ -18,7 +15,7 @@ from recsys_cli.features.spec import Spec
 from recsys_cli.ops.buckets import Runs, group, partition, write_run
 from recsys_cli.ops.flow import Flow, Mask, OpContext
 from recsys_cli.ops.op import FrozenDict, Names, Op, Phase, as_tuple, numbers, scalars
-from recsys_cli.packages import pl
+from recsys_cli.packages import np, npt, pa, pl
 
 Aggregation = Literal["list", "first", "last", "count", "nunique", "sum", "mean", "median", "std", "var", "min", "max"]
 CALCULATED: tuple[Aggregation, ...] = ("sum", "mean", "median", "std", "var")

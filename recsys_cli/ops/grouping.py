@@ -6,17 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.columns import PREFIX
 from recsys_cli.features.hashing import combine, hash_counters, hash_value
 from recsys_cli.ops.op import Op, Tables
 from recsys_cli.ops.values import Apply, Array, Columns, Types, Values, from_arrow, hashes_of, null_mask
 from recsys_cli.ops.vocabulary import ABSENT, MAX_CACHED
-from recsys_cli.packages import pc, pl
+from recsys_cli.packages import np, npt, pa, pc, pl
 
 KEY = "key"
 """Prefix of the key columns."""

@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, ClassVar, Literal, Self
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 from pydantic import AfterValidator, Field, model_validator
 
 from recsys_cli.errors import ConfigError
@@ -19,7 +16,7 @@ from recsys_cli.ops.categorify import MAX_BUCKETS
 from recsys_cli.ops.op import FrozenDict, Names, Op, Tables, scalars
 from recsys_cli.ops.values import Apply, Columns, Types, Values, canonical, hashes_of, mapped, null_mask, retype
 from recsys_cli.ops.vocabulary import Ids, bucket_ids, encode_column
-from recsys_cli.packages import pl
+from recsys_cli.packages import np, npt, pa, pl
 
 Buckets = Annotated[int, Field(ge=1, le=MAX_BUCKETS)]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-import pyarrow as pa
 from pydantic import Field
 
 from recsys_cli.errors import ConfigError, DataError
@@ -13,7 +12,7 @@ from recsys_cli.features.schema import FIRST
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.op import Op
 from recsys_cli.ops.values import canonical
-from recsys_cli.packages import pc, pl
+from recsys_cli.packages import pa, pc, pl
 
 
 class JoinExternal(Op):

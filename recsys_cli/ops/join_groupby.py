@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-import numpy as np
-import pyarrow as pa
 from pydantic import Field
 
 from recsys_cli.errors import ConfigError, DataError
@@ -27,7 +25,7 @@ from recsys_cli.ops.grouping import (
 )
 from recsys_cli.ops.op import Tables, numbers, scalars
 from recsys_cli.ops.values import Array
-from recsys_cli.packages import pl
+from recsys_cli.packages import np, pa, pl
 
 if TYPE_CHECKING:
     Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 from pydantic import AfterValidator, Field
 
 from recsys_cli.cpu import Threads
@@ -16,8 +13,9 @@ from recsys_cli.events import Message
 from recsys_cli.ops.flow import Flow, Mask, Masked, OpContext
 from recsys_cli.ops.op import FrozenDict, RowFilter
 from recsys_cli.ops.values import canonical
+from recsys_cli.packages import np, npt, pa
 
-Codes = npt.NDArray[np.int32]
+Codes: TypeAlias = "npt.NDArray[np.int32]"
 _ROWS_PER_COUNT = 1 << 22
 
 

@@ -7,19 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
-import pyarrow as pa
 from pydantic import AfterValidator
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.columns import KEEP, ROW_NUMBER
 from recsys_cli.features.spec import Spec
-from recsys_cli.ops.evaluate import numbers_of, operand_of, polars_expression
 from recsys_cli.ops.expression import Expression, check, columns, kind_of_type, parse
 from recsys_cli.ops.flow import Flow, Mask, OpContext, filter_rows
 from recsys_cli.ops.op import Op, RowFilter, Tables, scalars
 from recsys_cli.ops.values import Apply, Array, Columns, Types, Values, element, set_column
-from recsys_cli.packages import pl
+from recsys_cli.packages import np, pa, pl
 
 
 def _readable(text: str) -> str:
@@ -106,6 +103,8 @@ class LambdaOp(Op):
         Raises:
             ConfigError: The expression mixes text and numbers.
         """
+        from recsys_cli.ops.evaluate import numbers_of, operand_of  # loads numpy
+
         tree = self.tree
         kinds = {name: kind_of_type(types[name], name) for name in self.reads}
         check(tree, kinds)
@@ -123,6 +122,8 @@ class LambdaOp(Op):
 
     def polars(self, state: Tables, frame: pl.LazyFrame) -> pl.LazyFrame:
         """Add the column."""
+        from recsys_cli.ops.evaluate import polars_expression
+
         values = polars_expression(self.tree, frame)
         missing = float("nan") if self.dtype.startswith("float") else 0
         dtype = getattr(pl, self.dtype.replace("int", "Int").replace("float", "Float"))

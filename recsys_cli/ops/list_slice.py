@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, Self
 
-import numpy as np
-import pyarrow as pa
 from pydantic import Field, model_validator
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.op import Names, Op, Tables, lists
 from recsys_cli.ops.values import Apply, Array, Types, Values, element, mapped, retype, sliced
+from recsys_cli.packages import np, pa
 
 
 class ListSlice(Op):

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import numpy as np
-import pyarrow as pa
-
 from recsys_cli.ops.numeric import DistinctNames, NumericOp
 from recsys_cli.ops.op import Tables
 from recsys_cli.ops.values import Array
-from recsys_cli.packages import pl
+from recsys_cli.packages import np, pa, pl
 
 
 class LogOp(NumericOp):

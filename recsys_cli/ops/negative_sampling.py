@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-import pyarrow as pa
 from pydantic import Field
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.op import Op, Phase
+from recsys_cli.packages import pa
 
 
 class NegativeSampling(Op):

@@ -6,13 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-import pyarrow as pa
-
 from recsys_cli.ops.numeric import VALUE, WEIGHT, DistinctNames, NumericOp, finite_values
 from recsys_cli.ops.op import Tables
 from recsys_cli.ops.values import Array
-from recsys_cli.packages import pc, pl
+from recsys_cli.packages import np, pa, pc, pl
 
 BASE = float(1 << 30)
 """Base of the digits of sums."""

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-import numpy as np
-import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, FiniteFloat, model_validator
 
 from recsys_cli.features.spec import Spec, is_list
@@ -25,7 +23,7 @@ from recsys_cli.ops.values import (
     numpy_type,
     retype,
 )
-from recsys_cli.packages import pl
+from recsys_cli.packages import np, pa, pl
 
 VALUE, WEIGHT = "value", "weight"
 """Columns of `finite_values`: a value, and its number of interactions."""
@@ -175,18 +173,15 @@ def changed(
 
 
 def finite_values(
-    frame: pl.LazyFrame,
-    column: str,
-    weight: pl.Expr,
-    *,
-    kind: pa.DataType = pa.float64(),  # noqa: B008 - types do not change
+    frame: pl.LazyFrame, column: str, weight: pl.Expr, *, kind: pa.DataType | None = None
 ) -> pl.LazyFrame:
     """Return the finite values of a column, or of its list elements, as VALUE with a positive WEIGHT.
 
-    `kind` is the type of the calculation.
+    `kind` is the type of the calculation, float64 by default.
     """
     is_ragged = isinstance(frame.select(column).collect_schema()[column], pl.List | pl.Array)
-    dtype = pl.List(dtype_of(kind)) if is_ragged else dtype_of(kind)
+    single = pl.Float64() if kind is None else dtype_of(kind)
+    dtype = pl.List(single) if is_ragged else single
     values = frame.select(pl.col(column).cast(dtype).alias(VALUE), weight.alias(WEIGHT))
     values = values.explode(VALUE) if is_ragged else values
     return values.filter(pl.col(VALUE).is_finite() & (pl.col(WEIGHT) > 0))

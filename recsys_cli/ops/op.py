@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
-import pyarrow as pa
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from recsys_cli.errors import ConfigError
@@ -14,11 +13,11 @@ from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.flow import Flow, OpContext
 from recsys_cli.ops.values import Apply, Types, computed
-from recsys_cli.packages import pl
+from recsys_cli.packages import pa, pl
 from recsys_cli.registry import is_own
 
 Phase = Literal["rows", "draw", "columns"]
-Tables = Mapping[str, pa.Table]
+Tables: TypeAlias = "Mapping[str, pa.Table]"
 """Tables by name: partial aggregates, or the fitted state."""
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -160,7 +159,7 @@ class Op(BaseModel, Forms):
         format: Version of the result, raised by a fix that changes rows or values: older prepared data is rebuilt.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     columnwise: ClassVar[bool] = False
     replaces: ClassVar[bool] = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, cast
 
-import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from recsys_cli.errors import ConfigError
@@ -14,6 +13,7 @@ from recsys_cli.features.schema import Role, Task, file_of
 from recsys_cli.ops import AnyOp, Categorify, JoinExternal
 from recsys_cli.ops.op import Op
 from recsys_cli.ops.program import Program, State, compile_plan
+from recsys_cli.packages import pa
 from recsys_cli.registry import suggest
 
 _NUMBERS = {Role.LABEL, Role.WEIGHT, Role.LIST_WEIGHT}
@@ -30,7 +30,7 @@ _MAX_FILE_NAME = 255
 class Label(BaseModel):
     """Label and prediction task."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     """Label column."""
@@ -42,7 +42,7 @@ class Label(BaseModel):
 class FeaturePlan(BaseModel):
     """Contents of the prepared data: the outputs of the ops, and the columns with a role."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     user: str
     """User id column; has to be categorified."""

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
-import pyarrow as pa
-
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops import JoinExternal, NegativeSampling
 from recsys_cli.ops.op import Op
 from recsys_cli.ops.steps import COLD, FLAT, GATHERED, INTERACTIONS, Gather, Locate, PlanStep, State
+from recsys_cli.packages import pa
 from recsys_cli.registry import suggest
 
 __all__ = [

@@ -6,9 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
 
-import numpy as np
-import pyarrow as pa
-
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.expression import Name, shown
 from recsys_cli.ops.normalize import merged_range
@@ -22,7 +19,7 @@ from recsys_cli.ops.numeric import (
 )
 from recsys_cli.ops.op import Tables, numbers
 from recsys_cli.ops.values import Apply, Types, Values, caster, element, mapped, numpy_type, retype
-from recsys_cli.packages import pl
+from recsys_cli.packages import np, pa, pl
 
 TYPES = ("int8", "int16", "int32", "int64")
 """Integer types, smallest first."""

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-import pyarrow as pa
 from pydantic import AfterValidator, Field, field_validator
 
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.op import FrozenDict, Op, Tables
 from recsys_cli.ops.values import Apply, Columns, Types
-from recsys_cli.packages import pl
+from recsys_cli.packages import pa, pl
 
 
 class Rename(Op):

@@ -6,15 +6,11 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from typing import Protocol, TypeAlias
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.columns import ROW_NUMBER
-from recsys_cli.packages import pc, pl
+from recsys_cli.packages import np, npt, pa, pc, pl
 
 
 class Rows(Protocol):
@@ -77,7 +73,7 @@ def typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         ) from error
 
 
-Numbers = Callable[[], Iterator[dict[str, npt.NDArray[np.int64]]]]
+Numbers: TypeAlias = "Callable[[], Iterator[dict[str, npt.NDArray[np.int64]]]]"
 
 
 def spill_rows(rows: Rows, keys: Mapping[str, str], folder: Path) -> tuple[SpillFile, Numbers]:

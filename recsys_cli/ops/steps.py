@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-import pyarrow as pa
+from typing import TypeAlias
 
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import FIRST
 from recsys_cli.ops.op import Forms, Op, Tables
 from recsys_cli.ops.values import Apply, Columns, Types, Values, comparable, from_arrow, taken
 from recsys_cli.ops.vocabulary import ABSENT, Ids, VocabularyIndex, encoder_of
-from recsys_cli.packages import pl
+from recsys_cli.packages import np, pa, pl
 
-State = Mapping[tuple[int, str], pa.Table]
+State: TypeAlias = "Mapping[tuple[int, str], pa.Table]"
 """Fitted state, by position of the op in the plan and name of the table."""
 INTERACTIONS = "interactions"
 GATHERED, FLAT = -1, -2

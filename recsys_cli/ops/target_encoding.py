@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 from pydantic import Field
 
 from recsys_cli.features.columns import TRAIN_ROW
@@ -32,7 +29,7 @@ from recsys_cli.ops.grouping import (
 )
 from recsys_cli.ops.op import Tables, numbers, scalars
 from recsys_cli.ops.values import Apply, Array, Columns, Types, Values
-from recsys_cli.packages import pl
+from recsys_cli.packages import np, npt, pa, pl
 
 FOLD = "fold"
 """Column of the fold in tables by group and fold."""

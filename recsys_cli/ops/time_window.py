@@ -11,13 +11,12 @@ from fractions import Fraction
 from functools import partial
 from typing import Annotated, Any, Literal
 
-import numpy as np
-import pyarrow as pa
 from pydantic import BeforeValidator, field_validator, model_validator
 
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.flow import Flow, Mask, OpContext, filter_rows
 from recsys_cli.ops.op import RowFilter, numbers, scalars
+from recsys_cli.packages import np, pa
 
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
-import pyarrow as pa
 from pydantic import Field
 
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.op import Names, Op, Tables, lists
-from recsys_cli.packages import pc, pl
+from recsys_cli.packages import pa, pc, pl
 
 SHORTEST, LONGEST = "shortest", "longest"
 """Columns of the fitted state, in one row."""

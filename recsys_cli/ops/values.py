@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from typing import Any, NamedTuple, TypeAlias
 
 from recsys_cli.features.hashing import hash_numbers, hash_value, hash_values
 from recsys_cli.features.spec import is_list
-from recsys_cli.packages import pc
+from recsys_cli.packages import np, npt, pa, pc
 
-Array = npt.NDArray[Any]
+Array: TypeAlias = "npt.NDArray[Any]"
 
 
 class Values(NamedTuple):
@@ -56,7 +52,7 @@ class _TableColumns(dict[str, Values]):
 Columns = dict[str, Values]
 Apply = Callable[[Columns, int], None]
 """Replaces and adds columns of a number of rows."""
-Types = dict[str, pa.DataType]
+Types: TypeAlias = "dict[str, pa.DataType]"
 """Types of columns at one point of a plan; lists have list types."""
 
 

@@ -6,11 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from typing import Any, TypeAlias
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.hashing import below, hash_counters, hash_numbers, hash_packed, hash_value, hash_values
@@ -18,16 +14,16 @@ from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.spec import is_text
 from recsys_cli.features.string_keys import pack, unpack
 from recsys_cli.ops.values import FEW_ROWS, Array, Values, canonical, combined, comparable, hashes_of, null_mask, stored
-from recsys_cli.packages import pc, pl
+from recsys_cli.packages import np, npt, pa, pc, pl
 
-Keys = npt.NDArray[np.integer]
-Tally = tuple[Keys, npt.NDArray[np.int64]]
+Keys: TypeAlias = "npt.NDArray[np.integer]"
+Tally: TypeAlias = "tuple[Keys, npt.NDArray[np.int64]]"
 """Unique keys in ascending order, and their counts."""
 VALUE, PACKED = "value", "packed"
 _NARROW = 4
 """Largest ratio of key range to number of rows for a dense array of counters."""
 _SLOT_BITS, _SAMPLE = 16, 1024
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_GOLDEN = 0x9E3779B97F4A7C15
 
 
 def count(values: pa.Array) -> pa.Table:
@@ -130,7 +126,7 @@ def _of(keys: Keys) -> Tally:
 
 def _of_few(keys: Keys) -> Tally:
     """Count keys with few unique values by hash slot; the rare keys of a shared slot are sorted."""
-    slots = ((keys.view(np.uint64) * _GOLDEN) >> np.uint64(64 - _SLOT_BITS)).view(np.int64)
+    slots = ((keys.view(np.uint64) * np.uint64(_GOLDEN)) >> np.uint64(64 - _SLOT_BITS)).view(np.int64)
     owners = np.zeros(1 << _SLOT_BITS, dtype=keys.dtype)
     owners[slots] = keys
     has_own = owners[slots] == keys
@@ -180,8 +176,8 @@ def _table(tally: Tally, kind: pa.DataType | None, *, nulls: int) -> pa.Table:
     return pa.table({PACKED if kind is None else VALUE: values, "count": pa.array(counts, pa.int64())})
 
 
-Hashes = npt.NDArray[np.uint64]
-Ids = npt.NDArray[np.int32]
+Hashes: TypeAlias = "npt.NDArray[np.uint64]"
+Ids: TypeAlias = "npt.NDArray[np.int32]"
 
 MAX_LOOKUP_ROWS = 1 << 24
 """Widest range of integers encoded by a lookup array (64 MB)."""

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -188,7 +188,7 @@ def _moment(value: datetime.date, unit: str) -> int:
     return int(np.datetime64(value, "us").astype(f"M8[{unit}]").astype(np.int64))
 
 
-Read = Callable[[Sequence[Any] | Array], Values]
+Read: TypeAlias = "Callable[[Sequence[Any] | Array], Values]"
 
 _WRONG = (ValueError, TypeError, OverflowError, pa.ArrowException)
 

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from recsys_cli.config import BenchModel, RunConfig, with_model
 from recsys_cli.errors import ConfigError, MissingArtifactError, RecsysError, TrainingError
 from recsys_cli.events import Emit, Message, Progress, divert_messages
 from recsys_cli.features.schema import Column, Role
 from recsys_cli.models.configs.matrix import OWN_FIRST, affordable_items
+from recsys_cli.packages import pq
 from recsys_cli.registry import AUTO
 from recsys_cli.stages import Candidate, StageResult
 from recsys_cli.stages.run_selection import run_key, unfinished_run

@@ -19,8 +19,10 @@ for line in json.loads(sys.argv[1]):
 """
 
 
-TOOLS = {"numpy", "pyarrow", "pydantic", "rich", "yaml", "filelock"}
-"""Packages imported to read a config and a workspace."""
+READ = {"pydantic", "yaml"}
+SHOWN = READ | {"rich", "filelock"}
+"""Packages imported to show a config and a workspace."""
+ROWS = SHOWN | {"numpy", "pyarrow"}
 LINES = [
     (["--help"], set()),
     (["--version"], set()),
@@ -29,13 +31,10 @@ LINES = [
     (["train", "--help"], {"pydantic"}),
     (["etl", "--help"], {"pydantic"}),
     (["trian"], {"pydantic"}),
-    *(
-        (line.split(), TOOLS)
-        for line in ("status", "report", "doctor", "ls models", "ls ops", "ls engines", "ls metrics")
-    ),
-    (["validate", str(DEMO)], TOOLS),
-    (["config", str(DEMO)], TOOLS),
-    (["ls", "datasets"], TOOLS | {"httpx"}),
+    (["config", str(DEMO)], READ),
+    *((line.split(), SHOWN) for line in ("ls models", "ls ops", "ls engines", "ls metrics", "status")),
+    *((line.split(), ROWS) for line in ("validate ratings.yaml", "etl ratings.yaml", "report", "doctor")),
+    (["ls", "datasets"], ROWS | {"httpx"}),
 ]
 """Lines and the heavy packages that they may load, in the order of what they may."""
 

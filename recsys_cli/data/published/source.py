@@ -30,7 +30,7 @@ Convert = Callable[[Path, Sequence[Path], Emit], None]
 class Options(BaseModel):
     """The options of a published dataset; subclasses select parts of it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @property
     def parts(self) -> tuple[str, ...]:

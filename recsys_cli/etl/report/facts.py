@@ -18,7 +18,7 @@ _MANY_COLD, _MANY_UNSEEN, _MANY_TARGETS, _MANY_LEFT_OUT, _MANY_DATES = 0.5, 0.05
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class OpRows(_Frozen):

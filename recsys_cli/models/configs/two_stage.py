@@ -38,7 +38,7 @@ _RESEMBLES: Mapping[str, str] = {
 class Part(BaseModel):
     """A registered model as a part of the stack: its name, its training, and its own options."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     name: str
     """Name of a model (`recsys ls models`)."""
