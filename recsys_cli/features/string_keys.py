@@ -14,12 +14,8 @@ BLOCK_ROWS = 1 << 15
 
 @cache
 def _masks() -> npt.NDArray[np.uint64]:
-    return np.array(
-        [(1 << 8 * num_bytes) - 1 for num_bytes in range(WORD_BYTES + 1)], dtype=np.uint64
-    )  # of 0 to 8 bytes
-
-
-"""Masks of the first bytes of a word, by number of bytes."""
+    """Return the masks of the first bytes of a word, by number of bytes."""
+    return np.array([(1 << 8 * num_bytes) - 1 for num_bytes in range(WORD_BYTES + 1)], dtype=np.uint64)
 
 
 @dataclass(frozen=True)
