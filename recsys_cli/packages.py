@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -26,29 +28,39 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
+    from scipy import optimize, special
 else:
     httpx, np, npt, pl = Lazy("httpx"), Lazy("numpy"), Lazy("numpy.typing"), Lazy("polars")
     pa, pc, pq = Lazy("pyarrow"), Lazy("pyarrow.compute"), Lazy("pyarrow.parquet")
+    optimize, special = Lazy("scipy.optimize"), Lazy("scipy.special")
 
 
 def leave_out_pandas() -> None:
     """Convert no pandas objects to Arrow, unless pandas is loaded: pyarrow imports it with the first array to know them."""
     if "pandas" not in sys.modules:
-        sys.meta_path.insert(0, _NoPandas)
-        try:
+        with without("pandas"):
             pa.array([])  # the only search
-        finally:
-            sys.meta_path.remove(_NoPandas)
 
 
-class _NoPandas:
-    """Finder of modules that refuses pandas."""
+@contextmanager
+def without(module: str) -> Iterator[None]:
+    """Refuse the import of a module that others import if they can."""
+    refusal = _Refusal(module)
+    sys.meta_path.insert(0, refusal)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(refusal)
 
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        """Refuse pandas; None leaves other modules to the next finder."""
-        if name == "pandas":
-            raise ModuleNotFoundError("pandas is left out", name=name)
+
+class _Refusal:
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Refuse the module; None leaves others to the next finder."""
+        if name == self.module:
+            raise ModuleNotFoundError(f"{name} is left out", name=name)
 
 
 def installed(package: str) -> str | None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import typer
 
-from recsys_cli.cli.escape import escaped
 from recsys_cli.cli.session import Session
+from recsys_cli.cli.tables import escaped
 from recsys_cli.errors import ConfigError, DiskFullError, RecsysError, TrainingError
 
 UNEXPECTED, USAGE, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141

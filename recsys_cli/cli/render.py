@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from recsys_cli.cli.escape import escaped
 from recsys_cli.cli.quantities import count, duration, rate, share
+from recsys_cli.cli.tables import escaped
 from recsys_cli.events import Emit, Event, Message, Progress, ignore
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtr, stdtrit
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.result import Estimate, Estimates
@@ -19,6 +18,7 @@ from recsys_cli.metrics import IMPRESSION, RANKING, Hits, PointwiseMetric
 from recsys_cli.metrics.foreign import extended
 from recsys_cli.metrics.metric import Floats, RankedImpressions, ScoreCounts
 from recsys_cli.metrics.named import impression_names
+from recsys_cli.packages import special
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Spread:
 
     def reach(self, p: float) -> float:
         """Return the distance from zero with a two-sided p-value."""
-        return 0.0 if not self.error else -float(stdtrit(self.freedom, p / 2)) * self.error
+        return 0.0 if not self.error else -float(special.stdtrit(self.freedom, p / 2)) * self.error
 
     def p(self, distance: float) -> float:
         """Return the two-sided p-value of a distance from zero.
@@ -95,7 +95,7 @@ class Spread:
         if abs(distance) < 1e-12:
             return 1.0
         equal = self.error <= abs(distance) * 1e-12
-        p = 0.0 if equal else 2 * float(stdtr(self.freedom, -abs(distance) / self.error))
+        p = 0.0 if equal else 2 * float(special.stdtr(self.freedom, -abs(distance) / self.error))
         return max(p, 2**-self.freedom)
 
     def __add__(self, other: Spread) -> Spread:
@@ -201,7 +201,7 @@ def _tail_share(num_users: int) -> float:
     """
     if num_users < 2:
         return 0.025
-    reach = math.sqrt(num_users / (num_users - 1)) * float(stdtrit(num_users - 1, 0.975))
+    reach = math.sqrt(num_users / (num_users - 1)) * float(special.stdtrit(num_users - 1, 0.975))
     return math.erfc(reach / math.sqrt(2)) / 2
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from recsys_cli.page.charts import IntervalBar, LineSeries, chart, intervals
@@ -39,6 +38,8 @@ def render(template: str, *, package: str, **values: Any) -> str:
 
     Values are escaped; `today` is the UTC date.
     """
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package, package_path=""), PackageLoader(__package__, package_path="")]),
         autoescape=True,

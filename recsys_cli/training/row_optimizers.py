@@ -11,6 +11,7 @@ import inspect
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -22,7 +23,7 @@ from torch.optim.adam import adam
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.models.torchrec_releases import minor_for_torch
-from recsys_cli.packages import installed
+from recsys_cli.packages import installed, without
 
 _PACKAGES = ("fbgemm-gpu-cpu", "fbgemm-gpu")
 _NAME = "fbgemm::split_embedding_backward_codegen_{}_cpu"
@@ -75,13 +76,12 @@ def _kernel(rule: str) -> Any:
     release = f"1.{minor_for_torch()}."
     if not any((installed(package) or "").startswith(release) for package in _PACKAGES):
         return None
-    try:
+    with without("fbgemm_gpu.sparse_ops"), suppress(ImportError, OSError, RuntimeError):  # these trace, with sympy
         import_module("fbgemm_gpu")
         schema = torch._C._get_schema(_NAME.format(rule), "")
-    except (ImportError, OSError, RuntimeError):
-        return None
-    supported = [argument.name for argument in schema.arguments] == _SCHEMA[rule].split()
-    return getattr(torch.ops.fbgemm, schema.name.partition("::")[2]) if supported else None
+        supported = [argument.name for argument in schema.arguments] == _SCHEMA[rule].split()
+        return getattr(torch.ops.fbgemm, schema.name.partition("::")[2]) if supported else None
+    return None
 
 
 class Uncompiled(Optimizer):

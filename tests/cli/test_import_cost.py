@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.cli.conftest import copied
+
 HEAVY = ("torch", "polars", "pandas", "pyarrow", "numpy", "pydantic", "httpx", "rich", "yaml", "filelock", "dask")
 DEMO = Path(__file__).resolve().parents[2] / "configs" / "demo.yaml"
 PROGRAM = """
@@ -19,9 +21,7 @@ for line in json.loads(sys.argv[1]):
 """
 
 
-READ = {"pydantic", "yaml"}
-SHOWN = READ | {"rich", "filelock"}
-"""Packages imported to show a config and a workspace."""
+SHOWN = {"pydantic", "yaml", "rich", "filelock"}
 ROWS = SHOWN | {"numpy", "pyarrow"}
 LINES = [
     (["--help"], set()),
@@ -31,7 +31,7 @@ LINES = [
     (["train", "--help"], {"pydantic"}),
     (["etl", "--help"], {"pydantic"}),
     (["trian"], {"pydantic"}),
-    (["config", str(DEMO)], READ),
+    (["config", str(DEMO)], {"pydantic", "yaml"}),
     *((line.split(), SHOWN) for line in ("ls models", "ls ops", "ls engines", "ls metrics", "status")),
     *((line.split(), ROWS) for line in ("validate ratings.yaml", "etl ratings.yaml", "report", "doctor")),
     (["ls", "datasets"], ROWS | {"httpx"}),
@@ -39,14 +39,26 @@ LINES = [
 """Lines and the heavy packages that they may load, in the order of what they may."""
 
 
-def test_read_only_commands_load_nothing_heavier_than_they_need(stations):
-    """All lines in one new process, as a line may load what an earlier one may."""
-    workspace = {"RECSYS_WORKSPACE": str(stations["finished"] / "workspace"), "BROWSER": "true"}
+def loaded(folder, lines):
+    """Type lines in one new process; return the code and the loaded packages after each."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps([line for line, _ in LINES])],
-        capture_output=True, text=True, check=True, env={**os.environ, **workspace}, cwd=stations["finished"],
+        [sys.executable, "-c", PROGRAM, json.dumps(lines)], capture_output=True, text=True, check=True, cwd=folder,
+        env={**os.environ, "RECSYS_WORKSPACE": str(folder / "workspace"), "BROWSER": "true"},
     )  # fmt: skip
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"code"')]
-    for (line, allowed), found in zip(LINES, answers, strict=True):
-        assert set(HEAVY) & set(found["loaded"]) <= allowed, line
-        assert found["code"] == (2 if line == ["trian"] else 0), line
+    return [(answer["code"], set(answer["loaded"])) for answer in answers]
+
+
+def test_read_only_commands_load_nothing_heavier_than_they_need(stations, tmp_path):
+    """All lines in one new process, as a line may load what an earlier one may."""
+    answers = loaded(copied(stations["finished"], tmp_path), [line for line, _ in LINES])
+    for (line, allowed), (code, packages) in zip(LINES, answers, strict=True):
+        assert set(HEAVY) & packages <= allowed, line
+        assert code == (2 if line == ["trian"] else 0), line
+
+
+def test_a_training_loads_no_packages_of_other_work(stations, tmp_path):
+    line = ["train", "model.name=mf", "train.epochs=1", "train.batch_size=64"]
+    [(code, packages)] = loaded(copied(stations["prepared"], tmp_path), [line])
+    assert code == 0
+    assert not packages & {"pandas", "scipy", "sympy", "polars", "httpx", "jinja2"}

@@ -7,7 +7,7 @@ from pydantic import BaseModel, create_model
 from typer.main import get_command
 
 from recsys_cli.cli import app, shipped
-from recsys_cli.cli.field_docs import field_docs
+from recsys_cli.cli.options import field_docs
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.load import model_config_type
 from recsys_cli.registry import MODELS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from recsys_cli.cli.field_docs import field_docs
+from recsys_cli.cli.options import field_docs
 from recsys_cli.ops import OPS, AnyOp
 from recsys_cli.ops.op import Op
 from recsys_cli.registry import ENGINES

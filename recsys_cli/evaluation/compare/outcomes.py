@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
 
 from recsys_cli.evaluation.intervals import Clusters, Impressions, Spread, by_owner, jackknife, mean_estimates, widened
 from recsys_cli.evaluation.rankings import Rankings
@@ -19,6 +18,7 @@ from recsys_cli.metrics import RANKING, Hits, ImpressionMetric, PointwiseMetric
 from recsys_cli.metrics.foreign import SAMPLED, extended, metric_of
 from recsys_cli.metrics.metric import Floats
 from recsys_cli.metrics.named import COMPARED, TASKS, better_of
+from recsys_cli.packages import optimize
 
 _DIGITS = 12
 """Decimal places of differences: sums of the same gains in another order are equal."""
@@ -87,7 +87,7 @@ def _tested(value: float, users: Spread, seeds: Spread) -> PairedTest:
     if not seeds.error:
         p = users.p(value)
     else:
-        p = float(brentq(lambda p: reach(p) - abs(value), least, 1.0)) if abs(value) < reach(least) else least
+        p = float(optimize.brentq(lambda p: reach(p) - abs(value), least, 1.0)) if abs(value) < reach(least) else least
     return PairedTest(value, value - margin, value + margin, p)
 
 
