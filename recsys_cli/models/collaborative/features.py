@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from recsys_cli.batch import Batch
-from recsys_cli.features.hashing import mix
+from recsys_cli.features.hashing import below, hash_counters, mix
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models.collaborative.rows import Categories, Elements, Rows, factorize, grouped, positions, ridge
 from recsys_cli.models.configs.ranking import CollaborativeOptions
@@ -201,29 +202,10 @@ def shrunk_means(ids: Tensor, values: Tensor, like: Tensor, smoothing: float, we
 
 
 def folds_of_pairs(rows: Rows, num_folds: int, *, seed: int) -> Tensor:
-    """Return the fold of each row, shape (N,), int64: a hash of user and item, so that all rows of a pair are in one fold.
-
-    Hashes are those of `hashing.hash_counters`, computed on the device of the rows.
-    """
-    hashed = _hash(rows.items, _hash(rows.users, _signed(mix(seed))))
-    return (_shift(hashed, 32) * num_folds) >> 32
-
-
-def _hash(counters: Tensor, key: Tensor | int) -> Tensor:
-    """Hash int64 counters as `hash_counters` does; products wrap."""
-    values = counters * _signed(0x9E3779B97F4A7C15) + key
-    values = (values ^ _shift(values, 30)) * _signed(0xBF58476D1CE4E5B9)
-    values = (values ^ _shift(values, 27)) * _signed(0x94D049BB133111EB)
-    return values ^ _shift(values, 31)
-
-
-def _shift(values: Tensor, bits: int) -> Tensor:
-    """Shift right without sign extension; torch has no uint64 arithmetic."""
-    return (values >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def _signed(number: int) -> int:
-    return number - (1 << 64) if number >> 63 else number
+    """Return the fold of each row, shape (N,), int64: a hash of user and item, so that all rows of a pair are in one fold."""
+    users, items = (ids.cpu().numpy().astype(np.uint64) for ids in (rows.users, rows.items))
+    folds = below(hash_counters(items, hash_counters(users, mix(seed))), num_folds)
+    return torch.from_numpy(folds.astype(np.int64)).to(rows.users.device)
 
 
 def fit_folds(

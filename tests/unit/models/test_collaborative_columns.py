@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.hashing import below, hash_counters, mix
 from recsys_cli.features.schema import UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.models import build
 from recsys_cli.models.collaborative.features import CollaborativeColumns, folds_of_pairs, with_collaborative_columns
@@ -151,16 +148,6 @@ def test_one_pair_has_finite_columns(num_rows: int) -> None:
 def test_the_number_of_folds_is_bounded() -> None:
     with pytest.raises(ConfigError, match="at most 100"):
         build("fm", {"collaborative": {"folds": 101}}, SCHEMA)
-
-
-@pytest.mark.parametrize("folds", [2, 5, 100])
-def test_folds_are_those_of_the_hash_of_all_engines(folds: int) -> None:
-    users, items = torch.randint(0, 1 << 31, (2, 1_000), generator=torch.Generator().manual_seed(0))
-    rows = dataclasses.replace(Rows.of(a_batch(1), SCHEMA, fitted(a_batch()).categories), users=users, items=items)
-    for seed in (0, 17, 2**31 - 2):
-        numbers = [ids.numpy().astype(np.uint64) for ids in (users, items)]
-        wanted = below(hash_counters(numbers[1], hash_counters(numbers[0], mix(seed))), folds)
-        assert folds_of_pairs(rows, folds, seed=seed).tolist() == wanted.tolist()
 
 
 def test_unseen_ids_have_finite_columns() -> None:
