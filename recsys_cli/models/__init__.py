@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -38,22 +37,30 @@ def build(
             placement.
         MissingExtraError: A required library is not installed.
     """
+    from recsys_cli.models.embedding import table_options  # torch, and this package is imported without
+
     try:
         config = model_config(name, options)
     except ValidationError as error:
         problems = "; ".join(describe(error, None, Document(options)))
         raise ConfigError(f"model {name}: {problems}") from error
     kind = kind_of(name)
-    parameters = inspect.signature(kind).parameters
-    optional = {"sparse": sparse, "placement": placement}
-    if placement != "device" and "placement" not in parameters:
+    if placement not in kind.placements:
         raise ConfigError(
-            f"model.embedding.placement is {placement}, but the model {name} supports only device",
-            hint="remove it; or add a `placement` parameter to the model's constructor and pass it to models.embedding.embed",
+            f"model.embedding.placement is {placement}, but the model {name} supports only {' and '.join(kind.placements)}",
+            hint=f"set model.embedding.placement={kind.placements[-1]}",
+        )
+    if sparse and kind.dense_gradients:
+        raise ConfigError(
+            f"{name} changes all embeddings in every step, so gradients of its tables are dense",
+            hint="set train.sparse_embeddings=false",
         )
     columns = kind.input_schema(config, schema)
-    with guarded(f"the model {name} ended the process", of=SystemExit):
-        built: Model = kind(config, columns, **{key: value for key, value in optional.items() if key in parameters})
+    with (
+        table_options(sparse=sparse, placement=placement),
+        guarded(f"the model {name} ended the process", of=SystemExit),
+    ):
+        built = kind(config, columns)
     built.name = name
     return built
 
@@ -65,7 +72,7 @@ def kind_of(name: str) -> type[Model]:
         ConfigError: The class does not exist, is not trusted, or is no Model.
         MissingExtraError: A required library is not installed.
     """
-    from recsys_cli.models.model import Model  # torch, and this package is imported without
+    from recsys_cli.models.model import Model
 
     path = find_model(name).model
     kind: type[Model] = load_component(path)

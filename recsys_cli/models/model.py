@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from recsys_cli.batch import Batch, Feature
-from recsys_cli.config import TrainConfig
+from recsys_cli.config import Placement, TrainConfig
 from recsys_cli.features.schema import Column, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.embedding import Embeddings
@@ -103,9 +103,8 @@ class Model(nn.Module, ABC):
 
     A model of no kind extends this class with `score` and `loss`.
 
-    The constructor is `Model(config, schema)`. Gradient-trained models also take `sparse=False`, for tables with sparse
-    gradients (`train.sparse_embeddings`), and `placement`, if they pass it on to `models.embedding.embed`. Tables are
-    `nn.Embedding` or `nn.EmbeddingBag` modules: optimizers find them by class. A module over the rows of all ranks is a
+    The constructor is `Model(config, schema)`; `models.embedding.embed` makes its tables. Tables are `nn.Embedding` or
+    `nn.EmbeddingBag` modules: optimizers find them by class. A module over the rows of all ranks is a
     `models.all_gather.AllGatherModule`: `models.batch_norm.BatchNorm`, or `AllGatherRows` for in-batch negatives.
 
     Traits are the only declaration of a model's needs; the rest of the program reads them instead of the class:
@@ -114,6 +113,7 @@ class Model(nn.Module, ABC):
         name: Name in the registry, or import path of a plugin; set by `models.build`.
         rows: Rows of a training batch. `interactions` have features and labels. `users` have the user id as their only
             feature and label 1, once per epoch. `all` is for models without steps: `fit` reads the whole context.
+        placements: Supported values of `model.embedding.placement`; those other than `device` need tables of `embed`.
         dense_gradients: Each step changes every row of the embedding tables; sparse gradients are impossible.
         row_dropout: Dropout of a row on a CPU follows from (seed, step, row), identical for any number of ranks.
         bf16_on_cpu: bf16 trains faster than fp32 on a CPU with native support, so that `train.precision=auto` takes it there.
@@ -138,6 +138,7 @@ class Model(nn.Module, ABC):
 
     name: str = "model"
     rows: ClassVar[TrainRows] = "interactions"
+    placements: ClassVar[tuple[Placement, ...]] = ("device",)
     dense_gradients: ClassVar[bool] = False
     row_dropout: ClassVar[bool] = False
     bf16_on_cpu: ClassVar[bool] = True

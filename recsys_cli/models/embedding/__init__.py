@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from torch import nn
 
@@ -30,16 +32,32 @@ __all__ = [
     "distinct",
     "embed",
     "key_of",
+    "table_options",
 ]
 
 _PLACEMENTS = {"device": Embeddings, "host": HostEmbeddings, "sharded": ShardedEmbeddings}
 
 
-def embed(
-    columns: Sequence[Column], dims: Mapping[str, int], *, sparse: bool = False, placement: Placement = "device"
-) -> Embeddings:
-    """Return new embedding tables with widths from `dims_of`; initial weights are the same for every placement."""
-    return _PLACEMENTS[placement](columns, dims, sparse=sparse)
+_options: ContextVar[tuple[bool, Placement]] = ContextVar("options", default=(False, "device"))
+
+
+@contextmanager
+def table_options(*, sparse: bool = False, placement: Placement = "device") -> Iterator[None]:
+    """Give the tables that `embed` makes in a block sparse gradients, or another placement."""
+    token = _options.set((sparse, placement))
+    try:
+        yield
+    finally:
+        _options.reset(token)
+
+
+def embed(columns: Sequence[Column], dims: int | Mapping[str, int] | None) -> Embeddings:
+    """Return new embedding tables with the widths of `dims_of` and the `table_options` of the model.
+
+    Initial weights are the same for every placement.
+    """
+    sparse, placement = _options.get()
+    return _PLACEMENTS[placement](columns, dims_of(columns, dims), sparse=sparse)
 
 
 def quantize_tables(model: nn.Module, kind: TableType, *, values: bool = True) -> None:

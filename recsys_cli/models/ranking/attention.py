@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch
-from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.configs.ranking import BSTConfig, DINConfig
-from recsys_cli.models.embedding import Lookup, dims_of, embed
+from recsys_cli.models.embedding import Lookup, embed
 from recsys_cli.models.embedding.tables import INITIAL_STD
 from recsys_cli.models.layers import Dropout
 from recsys_cli.models.ranking.history import EventEmbeddings, Events
@@ -55,13 +54,10 @@ class HistoryModel(RankingModel):
 
     pools_history = False
 
-    def __init__(
-        self, config: DINConfig | BSTConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
+    def __init__(self, config: DINConfig | BSTConfig, schema: Schema) -> None:
         super().__init__(config, schema)
         assert self.history is not None
-        dims = dims_of(schema.categorical, config.embedding_dim)
-        self.embeddings = embed(schema.categorical, dims, sparse=sparse, placement=placement)
+        self.embeddings = embed(schema.categorical, config.embedding_dim)
         self.events = EventEmbeddings(self.history, self.embeddings)
         self.interest, module, width = self.interest_of(config)
         self.add_module(self.interest, module)

@@ -40,6 +40,7 @@ class RankingModel(Model):
     row_dropout = True
     probabilistic = True
     by_content = True
+    placements = ("device", "host", "sharded")
     pools_history: ClassVar[bool] = True
     label_mean: Tensor
     label_deviation: Tensor

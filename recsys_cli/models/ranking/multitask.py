@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from recsys_cli.batch import Batch
-from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.configs.ranking import MMoEConfig, PLEConfig, TowerOptions
-from recsys_cli.models.embedding import Lookup, dims_of, embed
+from recsys_cli.models.embedding import Lookup, embed
 from recsys_cli.models.layers import Dropout
 from recsys_cli.models.ranking.layers import Tower, numbers
 from recsys_cli.models.ranking.model import RankingModel
@@ -47,14 +46,11 @@ def mix(gate: Tensor, experts: Tensor) -> Tensor:
 class ExpertModel(RankingModel):
     """A tower for each label, over its mixture of experts."""
 
-    def __init__(
-        self, config: MMoEConfig | PLEConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
+    def __init__(self, config: MMoEConfig | PLEConfig, schema: Schema) -> None:
         super().__init__(config, schema)
-        dims = dims_of(schema.categorical, config.embedding_dim)
-        self.embeddings = embed(schema.categorical, dims, sparse=sparse, placement=placement)
+        self.embeddings = embed(schema.categorical, config.embedding_dim)
         self.embedding_dropout = Dropout(config.embedding_dropout)
-        self.make_experts(config, sum(dims.values()) + len(self.numeric))
+        self.make_experts(config, sum(self.embeddings.dims.values()) + len(self.numeric))
         self.towers = LabelTowers(config, config.tower_dims, len(self.labels))
 
     @abstractmethod

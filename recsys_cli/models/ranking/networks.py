@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch
-from recsys_cli.config import Placement
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Kind, Role, Schema
 from recsys_cli.models.configs.ranking import (
@@ -22,7 +21,7 @@ from recsys_cli.models.configs.ranking import (
     NeuMFConfig,
     WideDeepConfig,
 )
-from recsys_cli.models.embedding import Lookup, dims_of, embed
+from recsys_cli.models.embedding import Lookup, embed
 from recsys_cli.models.embedding.tables import INITIAL_STD
 from recsys_cli.models.layers import Dropout
 from recsys_cli.models.ranking.layers import NumericColumns, Tower, numbers, numeric_columns
@@ -35,11 +34,10 @@ Lookups = Mapping[str, Lookup]
 class FirstOrder(nn.Module):
     """A linear model: per label an intercept, a weight per id (an embedding of width 1), and a slope per number."""
 
-    def __init__(self, schema: Schema, *, sparse: bool = False, placement: Placement = "device") -> None:
+    def __init__(self, schema: Schema) -> None:
         super().__init__()
         num_labels, num_numeric = len(schema.labels), len(numeric_columns(schema.numeric))
-        widths = {column.name: num_labels for column in schema.categorical}
-        self.weights = embed(schema.categorical, widths, sparse=sparse, placement=placement)
+        self.weights = embed(schema.categorical, num_labels)
         self.bias = nn.Parameter(torch.zeros(num_labels))
         self.slopes = nn.Parameter(torch.zeros(num_labels, num_numeric)) if num_numeric else None
 
@@ -60,13 +58,12 @@ class FactorizationMachine(nn.Module):
     column. Each label has embeddings of its own, of width `dim`.
     """
 
-    def __init__(self, schema: Schema, dim: int, *, sparse: bool = False, placement: Placement = "device") -> None:
+    def __init__(self, schema: Schema, dim: int) -> None:
         super().__init__()
         width, num_numeric = len(schema.labels) * dim, len(numeric_columns(schema.numeric))
-        widths = {column.name: width for column in schema.categorical}
         self.dim = dim
-        self.first_order = FirstOrder(schema, sparse=sparse, placement=placement)
-        self.vectors = embed(schema.categorical, widths, sparse=sparse, placement=placement)
+        self.first_order = FirstOrder(schema)
+        self.vectors = embed(schema.categorical, width)
         self.directions = nn.Parameter(torch.randn(num_numeric, width) * INITIAL_STD) if num_numeric else None
 
     def look_up(self, batch: Batch) -> tuple[Lookups, Lookups]:
@@ -95,11 +92,9 @@ def sum_of_pairs(fields: Sequence[Tensor]) -> Tensor:
 class Logistic(RankingModel):
     """logit = w0 + Σ wi xi for each label, with a weight per id and a slope per numeric feature."""
 
-    def __init__(
-        self, config: LogisticConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
+    def __init__(self, config: LogisticConfig, schema: Schema) -> None:
         super().__init__(config, schema)
-        self.first_order = FirstOrder(schema, sparse=sparse, placement=placement)
+        self.first_order = FirstOrder(schema)
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
         """Return the logits, shape (B, T), and all lookups."""
@@ -110,11 +105,9 @@ class Logistic(RankingModel):
 class FM(RankingModel):
     """logit = w0 + Σ wi xi + Σ <vi, vj> xi xj for each label, over all pairs i < j of features (Rendle 2010)."""
 
-    def __init__(
-        self, config: FMConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
+    def __init__(self, config: FMConfig, schema: Schema) -> None:
         super().__init__(config, schema)
-        self.machine = FactorizationMachine(schema, config.embedding_dim, sparse=sparse, placement=placement)
+        self.machine = FactorizationMachine(schema, config.embedding_dim)
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
         """Return the logits, shape (B, T), and all lookups."""
@@ -128,11 +121,9 @@ class DeepFM(RankingModel):
     The MLP reads numeric features directly, in addition to the embeddings of the categorical columns.
     """
 
-    def __init__(
-        self, config: DeepFMConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
+    def __init__(self, config: DeepFMConfig, schema: Schema) -> None:
         super().__init__(config, schema)
-        self.machine = FactorizationMachine(schema, config.embedding_dim, sparse=sparse, placement=placement)
+        self.machine = FactorizationMachine(schema, config.embedding_dim)
         self.tower = Tower.of(config, self.machine.vectors.dims, len(self.numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
@@ -146,15 +137,12 @@ class DeepFM(RankingModel):
 class WideDeep(RankingModel):
     """The logits are the sum of a jointly trained linear model and MLP (eq. 3)."""
 
-    def __init__(
-        self, config: WideDeepConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
+    def __init__(self, config: WideDeepConfig, schema: Schema) -> None:
         super().__init__(config, schema)
         wide, deep = _part(schema, config.wide, option="wide"), _part(schema, config.deep, option="deep")
         self.wide_numeric, self.deep_numeric = (numeric_columns(part.features) for part in (wide, deep))
-        self.wide = FirstOrder(wide, sparse=sparse, placement=placement)
-        widths_of = dims_of(deep.categorical, config.embedding_dim)
-        self.embeddings = embed(deep.categorical, widths_of, sparse=sparse, placement=placement)
+        self.wide = FirstOrder(wide)
+        self.embeddings = embed(deep.categorical, config.embedding_dim)
         self.tower = Tower.of(config, self.embeddings.dims, len(self.deep_numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
@@ -181,12 +169,9 @@ def _part(schema: Schema, names: tuple[str, ...] | None, *, option: str) -> Sche
 class MLP(RankingModel):
     """Concatenated embeddings and numeric features, in the order of their names, through an MLP to one logit per label."""
 
-    def __init__(
-        self, config: MLPConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
+    def __init__(self, config: MLPConfig, schema: Schema) -> None:
         super().__init__(config, schema)
-        widths_of = dims_of(schema.categorical, config.embedding_dim)
-        self.embeddings = embed(schema.categorical, widths_of, sparse=sparse, placement=placement)
+        self.embeddings = embed(schema.categorical, config.embedding_dim)
         self.tower = Tower.of(config, self.embeddings.dims, len(self.numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
@@ -201,9 +186,7 @@ class NeuMF(RankingModel):
     h is linear, so it is computed in two summands. By default the MLP reads all features, the extension of section 3.1.
     """
 
-    def __init__(
-        self, config: NeuMFConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
+    def __init__(self, config: NeuMFConfig, schema: Schema) -> None:
         super().__init__(config, schema)
         pair = [schema.only(role) for role in (Role.USER, Role.ITEM)]
         for column in pair:
@@ -217,9 +200,8 @@ class NeuMF(RankingModel):
         if not config.content:
             self.numeric = NumericColumns()
         columns = schema.categorical if config.content else pair
-        self.vectors = embed(pair, {column.name: config.mf_dim for column in pair}, sparse=sparse, placement=placement)
-        widths_of = dims_of(columns, config.embedding_dim)
-        self.embeddings = embed(columns, widths_of, sparse=sparse, placement=placement)
+        self.vectors = embed(pair, config.mf_dim)
+        self.embeddings = embed(columns, config.embedding_dim)
         self.products = nn.Linear(config.mf_dim, len(self.labels), bias=False)
         self.tower = Tower.of(config, self.embeddings.dims, len(self.numeric), len(self.labels))
 
@@ -253,14 +235,11 @@ class DCNv2(RankingModel):
     the MLP's last layer.
     """
 
-    def __init__(
-        self, config: DCNv2Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
+    def __init__(self, config: DCNv2Config, schema: Schema) -> None:
         super().__init__(config, schema)
-        widths_of = dims_of(schema.categorical, config.embedding_dim)
         self.embedding_dropout = Dropout(config.embedding_dropout)
-        self.embeddings = embed(schema.categorical, widths_of, sparse=sparse, placement=placement)
-        width = sum(widths_of.values()) + len(self.numeric)
+        self.embeddings = embed(schema.categorical, config.embedding_dim)
+        width = sum(self.embeddings.dims.values()) + len(self.numeric)
         self.layers = nn.ModuleList(Cross(width, config.rank) for _ in range(config.num_cross_layers))
         parallel = config.structure == "parallel"
         self.crossed = nn.Linear(width, len(self.labels), bias=False) if parallel else None
@@ -287,17 +266,14 @@ class DLRM(RankingModel):
     first-order effects overfit in their products.
     """
 
-    def __init__(
-        self, config: DLRMConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
+    def __init__(self, config: DLRMConfig, schema: Schema) -> None:
         super().__init__(config, schema)
         dim, num_numeric = config.embedding_dim, len(self.numeric)
-        widths = {column.name: dim for column in schema.categorical}
         self.embedding_dropout = Dropout(config.embedding_dropout)
-        self.embeddings = embed(schema.categorical, widths, sparse=sparse, placement=placement)
-        self.first_order = FirstOrder(schema, sparse=sparse, placement=placement)
+        self.embeddings = embed(schema.categorical, dim)
+        self.first_order = FirstOrder(schema)
         self.bottom = Tower((), num_numeric, (*config.bottom_mlp, dim), dropout=config.dropout) if num_numeric else None
-        fields = len(widths) + (num_numeric > 0)
+        fields = len(schema.categorical) + (num_numeric > 0)
         inputs = fields * (fields - 1) // 2 + (dim if num_numeric else 0)
         layers = (*config.top_mlp, len(self.labels))
         self.top = Tower((), inputs, layers, dropout=config.dropout, batch_norm=config.batch_norm) if inputs else None

@@ -10,11 +10,9 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch, Ragged
-from recsys_cli.config import Placement
-from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import PADDING, Schema
 from recsys_cli.models.configs.retrieval import LightGCNConfig, MFConfig
-from recsys_cli.models.embedding import Embeddings, embed
+from recsys_cli.models.embedding import embed
 from recsys_cli.models.interaction_matrix import InteractionMatrix, transpose
 from recsys_cli.models.item_to_item import add_rows
 from recsys_cli.models.model import TrainingContext
@@ -28,13 +26,11 @@ class MF(RetrievalModel):
     The bias is the last element of an item's embedding, multiplied by a constant 1 in the user's vector.
     """
 
-    def __init__(
-        self, config: MFConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
+    def __init__(self, config: MFConfig, schema: Schema) -> None:
         super().__init__(schema, NegativeSampling(config, config.loss))
         self.config = config
         dims = {self.user.name: config.embedding_dim, self.item.name: config.embedding_dim + 1}
-        self.embeddings = embed([self.user, self.item], dims, sparse=sparse, placement=placement)
+        self.embeddings = embed([self.user, self.item], dims)
 
     def encode(self, users: Tensor, items: Tensor) -> tuple[Encoded, Encoded]:
         """Return the embeddings, with a 1 appended to the users'."""
@@ -100,17 +96,12 @@ class LightGCN(RetrievalModel):
     """
 
     dense_gradients = True
+    placements = ("device",)
 
-    def __init__(self, config: LightGCNConfig, schema: Schema, *, sparse: bool = False) -> None:
-        if sparse:
-            raise ConfigError(
-                "lightgcn propagates all embeddings in every step, so gradients of its tables are dense",
-                hint="set train.sparse_embeddings=false",
-            )
+    def __init__(self, config: LightGCNConfig, schema: Schema) -> None:
         super().__init__(schema, NegativeSampling(config, config.loss))
         self.config = config
-        columns = [self.user, self.item]
-        self.embeddings = Embeddings(columns, {column.name: config.embedding_dim for column in columns})
+        self.embeddings = embed([self.user, self.item], config.embedding_dim)
         self._graph: Graph | None = None
         self._propagated: tuple[object, tuple[Tensor, Tensor]] | None = None
 

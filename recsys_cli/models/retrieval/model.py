@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from recsys_cli.batch import Batch
+from recsys_cli.config import Placement
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.model import Model, TrainingContext, pair_ids
@@ -21,6 +24,7 @@ class RetrievalModel(Model):
     """
 
     scoring = "dot_product"
+    placements: ClassVar[tuple[Placement, ...]] = ("device", "host", "sharded")
     loss_options = frozenset({"features.weight"})
 
     def __init__(self, schema: Schema, objective: NegativeSampling | None = None) -> None:

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch, Feature
-from recsys_cli.config import Placement
 from recsys_cli.features.schema import Column, Kind, Schema
 from recsys_cli.models.configs.retrieval import TwoTowerConfig
 from recsys_cli.models.embedding import Embeddings, dims_of, embed
@@ -62,16 +61,14 @@ class TwoTower(RetrievalModel):
     (etl.layout=flat), enter no tower: they are unavailable for items without an interaction.
     """
 
-    def __init__(
-        self, config: TwoTowerConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
+    def __init__(self, config: TwoTowerConfig, schema: Schema) -> None:
         super().__init__(schema)
         self.config = config
         of_user, of_item = features_of(schema, self.user), features_of(schema, self.item)
         self.by_content = len(of_item) > 1 or len(of_user) > 1
         dims = dims_of(_ids((*of_user, *of_item)), config.embedding_dim)
         self.users, self.items = (
-            Encoder(columns, embed(_ids(columns), dims, sparse=sparse, placement=placement), config)
+            Encoder(columns, embed(_ids(columns), {one.name: dims[one.name] for one in _ids(columns)}), config)
             for columns in (of_user, of_item)
         )
         self.all_rows = AllGatherRows()

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.configs.sequence import HSTUConfig
 from recsys_cli.models.layers import Dropout
@@ -156,10 +155,8 @@ class HSTU(SequenceModel):
     config: HSTUConfig
     reads_times = True
 
-    def __init__(
-        self, config: HSTUConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
-        super().__init__(config, schema, sparse=sparse, placement=placement)
+    def __init__(self, config: HSTUConfig, schema: Schema) -> None:
+        super().__init__(config, schema)
         self.network = Encoder(config, (Block(config) for _ in range(config.num_layers)))
 
     def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None, at: Tensor | None = None) -> Tensor:

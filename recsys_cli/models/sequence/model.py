@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch, Feature, Ragged
-from recsys_cli.config import Placement
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import FIRST, PADDING, TICKS, Column, Kind, Role, Schema
 from recsys_cli.models.configs.sequence import LONGEST, QUANTILE, SHORTEST, SequenceOptions, TimeFeature
@@ -167,14 +166,14 @@ class SequenceModel(Model):
     model overrides `window`, `targets_of`, `predict`, `false_negatives` and `encode`.
 
     A user's vector follows from the history of the context; a longer one needs no retraining. A user without a history
-    has a vector of zeros. With `item_features` items are scored by content as well, users by their history only. The
-    placement `sharded` is a `ConfigError`.
+    has a vector of zeros. With `item_features` items are scored by content as well, users by their history only.
     """
 
     rows = "users"
     loss_options = frozenset({"features.weight"})
     scoring = "dot_product"
     folds_in = True
+    placements = ("device", "host")
     uncompiled = ("_catalog_loss", "_vectors_by_content")
     bf16_on_cpu = False  # small matrices: backward passes of bf16 take three times as long
     reads_times: ClassVar[bool] = False
@@ -186,15 +185,8 @@ class SequenceModel(Model):
     negatives: NegativeSampler
     join: Callable[[Mapping[str, Tensor]], Mapping[str, Feature]]
 
-    def __init__(
-        self, config: SequenceOptions, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
+    def __init__(self, config: SequenceOptions, schema: Schema) -> None:
         super().__init__()
-        if placement == "sharded":
-            raise ConfigError(
-                "model.embedding.placement is sharded, but sequence models support only device and host",
-                hint="set model.embedding.placement=host, or remove it",
-            )
         self.config = config
         if config.max_seq_len is None:
             self.register_buffer("chosen_length", torch.zeros((), dtype=torch.int64))
@@ -203,7 +195,7 @@ class SequenceModel(Model):
         self.by_content = bool(of_item)
         self.features = ItemFeatures(of_item, dim) if of_item else None
         tables = [self.item, *(self.features.categorical if self.features else ())]
-        self.items = embed(tables, {column.name: dim for column in tables}, sparse=sparse, placement=placement)
+        self.items = embed(tables, dim)
         self.periods: TimeFeatures | None = None
         if config.time_features:
             self.periods = TimeFeatures(config.time_features, dim, schema.only(Role.TIMESTAMP))

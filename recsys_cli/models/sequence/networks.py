@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-from recsys_cli.config import Placement
 from recsys_cli.features.schema import PADDING, Schema
 from recsys_cli.models.configs.sequence import (
     AttentionOptions,
@@ -211,10 +210,8 @@ class SASRec(SequenceModel):
 
     config: SASRecConfig
 
-    def __init__(
-        self, config: SASRecConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
-        super().__init__(config, schema, sparse=sparse, placement=placement)
+    def __init__(self, config: SASRecConfig, schema: Schema) -> None:
+        super().__init__(config, schema)
         self.network = Transformer(config, causal=True, hidden=config.embedding_dim, activation=nn.ReLU).apply(
             init_small
         )
@@ -236,10 +233,8 @@ class GRU4Rec(SequenceModel):
 
     config: GRU4RecConfig
 
-    def __init__(
-        self, config: GRU4RecConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
-        super().__init__(config, schema, sparse=sparse, placement=placement)
+    def __init__(self, config: GRU4RecConfig, schema: Schema) -> None:
+        super().__init__(config, schema)
         self.dropout = Dropout(config.dropout or 0.0)
         between = (config.dropout or 0.0) if config.num_layers > 1 else 0.0
         self.network = nn.GRU(
@@ -271,10 +266,8 @@ class BERT4Rec(SequenceModel):
 
     config: BERT4RecConfig
 
-    def __init__(
-        self, config: BERT4RecConfig, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
-    ) -> None:
-        super().__init__(config, schema, sparse=sparse, placement=placement)
+    def __init__(self, config: BERT4RecConfig, schema: Schema) -> None:
+        super().__init__(config, schema)
         dim = config.embedding_dim
         self.mask = nn.Parameter(torch.empty(dim).normal_(std=INITIAL_STD))
         self.network = Transformer(config, causal=False, hidden=4 * dim, activation=nn.GELU)

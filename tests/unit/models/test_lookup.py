@@ -9,7 +9,7 @@ from torch import Tensor
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import Placement
 from recsys_cli.features.schema import Column, Kind, Role
-from recsys_cli.models.embedding import Embeddings, Lookup, embed, tables
+from recsys_cli.models.embedding import Embeddings, Lookup, embed, table_options, tables
 
 OFFSETS = torch.tensor([0, 2, 2, 5, 6])
 PLACES = torch.tensor([0, 2, 1, 1, 1, 2])
@@ -90,7 +90,8 @@ def test_padding_gets_no_gradient(sparse: bool, placement: Placement) -> None:
         )
         for name, ragged in (("one", False), ("many", True))
     ]
-    tables = embed(columns, {"one": 2, "many": 2}, sparse=sparse, placement=placement)
+    with table_options(sparse=sparse, placement=placement):
+        tables = embed(columns, {"one": 2, "many": 2})
     ids = torch.tensor([0, 3, 0, 2], dtype=torch.int32)
     batch = Batch({"one": ids, "many": Ragged(ids, torch.tensor([0, 2, 4, 4, 4]))}, {})
     sum(found.sum() for found in tables(batch).values()).backward()

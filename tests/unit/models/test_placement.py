@@ -180,8 +180,7 @@ def test_a_foreign_model_declares_its_placements(make_prepared: MakePrepared, mo
     from recsys_cli.models.configs.ranking import MLPConfig
 
     class Foreign(MLP):
-        def __init__(self, config: Any, schema: Any, *, sparse: bool = False) -> None:
-            super().__init__(config, schema, sparse=sparse)
+        placements = ("device",)
 
     monkeypatch.setenv("RECSYS_TRUST", "their.own")
     monkeypatch.setitem(sys.modules, "their.own", types.ModuleType("their.own"))
