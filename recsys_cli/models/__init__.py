@@ -79,12 +79,3 @@ def kind_of(name: str) -> type[Model]:
     require_subclass(kind, Model, path)
     guard_class(kind, f"the model {name} ended the process", of=SystemExit)
     return kind
-
-
-def require_gradient_trained(model: Model) -> Model:
-    """Return the model; a `ConfigError` if it is closed-form."""
-    if model.rows == "all":
-        raise ConfigError(
-            f"{model.name} is a closed-form model without training steps", hint="run `recsys train` without options"
-        )
-    return model

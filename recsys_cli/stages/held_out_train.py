@@ -21,7 +21,7 @@ from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.metrics.named import CutOff, find_metric
-from recsys_cli.stages.trainer import closed_form_trainer_of, new_model, trainer_of
+from recsys_cli.stages.trainer import fit_run, new_model
 from recsys_cli.training.ranks import Ranks
 from recsys_cli.workspace import PreparedData, TrainedRun, read_json, write_json
 
@@ -62,15 +62,8 @@ def find_epochs(
         f"the data has no valid split: {sizes[1]:,} of {sum(sizes):,} rows are held out of train to {purpose}, "
         "then all of train is fitted (train.early_stopping=null fits it at once)"
     ))  # fmt: skip
-    if model.rows == "all":
-        result = closed_form_trainer_of(
-            model, config.model.name, part, options, ranks=ranks, repeats=config.evaluate.repeats, emit=emit
-        ).fit(search)
-    else:
-        trainer = trainer_of(
-            model, config.model.name, part, options, ranks=ranks, repeats=config.evaluate.repeats, emit=emit
-        )
-        result = trainer.fit(search, key=key, settings={}, resume=resume)
+    own = config.model_copy(update={"train": options})
+    result = fit_run(search, model, part, own, key=key, ranks=ranks, resume=resume, emit=emit)
     best = ranks.from_first(result.best and {"epochs": result.best.epoch, "valid": result.best.valid})
     best |= {"rows": sizes[1], "tried": len(result.history), "seconds": round(time.perf_counter() - started, 3)}
     if model.rows != "all":

@@ -141,9 +141,10 @@ def monitor_of(name: str, data: PreparedData, model: Model, *, repeats: bool, em
 def monitor_or_fallback(
     name: str, data: PreparedData, model: Model, *, default: str | None, repeats: bool, emit: Emit
 ) -> Monitor:
-    """Return the monitored metric; a model's own default falls back to the default of the label, with a warning.
+    """Return the monitored metric; one that is not measurable falls back to the default of the label, with a warning.
 
-    The default is recognized by its value, because the config of a run contains all defaults.
+    Of a gradient-trained model only its own default does. It is recognized by its value, because the config of a run
+    contains all defaults.
 
     Raises:
         ConfigError: The metric is not measurable, and not the default.
@@ -152,20 +153,14 @@ def monitor_or_fallback(
     try:
         return monitor_of(name, data, model, repeats=repeats, emit=emit)
     except ConfigError as error:
-        if name != default or name == fallback:
+        if model.rows == "all":
+            note = ", so it is not measured after fitting"
+        elif name == default != fallback:
+            note = f"; {fallback} selects the best epoch, or the loss if {fallback} is undefined (train.monitor)"
+        else:
             raise
-        note = f"{fallback} selects the best epoch, or the loss if {fallback} is undefined"
-        emit(Message(f"{error.message}; {note} (train.monitor)", "warning"))
+        emit(Message(error.message + note, "warning"))
     return monitor_of(fallback, data, model, repeats=repeats, emit=emit)
-
-
-def metric_after_fit(name: str, data: PreparedData, model: Model, *, repeats: bool, emit: Emit) -> Monitor:
-    """Return the validation metric of a closed-form model; one that is not measurable is skipped with a warning."""
-    try:
-        return monitor_of(name, data, model, repeats=repeats, emit=emit)
-    except ConfigError as error:
-        emit(Message(f"{error.message}, so it is not measured after fitting", "warning"))
-    return monitor_of(TASKS[data.schema.label.task].default.name, data, model, repeats=repeats, emit=emit)
 
 
 def order_of(name: str) -> Monitor:

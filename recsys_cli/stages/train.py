@@ -19,7 +19,7 @@ from recsys_cli.stages.auto import train_candidates
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.held_out_train import find_epochs, search_of
 from recsys_cli.stages.run_selection import Selection, locked, run_key, select, train_lock
-from recsys_cli.stages.trainer import announce_unused, closed_form_trainer_of, new_model, trainer_of
+from recsys_cli.stages.trainer import announce_unused, fit_run, new_model
 from recsys_cli.stages.warm_start import warm_start
 from recsys_cli.training import hardware
 from recsys_cli.training.launch import INTERRUPTED, error_line, event_line, launch, worker_session
@@ -88,17 +88,11 @@ def train_run(
     name, key = config.model.name, run_key(config, data)
     options, found = _with_epochs(run, data, config, key=key, ranks=ranks, resume=resume, emit=emit)
     model = new_model(data, config.model, options)
-    if model.rows == "all":
-        result = closed_form_trainer_of(
-            model, name, data, options, ranks=ranks, repeats=config.evaluate.repeats, emit=emit
-        ).fit(run)
-        seconds = result.history[0].seconds
-    else:
-        if not run.checkpoint("last").is_file():  # `last` would replace the weights of a warm start
-            warm_start(model, name, data, options.continue_from, workspace, emit=emit)
-        trainer = trainer_of(model, name, data, options, ranks=ranks, repeats=config.evaluate.repeats, emit=emit)
-        result = trainer.fit(run, key=key, settings=config.model_dump(mode="json"), resume=resume)
-        seconds = time.perf_counter() - started
+    if model.rows != "all" and not run.checkpoint("last").is_file():  # `last` would replace the weights of a warm start
+        warm_start(model, name, data, options.continue_from, workspace, emit=emit)
+    own = config.model_copy(update={"train": options})
+    result = fit_run(run, model, data, own, key=key, ranks=ranks, resume=resume, emit=emit)
+    seconds = result.history[0].seconds if model.rows == "all" else time.perf_counter() - started
     if ranks.is_first:
         inputs: dict[str, Any] = {
             "data": {"key": data.key, "folder": data.folder.name},

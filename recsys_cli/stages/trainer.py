@@ -8,7 +8,7 @@ from functools import partial
 
 import torch
 
-from recsys_cli.config import EvaluateConfig, ModelConfig, TrainConfig
+from recsys_cli.config import EvaluateConfig, ModelConfig, RunConfig, TrainConfig
 from recsys_cli.config.load import model_config_type, train_defaults
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.loaded_run import make_context
@@ -16,17 +16,17 @@ from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.loader import Loader, UserLoader, check_targets, scales
 from recsys_cli.loader.targets import negatives_per_positive
-from recsys_cli.models import build, require_gradient_trained
+from recsys_cli.models import build
 from recsys_cli.models.model import Model, TrainingContext
-from recsys_cli.stages.monitor import metric_after_fit, monitor_or_fallback
+from recsys_cli.stages.monitor import monitor_or_fallback
 from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.data import TrainingData, validation_batches
 from recsys_cli.training.hardware import keep_freed_memory
-from recsys_cli.training.objective import Monitor, Objective
-from recsys_cli.training.progress import unit_of
+from recsys_cli.training.objective import Objective
+from recsys_cli.training.progress import TrainingResult, unit_of
 from recsys_cli.training.ranks import Ranks
-from recsys_cli.training.trainer import ClosedFormTrainer, Trainer, train_part
-from recsys_cli.workspace import PreparedData
+from recsys_cli.training.trainer import Trainer, fit_closed_form, train_part
+from recsys_cli.workspace import PreparedData, TrainedRun
 
 
 def new_model(data: PreparedData, model_config: ModelConfig, config: TrainConfig) -> Model:
@@ -47,77 +47,61 @@ def new_model(data: PreparedData, model_config: ModelConfig, config: TrainConfig
     return model.to(device)
 
 
-def trainer_of(
-    model: Model,
-    name: str,
-    data: PreparedData,
-    config: TrainConfig,
-    *,
-    ranks: Ranks,
-    repeats: bool = False,
-    emit: Emit = ignore,
-) -> Trainer:
-    """Return the trainer of a gradient-trained model, as built by `new_model`; `repeats` as in `evaluate`.
+def fit_run(  # noqa: PLR0913 - one call for both kinds of models
+    run: TrainedRun, model: Model, data: PreparedData, config: RunConfig, *,
+    key: str, ranks: Ranks, resume: bool, emit: Emit,
+) -> TrainingResult:  # fmt: skip
+    """Train a model of `new_model` to the end, in the folder of a run.
 
     Raises:
-        ConfigError: The model is a closed-form model, or the monitored metric is not measurable.
+        ConfigError: The monitored metric is not measurable, or a closed-form model has several processes or a warm start.
         DataError: Train has no positive or no negative rows to balance.
+        TrainingError: The loss is not finite, or `last` does not fit the model.
     """
-    model = require_gradient_trained(model)
+    if model.rows != "all":
+        trainer = trainer_of(model, data, config, ranks=ranks, emit=emit)
+        return trainer.fit(run, key=key, settings=config.model_dump(mode="json"), resume=resume)
+    if ranks.world_size > 1 or config.train.continue_from is not None:
+        raise ConfigError(
+            f"{config.model.name} is fitted at once, in one process and without a warm start",
+            hint="set train.devices=1 and remove train.continue_from",
+        )
+    context = make_context(data, "train", device=model.device, memory=config.train.memory_mib)
+    objective = _objective(data, model, config, emit=emit)
+    context = replace(context, train=train_part)
+    return fit_closed_form(model, data, context, objective, run, memory=config.train.memory_mib, emit=emit)
+
+
+def trainer_of(model: Model, data: PreparedData, config: RunConfig, *, ranks: Ranks, emit: Emit = ignore) -> Trainer:
+    """Return the trainer of a gradient-trained model, as built by `new_model`; errors as of `fit_run`."""
+    options = config.train
     ranks.prepare(model)
     context = make_context(data, "train", device=model.device)
     model.set_context(context)
-    train = _batches(data, model, context, config, ranks)
+    train = _batches(data, model, context, options, ranks)
     users = None
     if model.timestamp is not None and data.rows("valid"):
         by_user = SplitByUser.read(data, "valid", EvaluateConfig())
         model.set_earlier_rows(by_user.earlier)
         users = by_user.rows.user_idx
-    valid = validation_batches(data, model.device, memory=config.memory_mib, ranks=ranks, history_users=users)
+    valid = validation_batches(data, model.device, memory=options.memory_mib, ranks=ranks, history_users=users)
     batches = TrainingData(train, valid)
-    for message in _remarks(model, batches, config, processes=ranks.world_size):
+    for message in _remarks(model, batches, options, processes=ranks.world_size):
         emit(message)
-    default = train_defaults(model_config_type(name)).get("monitor")
-    monitor = monitor_or_fallback(config.monitor, data, model, default=default, repeats=repeats, emit=emit)
-    objective = _objective(data, model, name, monitor, config, emit=emit)
-    return Trainer(model, batches, config, objective=objective, ranks=ranks, emit=emit)
+    return Trainer(
+        model, batches, options, objective=_objective(data, model, config, emit=emit), ranks=ranks, emit=emit
+    )
 
 
-def closed_form_trainer_of(
-    model: Model,
-    name: str,
-    data: PreparedData,
-    config: TrainConfig,
-    *,
-    ranks: Ranks,
-    repeats: bool = False,
-    emit: Emit = ignore,
-) -> ClosedFormTrainer:
-    """Return the trainer of a closed-form model; `repeats` as in `evaluate`.
-
-    Raises:
-        ConfigError: The config has several processes or a warm start.
-        DataError: Train has no positive or no negative rows to balance.
-    """
-    if ranks.world_size > 1 or config.continue_from is not None:
-        raise ConfigError(
-            f"{name} is fitted at once, in one process and without a warm start",
-            hint="set train.devices=1 and remove train.continue_from",
-        )
-    context = make_context(data, "train", device=model.device, memory=config.memory_mib)
-    context = replace(context, train=train_part)
-    monitor = metric_after_fit(config.monitor, data, model, repeats=repeats, emit=emit)
-    objective = _objective(data, model, name, monitor, config, emit=emit)
-    return ClosedFormTrainer(name, model, data, context, objective, config.memory_mib, emit)
-
-
-def _objective(
-    data: PreparedData, model: Model, name: str, monitor: Monitor, config: TrainConfig, *, emit: Emit
-) -> Objective:
+def _objective(data: PreparedData, model: Model, config: RunConfig, *, emit: Emit) -> Objective:
     """Return the objective of a model, and announce options of the loss without an effect on it."""
-    announce_unused(model.unused_options(config, data.schema), name, emit)
+    options, name = config.train, config.model.name
+    default = train_defaults(model_config_type(name)).get("monitor")
+    repeats = config.evaluate.repeats
+    monitor = monitor_or_fallback(options.monitor, data, model, default=default, repeats=repeats, emit=emit)
+    announce_unused(model.unused_options(options, data.schema), name, emit)
     balance = partial(negatives_per_positive, data, data.schema.label)
-    return Objective.of(model, data.schema, config, balance=balance, monitor=monitor)
+    return Objective.of(model, data.schema, options, balance=balance, monitor=monitor)
 
 
 def announce_unused(options: Iterable[str], name: str, emit: Emit) -> None:

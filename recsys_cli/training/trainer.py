@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -319,60 +319,48 @@ def train_part(model: Model, config: TrainConfig, context: TrainingContext, sche
     model.eval()
 
 
-@dataclass(frozen=True)
-class ClosedFormTrainer:
-    """Fits a closed-form model on all interactions of train; `memory` is the budget of validation batches in MiB."""
+def fit_closed_form(
+    model: Model, data: PreparedData, context: TrainingContext, objective: Objective, run: TrainedRun, *,
+    memory: int, emit: Emit,
+) -> TrainingResult:  # fmt: skip
+    """Fit a closed-form model on all interactions of train, and validate it in batches of a budget in MiB.
 
-    name: str
-    model: Model
-    data: PreparedData
-    context: TrainingContext
-    objective: Objective
-    memory: int
-    emit: Emit
+    Metrics and weights, the `best` checkpoint, go to the folder of the run.
+    """
+    name, started = model.name, time.perf_counter()
+    with torch.no_grad():
+        model.fit(context, progress=lambda done, total: emit(Progress(f"fit {name}", done, total, "parts")))
+        seconds = time.perf_counter() - started
+        model.set_context(context)
+        model.eval()
+        valid = _validated(model, data, objective, memory, emit)
+    rows, left_out = data.rows("train"), None if model.left_out is None else asdict(model.left_out)
+    record = EpochRecord(epoch=1, step=1, rows=rows, train_loss=None, valid=valid, seconds=seconds, waiting=0.0)
+    Checkpoint(weights(model), {"epoch": 1, "metrics": asdict(record)}).save(run.checkpoint("best"))
+    write_text(run.metrics, json.dumps({"event": "epoch", **asdict(record)}) + "\n")
+    chosen = "".join(f", {option} {value:g} chosen on train" for option, value in model.chosen.items())
+    figures = "".join(f", valid {metric} {value:.4f}" for metric, value in valid.items() if value is not None)
+    emit(Message(f"{name} is fitted{chosen}{figures}", facts=asdict(record)))
+    if model.left_out is not None:
+        emit(Message(model.left_out.sentence(name), "warning", facts=left_out or {}))
+    return TrainingResult([record], record, None, {
+        "parameters": sum(buffer.numel() for buffer in model.buffers()),
+        "steps": 0,
+        "precision": "fp32",
+        "device": model.device.type,
+        "devices": 1,
+        "left_out": left_out,
+        "notes": [],
+        "chosen": dict(model.chosen),
+    })  # fmt: skip
 
-    def fit(self, run: TrainedRun) -> TrainingResult:
-        """Fit and validate the model; write metrics and weights, as the `best` checkpoint of the run."""
-        model = self.model
-        started = time.perf_counter()
-        with torch.no_grad():
-            model.fit(
-                self.context, progress=lambda done, total: self.emit(Progress(f"fit {self.name}", done, total, "parts"))
-            )
-            seconds = time.perf_counter() - started
-            model.set_context(self.context)
-            model.eval()
-            valid = self._validate()
-        rows = self.data.rows("train")
-        record = EpochRecord(epoch=1, step=1, rows=rows, train_loss=None, valid=valid, seconds=seconds, waiting=0.0)
-        Checkpoint(weights(model), {"epoch": 1, "metrics": asdict(record)}).save(run.checkpoint("best"))
-        write_text(run.metrics, json.dumps({"event": "epoch", **asdict(record)}) + "\n")
-        self._report(record)
-        return TrainingResult([record], record, None, {
-            "parameters": sum(buffer.numel() for buffer in model.buffers()),
-            "steps": 0,
-            "precision": "fp32",
-            "device": model.device.type,
-            "devices": 1,
-            "left_out": asdict(model.left_out) if model.left_out is not None else None,
-            "notes": [],
-            "chosen": dict(model.chosen),
-        })  # fmt: skip
 
-    def _validate(self) -> Figures:
-        validation = Validation(self.data.rows("valid"), self.objective, Ranks())
-        loader = validation_batches(self.data, self.model.device, memory=self.memory, ranks=Ranks())
-        if loader is None:
-            return {}
-        for batch in loader:
-            validation.add(self.model, batch)
-            self.emit(Progress("validate", validation.rows, loader.num_rows))
-        return validation.figures(self.model)
-
-    def _report(self, record: EpochRecord) -> None:
-        model = self.model
-        chosen = "".join(f", {option} {value:g} chosen on train" for option, value in model.chosen.items())
-        figures = "".join(f", valid {name} {value:.4f}" for name, value in record.valid.items() if value is not None)
-        self.emit(Message(f"{self.name} is fitted{chosen}{figures}", facts=asdict(record)))
-        if model.left_out is not None:
-            self.emit(Message(model.left_out.sentence(self.name), "warning", facts=asdict(model.left_out)))
+def _validated(model: Model, data: PreparedData, objective: Objective, memory: int, emit: Emit) -> Figures:
+    validation = Validation(data.rows("valid"), objective, Ranks())
+    loader = validation_batches(data, model.device, memory=memory, ranks=Ranks())
+    if loader is None:
+        return {}
+    for batch in loader:
+        validation.add(model, batch)
+        emit(Progress("validate", validation.rows, loader.num_rows))
+    return validation.figures(model)

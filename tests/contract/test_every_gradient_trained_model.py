@@ -11,7 +11,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.errors import ConfigError
-from recsys_cli.models import kind_of, require_gradient_trained
+from recsys_cli.models import kind_of
 from recsys_cli.models.model import Model
 from recsys_cli.registry import MODELS, load
 from recsys_cli.training.ranks import Ranks
@@ -111,7 +111,7 @@ def two_steps(name: str, *, compiled: bool) -> tuple[list[float], dict[str, torc
     sparse = not kind_of(name).dense_gradients
     # A compiled model drops other elements.
     without_chance = {"dropout": 0.0, "embedding_dropout": 0.0} if name == "dcn-v2" else {}
-    model = require_gradient_trained(a_model(name, sparse=sparse, **without_chance)).train()
+    model = a_model(name, sparse=sparse, **without_chance).train()
     config = TrainConfig(
         learning_rate=0.001, precision="fp32", device="cpu", sparse_embeddings=sparse, compile=compiled
     )

@@ -12,7 +12,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.load import model_config_type
 from recsys_cli.config.schedule import TrainingPosition
-from recsys_cli.models import build, kind_of, require_gradient_trained
+from recsys_cli.models import build, kind_of
 from recsys_cli.models.model import Model
 from recsys_cli.models.retrieval.model import RetrievalModel
 from recsys_cli.registry import MODELS
@@ -52,7 +52,7 @@ def losses(
 ) -> list[float]:
     """Train for so many steps of so many rows; return the losses."""
     sparse = not kind_of(name).dense_gradients
-    model = require_gradient_trained(a_model(name, sparse=sparse, device=device, **options)).train()
+    model = a_model(name, sparse=sparse, device=device, **options).train()
     step = Step(
         model, TrainConfig(learning_rate=0.01, sparse_embeddings=sparse, precision=precision, device=device), Ranks()
     )

@@ -23,7 +23,7 @@ from recsys_cli.config import TrainConfig
 from recsys_cli.config.load import model_config_type
 from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.features.schema import Schema
-from recsys_cli.models import kind_of, require_gradient_trained
+from recsys_cli.models import kind_of
 from recsys_cli.models.model import Model
 from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.models.retrieval import two_tower
@@ -110,9 +110,7 @@ def steps(
 ) -> Trail:
     """Train a model for steps of so many rows."""
     sparse = not kind_of(name).dense_gradients
-    model = require_gradient_trained(
-        a_model(name, schema=schema, sparse=sparse, torch_seed=ranks.rank, **options)
-    ).train()
+    model = a_model(name, schema=schema, sparse=sparse, torch_seed=ranks.rank, **options).train()
     if isinstance(model, RankingModel):
         model.set_scales({"seconds": SCALE})
     ranks.prepare(model)

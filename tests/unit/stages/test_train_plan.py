@@ -43,7 +43,7 @@ def needed(plan: dict[str, Any]) -> dict[str, int]:
 
 def trained(data: PreparedData, config: RunConfig, workspace: Workspace, *, steps: int = 1) -> Trainer:
     """Run some training steps."""
-    training = trainer_of(new_model(data, config.model, config.train), "mlp", data, config.train, ranks=Ranks())
+    training = trainer_of(new_model(data, config.model, config.train), data, config, ranks=Ranks())
     events = training.events()
     for _ in range(steps):
         next(events)
