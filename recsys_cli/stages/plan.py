@@ -18,7 +18,7 @@ from recsys_cli.registry import AUTO
 from recsys_cli.stages.auto import candidates_of
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.training import hardware
-from recsys_cli.training.memory import DataMemory, Hardware, Kind, TableMemory, memory_items, model_memory, total
+from recsys_cli.training.memory import Kind, TableMemory, memory_of, total
 from recsys_cli.workspace import PreparedData, Workspace
 
 
@@ -75,13 +75,13 @@ def _memory_plan(
 ) -> dict[str, Any]:
     train, device = config.train, hardware.device(config.train.device)
     free = dict(free or hardware.free_memory(device))
-    num_bytes = {split: footprint(data, split) for split in ("train", "valid") if data.rows(split)}
-    memory = model_memory(model, train)
-    data_memory = DataMemory(num_bytes["train"], num_bytes.get("valid", 0), tables_footprint(data))
-    target = Hardware(device.type == "cuda", config.model.embedding.placement, train.devices, free.get("device", 0))
-    items = memory_items(memory, data_memory, train, target)
+    rows = {split: footprint(data, split) if data.rows(split) else 0 for split in ("train", "valid")}
+    tables, items = memory_of(
+        model, train, {**rows, "dimension tables": tables_footprint(data)}, free=free.get("device", 0),
+        placement=config.model.embedding.placement, on_gpu=device.type == "cuda",
+    )  # fmt: skip
     return {
-        "tables": [{**asdict(table), "name": _column(data, table)} for table in memory.tables],
+        "tables": [{**asdict(table), "name": _column(data, table)} for table in tables],
         "needs": [asdict(item) for item in items],
         "places": [
             {"place": place, "needed": total(items, place), "there": size, "fits": total(items, place) <= size}

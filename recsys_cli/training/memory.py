@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -31,36 +31,6 @@ class TableMemory:
 
 
 @dataclass(frozen=True)
-class ModelMemory:
-    """Bytes of a model in training; tables in descending order of size, `dense` with buffers."""
-
-    tables: tuple[TableMemory, ...]
-    dense: int
-    dense_state: int
-    dense_gradient: int
-    average: int
-
-
-@dataclass(frozen=True)
-class DataMemory:
-    """Bytes of the rows of train and valid, and of dimension tables (`joined`)."""
-
-    train: int
-    valid: int
-    joined: int
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """Hardware of a training run: placement of the tables, ranks on this machine, free GPU memory in bytes."""
-
-    on_gpu: bool = False
-    placement: Placement = "device"
-    processes: int = 1
-    free: int = 0
-
-
-@dataclass(frozen=True)
 class MemoryItem:
     """One line of the memory estimate; bytes on the host are a sum over processes, on a GPU per process."""
 
@@ -70,52 +40,53 @@ class MemoryItem:
     note: str = ""
 
 
-def model_memory(model: Model, config: TrainConfig) -> ModelMemory:
-    """Return the memory of a model on the meta device in training."""
+def memory_of(
+    model: Model, config: TrainConfig, data: Mapping[str, int], *, placement: Placement, on_gpu: bool, free: int
+) -> tuple[list[TableMemory], list[MemoryItem]]:
+    """Return the tables of a model on the meta device, the largest first, and the memory items of its training.
+
+    Items are without empty ones and without activations.
+
+    Args:
+        model: The model.
+        config: The `train` section.
+        data: Bytes of the rows of `train` and `valid`, and of `dimension tables`.
+        placement: Placement of the tables.
+        on_gpu: Whether the run is on a GPU.
+        free: Free bytes of the GPU.
+    """
     state = _optimizer_state_bytes(optimizers.build(model, config))
     names = {parameter: name.removesuffix(".weight") for name, parameter in model.named_parameters()}
-    tables, rest = optimizers.split(model)
-    dense = num_bytes(rest) + num_bytes(model.buffers())
-    measured = []
-    for table in sorted(tables, key=lambda table: -table.nbytes):
-        rows, width = table.shape
-        gradient = 0 if config.sparse_embeddings else table.nbytes
-        measured.append(TableMemory(names[table], rows, width, table.nbytes, state[table], gradient))
-    return ModelMemory(
-        tables=tuple(measured),
-        dense=dense,
-        dense_state=sum(state[parameter] for parameter in rest),
-        dense_gradient=num_bytes(rest),
-        average=0 if config.ema_decay is None else dense + (0 if config.sparse_embeddings else num_bytes(tables)),
-    )
+    sparse, (parameters, rest) = config.sparse_embeddings, optimizers.split(model)
+    tables = [
+        TableMemory(
+            names[table], table.shape[0], table.shape[1], table.nbytes, state[table], 0 if sparse else table.nbytes
+        )
+        for table in sorted(parameters, key=lambda table: -table.nbytes)
+    ]
+    dense, gradients = num_bytes(rest) + num_bytes(model.buffers()), num_bytes(rest)
+    average = 0 if config.ema_decay is None else dense + (0 if sparse else num_bytes(parameters))
+    on_tables: Kind = "device" if on_gpu and placement != "host" else "host"
+    on_rest: Kind = "device" if on_gpu else "host"
+    parts = config.devices if placement == "sharded" else 1
+    items = [
+        MemoryItem("embedding tables", on_tables, sum(table.weights for table in tables) // parts),
+        MemoryItem("their optimizer state", on_tables, sum(table.state for table in tables) // parts),
+        MemoryItem("their gradients", on_tables, sum(table.gradient for table in tables), "whole tables"),
+        MemoryItem("dense parameters", on_rest, dense),
+        MemoryItem("their optimizer state and gradients", on_rest, sum(state[one] for one in rest) + gradients),
+        MemoryItem("moving average", on_rest, average),
+        MemoryItem("dimension tables", on_rest, data["dimension tables"]),
+    ]
+    left = free - total(items, "device")
+    items += [_rows_of(split, data[split], config.memory_mib, left) for split in ("train", "valid")]
+    processes = {"host": config.devices, "device": 1}
+    return tables, [replace(one, num_bytes=one.num_bytes * processes[one.place]) for one in items if one.num_bytes]
 
 
 def num_bytes(tensors: Iterable[Tensor]) -> int:
     """Return the total bytes."""
     return sum(tensor.nbytes for tensor in tensors)
-
-
-def memory_items(model: ModelMemory, data: DataMemory, config: TrainConfig, hardware: Hardware) -> list[MemoryItem]:
-    """Return the memory items of a training run, without empty ones and without activations."""
-    tables: Kind = "device" if hardware.on_gpu and hardware.placement != "host" else "host"
-    rest: Kind = "device" if hardware.on_gpu else "host"
-    parts = hardware.processes if hardware.placement == "sharded" else 1
-    sums = {field: sum(getattr(table, field) for table in model.tables) for field in ("weights", "state", "gradient")}
-    items = [
-        MemoryItem("embedding tables", tables, sums["weights"] // parts),
-        MemoryItem("their optimizer state", tables, sums["state"] // parts),
-        MemoryItem("their gradients", tables, sums["gradient"], "whole tables"),
-        MemoryItem("dense parameters", rest, model.dense),
-        MemoryItem("their optimizer state and gradients", rest, model.dense_state + model.dense_gradient),
-        MemoryItem("moving average", rest, model.average),
-        MemoryItem("dimension tables", rest, data.joined),
-    ]
-    left = hardware.free - total(items, "device")
-    items += [
-        _rows_of(split, size, config.memory_mib, left) for split, size in (("train", data.train), ("valid", data.valid))
-    ]
-    processes = {"host": hardware.processes, "device": 1}
-    return [replace(item, num_bytes=item.num_bytes * processes[item.place]) for item in items if item.num_bytes]
 
 
 def _rows_of(split: str, size: int, memory: int, left: int) -> MemoryItem:
