@@ -10,8 +10,8 @@ import gc
 import math
 import re
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -65,117 +65,17 @@ class _TrialEnd:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass
-class Attempt:
-    """An attempt at a trial; `base` is the config without its values, `deadline` the end of the search by `time.monotonic`."""
-
-    study: Study
-    trial: Trial
-    data: PreparedData
-    base: RunConfig
-    monitor: Monitor
-    workspace: Workspace
-    emit: Emit
-    deadline: float
-
-    def run(self) -> None:
-        """Complete the trial.
-
-        Raises:
-            RecsysError: An error unrelated to the trial's values; the trial can be attempted again.
-            KeyboardInterrupt: Interrupted; the trial can be resumed.
-        """
-        start = time.perf_counter()
-        try:
-            end = self._train()
-        except (KeyboardInterrupt, RecsysError):
-            # A clean end does not count against the number of attempts.
-            self.study.note(self.trial, begun=self.trial.notes["begun"] - 1, seconds=self._seconds(start))
-            raise
-        if end.state != "finished":
-            gc.collect()  # frees the memory of an interrupted training
-            torch.cuda.empty_cache()
-        self.study.end(self.trial, end.state, quality=end.quality, seconds=self._seconds(start), **end.notes)
-
-    def _seconds(self, start: float) -> float:
-        return round(self.trial.notes.get("seconds", 0.0) + time.perf_counter() - start, 3)
-
-    def _train(self) -> _TrialEnd:
-        try:
-            config = vary(self.base, self.trial.overrides)
-        except ConfigError as error:  # a combination of values that is invalid
-            return _TrialEnd("failed", notes={"message": error.message})
-        try:
-            return self._train_with(config)
-        except _Pruned:
-            end = _TrialEnd("pruned")
-        except (TrainingError, ConfigError, MemoryError, RuntimeError) as error:
-            end = _TrialEnd("failed", notes={"message": _failure(error)})
-        self._remove_run(run_key(config, self.data))
-        return end
-
-    def _train_with(self, config: RunConfig) -> _TrialEnd:
-        unfinished = unfinished_run(self.workspace, run_key(config, self.data))
-        resume = unfinished is not None and self._is_own(unfinished)
-        with _TrialListener(
-            self.study, self.trial, self.monitor, config.train.epochs, self.emit, self.deadline
-        ) as listener:
-            result = train_on(self.data, config, self.workspace, resume=resume, emit=listener)
-        manifest = result.artifact.manifest
-        history = [epoch_figure(self.monitor, record) for record in manifest["history"]]
-        for figure in history:  # includes epochs of a killed attempt, and of an existing run
-            self.study.report(self.trial, figure)
-        best = history[manifest["best_epoch"] - 1]
-        notes = {"value": best.value, "run": result.artifact.folder.name, "own": not result.up_to_date}
-        return _TrialEnd("finished", best.quality, notes)
-
-    def _is_own(self, run: TrainedRun) -> bool:
-        """Return whether a run was started by this trial."""
-        return run.folder.name >= self.trial.notes["since"]
-
-    def _remove_run(self, key: str) -> None:
-        """Remove unfinished runs of a key, unless another process trains one."""
-        with suppress(LockedError), self.workspace.lock(train_lock(key), timeout=0):
-            for run in self.workspace.runs():
-                if not run.exists and run.folder.name.endswith(key[:8]) and self._is_own(run):
-                    self.workspace.remove(run)
+def _is_of(trial: Trial, run: TrainedRun) -> bool:
+    """Return whether a trial started a run."""
+    return run.folder.name >= trial.notes["since"]
 
 
-@dataclass
-class _TrialListener:
-    """Reports each epoch of a trial's training to the study, and prunes.
-
-    Progress is forwarded; messages of epochs are not, because the table of trials has them.
-    """
-
-    study: Study
-    trial: Trial
-    monitor: Monitor
-    epochs: int
-    emit: Emit
-    deadline: float
-    bar: Progress | None = None
-
-    def __enter__(self) -> _TrialListener:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Complete the progress bar of an interrupted training."""
-        if self.bar is not None and self.bar.total is not None and self.bar.done < self.bar.total:
-            self.emit(replace(self.bar, done=self.bar.total))
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, Progress):
-            self.bar = event
-            self.emit(event)
-            return
-        if "epoch" not in event.facts:
-            self.emit(event)
-            return
-        should_prune = self.study.report(self.trial, epoch_figure(self.monitor, event.facts))
-        should_prune |= time.monotonic() > self.deadline and best_of(self.study.trials()) is not None
-        if should_prune and event.facts["epoch"] < self.epochs:
-            raise _Pruned
+def remove_unfinished(workspace: Workspace, key: str, trial: Trial) -> None:
+    """Remove a trial's unfinished runs of a key, unless another process trains one."""
+    with suppress(LockedError), workspace.lock(train_lock(key), timeout=0):
+        for run in workspace.runs():
+            if not run.exists and run.folder.name.endswith(key[:8]) and _is_of(trial, run):
+                workspace.remove(run)
 
 
 def epoch_figure(monitor: Monitor, record: Mapping[str, Any]) -> EpochFigure:
@@ -318,7 +218,7 @@ class _Search:
 
     def run_trial(self) -> bool:
         """Run a new trial, or resume one of an ended process; return False without trials left."""
-        if time.monotonic() > self.deadline and best_of(self.study.trials()) is not None:
+        if self._is_over():
             self.emit(Message(f"{self.options.minutes:g} minutes are over; the same command continues the search"))
             return False
         with ExitStack() as locks:
@@ -326,13 +226,89 @@ class _Search:
             if trial is None:
                 return False
             self.emit(Message(f"trial {trial.number} of {self.options.trials}: {line(trial) or 'the config'}"))
-            Attempt(
-                self.study, trial, self.data, self.config, self.monitor, self.workspace, self.emit, self.deadline
-            ).run()
+            self._attempt(trial)
             self._remove_other_runs()
         self.write()
         self._report(trial.number)
         return True
+
+    def _is_over(self) -> bool:
+        """Return whether the time is over and there is a finished trial."""
+        return time.monotonic() > self.deadline and best_of(self.study.trials()) is not None
+
+    def _attempt(self, trial: Trial) -> None:
+        """Complete a trial.
+
+        Raises:
+            RecsysError: An error unrelated to the trial's values; the trial can be attempted again.
+            KeyboardInterrupt: Interrupted; the trial can be resumed.
+        """
+        start, before = time.perf_counter(), trial.notes.get("seconds", 0.0)
+        try:
+            end = self._train(trial)
+        except (KeyboardInterrupt, RecsysError):
+            # A clean end does not count against the number of attempts.
+            seconds = round(before + time.perf_counter() - start, 3)
+            self.study.note(trial, begun=trial.notes["begun"] - 1, seconds=seconds)
+            raise
+        if end.state != "finished":
+            gc.collect()  # frees the memory of an interrupted training
+            torch.cuda.empty_cache()
+        seconds = round(before + time.perf_counter() - start, 3)
+        self.study.end(trial, end.state, quality=end.quality, seconds=seconds, **end.notes)
+
+    def _train(self, trial: Trial) -> _TrialEnd:
+        try:
+            config = vary(self.config, trial.overrides)
+        except ConfigError as error:  # a combination of values that is invalid
+            return _TrialEnd("failed", notes={"message": error.message})
+        try:
+            return self._train_with(trial, config)
+        except _Pruned:
+            end = _TrialEnd("pruned")
+        except (TrainingError, ConfigError, MemoryError, RuntimeError) as error:
+            end = _TrialEnd("failed", notes={"message": _failure(error)})
+        remove_unfinished(self.workspace, run_key(config, self.data), trial)
+        return end
+
+    def _train_with(self, trial: Trial, config: RunConfig) -> _TrialEnd:
+        unfinished = unfinished_run(self.workspace, run_key(config, self.data))
+        resume = unfinished is not None and _is_of(trial, unfinished)
+        with self._reporting(trial, config.train.epochs) as receive:
+            result = train_on(self.data, config, self.workspace, resume=resume, emit=receive)
+        manifest = result.artifact.manifest
+        history = [epoch_figure(self.monitor, record) for record in manifest["history"]]
+        for figure in history:  # includes epochs of a killed attempt, and of an existing run
+            self.study.report(trial, figure)
+        best = history[manifest["best_epoch"] - 1]
+        notes = {"value": best.value, "run": result.artifact.folder.name, "own": not result.up_to_date}
+        return _TrialEnd("finished", best.quality, notes)
+
+    @contextmanager
+    def _reporting(self, trial: Trial, epochs: int) -> Iterator[Emit]:
+        """Yield a receiver of events that reports each epoch to the study, and prunes.
+
+        Progress is forwarded; messages of epochs are not, because the table of trials has them. At the end the progress bar
+        of an interrupted training is completed.
+        """
+        bar: Progress | None = None
+
+        def receive(event: Event) -> None:
+            nonlocal bar
+            if isinstance(event, Progress):
+                bar = event
+            if isinstance(event, Progress) or "epoch" not in event.facts:
+                self.emit(event)
+                return
+            should_prune = self.study.report(trial, epoch_figure(self.monitor, event.facts)) or self._is_over()
+            if should_prune and event.facts["epoch"] < epochs:
+                raise _Pruned
+
+        try:
+            yield receive
+        finally:
+            if bar is not None and bar.total is not None and bar.done < bar.total:
+                self.emit(replace(bar, done=bar.total))
 
     def write(self) -> None:
         """Write the best config, the report and the manifest."""

@@ -7,19 +7,18 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from recsys_cli.config import ModelConfig, RunConfig, TuneConfig, dump, from_values, load
 from recsys_cli.config.load import model_config_type, search_space
 from recsys_cli.errors import ConfigError, DataError, LockedError, MissingExtraError, TrainingError
-from recsys_cli.events import Event, Message, Progress, ignore
+from recsys_cli.events import Event, Message, Progress
 from recsys_cli.registry import MODELS
-from recsys_cli.stages.monitor import order_of
 from recsys_cli.stages.run_selection import run_key, train_lock
 from recsys_cli.stages.train import train_on
-from recsys_cli.stages.tune import Attempt, study_key, tune_on
+from recsys_cli.stages.tune import remove_unfinished, study_key, tune_on
 from recsys_cli.tuning.trial import Trial, caveat
 from recsys_cli.workspace import PreparedData, TunedStudy, Workspace, run_lock
 from tests.rated import FEATURES
@@ -394,16 +393,15 @@ def test_a_trial_that_is_interrupted_often_goes_on_and_one_that_is_killed_often_
 def test_the_unfinished_run_of_a_trial_is_removed_unless_another_process_trains_it(make_prepared, workspace):
     """A second process with the same values waits for the lock, and begins its run as soon as the first trial is pruned."""
     data, config = make_prepared(), a_config(trials=1)
-    key, nothing = run_key(config, data), cast("Any", None)
+    key = run_key(config, data)
     left = workspace.new_run("mlp", key)
     left.folder.mkdir(parents=True)
     left.config.write_text(dump(config))
     trial = Trial(1, "pruned", {}, notes={"since": left.folder.name})
-    attempt = Attempt(nothing, trial, data, config, order_of("auc"), workspace, ignore, deadline=0)
     with workspace.lock(train_lock(key)):
-        attempt._remove_run(key)
+        remove_unfinished(workspace, key, trial)
         assert left.folder.is_dir()
-    attempt._remove_run(key)
+    remove_unfinished(workspace, key, trial)
     assert not left.folder.exists()
 
 
