@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,10 @@ class Document:
         while key and key not in self.locations:
             key = key[:-1]
         return self.locations.get(key, "")
+
+
+Check = Callable[[Document], list[str]]
+"""Function that returns the problems of a document."""
 
 
 def read(path: Path) -> Document:
@@ -222,3 +226,26 @@ def _collect_locations(node: yaml.Node, key: Key, path: str, locations: dict[Key
         for index, value_node in enumerate(node.value):
             locations[*key, index] = f"{path}:{value_node.start_mark.line + 1}"
             _collect_locations(value_node, (*key, index), path, locations, duplicates)
+
+
+def limit_problems(document: Document) -> list[str]:
+    """Return one line for each value, as from Python, that YAML cannot hold: more than 64 bits, NUL, or too many levels."""
+    return [
+        f"{f'{location}: ' if (location := document.location(key)) else ''}{'.'.join(map(str, key))}: {problem}"
+        for key, problem in _unwritable(document.values, ())
+    ]
+
+
+def _unwritable(value: Any, key: Key) -> Iterator[tuple[Key, str]]:
+    if len(key) > yaml12.MAX_DEPTH:
+        yield key[:1], f"has more than {yaml12.MAX_DEPTH} levels"
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _unwritable(inner, (*key, name))
+    elif isinstance(value, list | tuple):
+        for position, inner in enumerate(value):
+            yield from _unwritable(inner, (*key, position))
+    elif isinstance(value, int) and not yaml12.fits(value):
+        yield key, "does not fit into 64 bits"
+    elif isinstance(value, str) and not yaml12.is_text(value):
+        yield key, f"has NUL or a lone surrogate: {value!r}"

@@ -14,16 +14,13 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from recsys_cli.config import yaml12
-from recsys_cli.config.bench import BenchModel
-from recsys_cli.config.document import OF_OVERRIDE, Document, Key, override, read
-from recsys_cli.config.grid import SEARCHES, bench_problems, cell
-from recsys_cli.config.limits import limit_problems
+from recsys_cli.config.bench import SEARCHES, BenchModel, bench_problems, cell
+from recsys_cli.config.document import OF_OVERRIDE, Document, Key, limit_problems, override, read
 from recsys_cli.config.problems import describe
 from recsys_cli.config.protocol import protocol_checks
 from recsys_cli.config.section import Section
 from recsys_cli.config.sections import AutoConfig, ModelConfig, RunConfig
-from recsys_cli.config.space import space_problems
-from recsys_cli.config.tune import Values
+from recsys_cli.config.tune import Values, space_problems
 from recsys_cli.data import open_source
 from recsys_cli.data.raw_files import without_secret
 from recsys_cli.errors import ConfigError

@@ -8,8 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from recsys_cli.page.charts import IntervalBar, LineSeries, chart, intervals
-from recsys_cli.page.scale import Axis, day, is_date, moment, share
+from recsys_cli.page.charts import Axis, IntervalBar, LineSeries, chart, day, intervals, is_date, moment, share
 
 __all__ = [
     "Axis", "Headline", "IntervalBar", "LineSeries", "chart", "day", "intervals", "is_date", "moment", "render", "share",

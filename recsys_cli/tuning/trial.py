@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
-from recsys_cli.config.space import assignment
-from recsys_cli.config.tune import TuneConfig
+from recsys_cli.config.tune import TuneConfig, assignment
 
 State = Literal["finished", "pruned", "failed", "running"]
 

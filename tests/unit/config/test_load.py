@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recsys_cli.config import RunConfig, dump, load
-from recsys_cli.config.grid import SEARCHES
+from recsys_cli.config.bench import SEARCHES
 from recsys_cli.config.load import model_config, model_config_type, train_defaults
 from recsys_cli.errors import ConfigError
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recsys_cli.page import Axis, IntervalBar, LineSeries, chart, intervals
-from recsys_cli.page.scale import is_date, moment
+from recsys_cli.page.charts import is_date, moment
 
 X, Y = Axis("x", low=0, high=10), Axis("y", low=0, high=1)
 
