@@ -106,10 +106,6 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     session: Session = ctx.obj
     _check(out, user=user, similar_to=similar_to, many=everyone or users is not None, history=history, force=force)
-    query = Query(
-        user, None, k=k, candidates=_ids(candidates), exclude=_ids(exclude) or (), exclude_seen=exclude_seen,
-        where=where, diversity=diversity, explain=out is None or explain,
-    )  # fmt: skip
     with session.working("recommend") as emit:
         from recsys_cli.stages import recommend as stage
         from recsys_cli.stages.recommend import recommend_histories, recommend_users
@@ -117,6 +113,10 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
         found = find_source(session, source, emit)
         warn(emit, found)
         recommender = stage.open_recommender(found, session.workspace)
+        query = Query(
+            user, None, k=k, candidates=_ids(candidates, recommender), exclude=_ids(exclude, recommender) or (),
+            exclude_seen=exclude_seen, where=where, diversity=diversity, explain=out is None or explain,
+        )  # fmt: skip
         if out is not None and history is not None:
             made = recommend_histories(recommender, query, Path(history), out, emit=emit)
         elif out is not None:
@@ -182,10 +182,10 @@ def _answer(recommender: Recommender, query: Query, *, history: str | None, simi
     return recommend(recommender, query)
 
 
-def _ids(path: Path | None) -> list[Any] | None:
+def _ids(path: Path | None, recommender: Recommender) -> list[Any] | None:
     from recsys_cli.stages.tables import read_column
 
-    return None if path is None else read_column(path, "")
+    return None if path is None else read_column(path, recommender.served.item.name, "item")
 
 
 def _check(

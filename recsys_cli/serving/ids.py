@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 from urllib.parse import unquote
 
 import numpy as np
@@ -85,7 +86,8 @@ class IdIndex:
         if value is None or isinstance(value, int):
             return value
         text = value.decode() if isinstance(value, bytes) else str(value)
-        return text if text.strip() and text.isprintable() else None
+        is_plain = text.isprintable() or not any(category(character) in {"Cc", "Cs"} for character in text)
+        return text if text.strip() and is_plain else None
 
     def encoded(self, positions: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Return the encoded ids or table rows of positions among the values."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -51,9 +52,9 @@ class RowScorer:
         self._encoder  # noqa: B018 - cached
 
     @cached_property
-    def inputs(self) -> tuple[str, ...]:
-        """Raw columns that the features need."""
-        return tuple(self._encoder.inputs)
+    def inputs(self) -> Mapping[str, pa.DataType]:
+        """Types of the raw columns that the features need."""
+        return self._encoder.inputs
 
     @cached_property
     def optional_inputs(self) -> tuple[str, ...]:
@@ -278,8 +279,8 @@ class Recommender:
         return ids
 
     @property
-    def inputs(self) -> tuple[str, ...]:
-        """Raw columns of `score`."""
+    def inputs(self) -> Mapping[str, pa.DataType]:
+        """Types of the raw columns of `score`."""
         return self.rows.inputs
 
     @property
@@ -287,17 +288,17 @@ class Recommender:
         """Further raw columns of `score`; see `RowScorer.optional_inputs`."""
         return self.rows.optional_inputs
 
-    def places(self, query: Query) -> npt.NDArray[np.int64] | None:
-        """Return the places that the filters of a query leave, ascending; None for the catalog.
+    def places(self, query: Query) -> tuple[npt.NDArray[np.int64] | None, list[str]]:
+        """Return the places that the filters of a query leave, ascending, None for the catalog; and notes on the filters.
 
         Raises:
             ConfigError: The query is invalid.
         """
-        (request,) = self._resolver.resolve([query])
-        if request.allowed is None and not len(request.excluded):
-            return None
-        allowed = np.arange(len(self.catalog)) if request.allowed is None else request.allowed
-        return np.setdiff1d(allowed, request.excluded)
+        notes: list[str] = []
+        allowed, excluded = self._resolver.filtered(query, notes)
+        if allowed is None and not len(excluded):
+            return None, notes
+        return np.setdiff1d(np.arange(len(self.catalog)) if allowed is None else allowed, excluded), notes
 
     def _blocks(self, requests: Sequence[Request]) -> Iterator[list[int]]:
         """Yield rows of requests that share a call of the model, in blocks of bounded memory."""

@@ -21,6 +21,7 @@ Scores = Literal["user", "history", "rows", "popularity"]
 """Origin of the scores: the id of a user, a history, rows with features or a history of the request, or counts."""
 
 
+Places = npt.NDArray[np.int64]
 _GIVE = "give item ids as the history"
 """What helps a user without a history in train."""
 
@@ -127,8 +128,26 @@ class Resolver:
             notes += seen_last(self._served, query)
         leaves_out = self._served.source.excludes_seen(query.exclude_seen)
         seen = self._catalog.places(own.items) if leaves_out else np.empty(0, np.int64)
-        excluded = self._catalog.places(exclude[exclude >= 0]) if exclude is not None else np.empty(0, np.int64)
-        allowed = None
+        allowed, excluded = self._filtered(query, candidates, exclude, notes)
+        user_idx = user if user >= 0 else UNSEEN
+        return Request(query, scores, source, user_idx, own, np.unique(seen[seen >= 0]), excluded, allowed, notes)
+
+    def filtered(self, query: Query, notes: list[str]) -> tuple[Places | None, Places]:
+        """Return the allowed and the excluded places of a query for any user, and add notes; see `Request`.
+
+        Raises:
+            ConfigError: The query is invalid.
+        """
+        _check(query)
+        return self._filtered(query, *self._encoded([query.candidates, query.exclude]), notes)
+
+    def _filtered(
+        self, query: Query, candidates: Places | None, exclude: Places | None, notes: list[str]
+    ) -> tuple[Places | None, Places]:
+        allowed, excluded = None, np.empty(0, np.int64)
+        if exclude is not None:
+            places = self._catalog.places(_known(exclude, query.exclude, "the excluded items", notes))
+            excluded = np.unique(places[places >= 0])
         if candidates is not None:
             places = self._catalog.places(_known(candidates, query.candidates, "the candidates", notes))
             allowed = np.unique(places[places >= 0])
@@ -137,9 +156,7 @@ class Resolver:
         if query.where is not None:
             mask = self._filter.mask(query.where)
             allowed = np.flatnonzero(mask) if allowed is None else allowed[mask[allowed]]
-        user_idx = user if user >= 0 else UNSEEN
-        seen, excluded = (np.unique(places[places >= 0]) for places in (seen, excluded))
-        return Request(query, scores, source, user_idx, own, seen, excluded, allowed, notes)
+        return allowed, excluded
 
     def _origin(self, query: Query, user: int, history: History, notes: list[str]) -> tuple[Scores, Source]:
         """Choose the origin of the scores: user or history, then features, then the model without a history, then popularity."""

@@ -157,6 +157,11 @@ class ServedModel:
         """Whether the model scores a history of a request: by fold-in, or as a feature of rows."""
         return self.model.folds_in or self.model.timestamp is not None
 
+    def have_history(self) -> npt.NDArray[np.bool_]:
+        """Whether the stored history of each encoded user has an item of train; shape (users,)."""
+        known = ~self.cold.among(self.histories.items)
+        return np.diff(np.concatenate([[0], np.cumsum(known)])[self.histories.offsets]) > 0
+
     def history(
         self, user: int, recent: Sequence[RecentInteraction], encoded: npt.NDArray[np.int64] | None = None
     ) -> History:

@@ -125,7 +125,9 @@ def recommend_users(
     served = recommender.served
     if (reason := recommender.scorer.why_not) is not None:
         raise ConfigError(f"{served.called} cannot recommend: {reason}")
-    places = recommender.places(query)
+    places, notes = recommender.places(query)
+    for note in notes:
+        emit(Message(note))
     encoded, others = _users(recommender, users)
     kind = others.type if len(others) else served.users.values.type
     with TableWriter(output, _schema(recommender, kind, query)) as file:
@@ -139,7 +141,7 @@ def recommend_users(
             named = served.users.decode(block.users), served.items.decode(block.items), *titles
             reasons = [_reasons(recommender, block)] if query.explain else []
             file.write(*named, block.ranks, block.scores, ["model"] * len(block.items), *reasons)
-            bulk.count(block.num_users, len(block.items), block.num_users - len(np.unique(block.users)))
+            bulk.count(block.num_users, len(block.items), len(np.unique(block.users)))
         bulk.answer(query, [(user, None) for user in others.to_pylist()])
     return bulk.written(query, output)
 
@@ -157,14 +159,15 @@ def recommend_histories(
         emit: Receives progress.
     """
     served = recommender.served
-    table = read_columns(histories, (served.user.name, served.item.name))
-    users, items = (column.to_pylist() for column in table.columns)
+    names = (served.user.name, served.item.name)
+    raw_users, items = (column.to_pylist() for column in read_columns(histories, names, texts=names).columns)
+    users = _typed(raw_users, served.users.values.type)
     lists: dict[Any, list[Any]] = {}
-    for user, item in zip(users, items, strict=True):
+    for user, item in zip(users.to_pylist(), items, strict=True):
         lists.setdefault(user, []).append(item)
     encoded = served.items.encode(items)
     skipped = int(((encoded < FIRST) | served.cold.among(encoded)).sum())
-    with TableWriter(output, _schema(recommender, table.column(0).type, query)) as file:
+    with TableWriter(output, _schema(recommender, users.type, query)) as file:
         bulk = _Bulk(recommender, file, len(lists), emit, skipped)
         bulk.answer(query, list(lists.items()))
     return bulk.written(query, output)
@@ -181,7 +184,7 @@ class _Bulk:
     skipped: int = 0
     done: int = 0
     rows: int = 0
-    without: int = 0
+    answered: int = 0
     popular: int = 0
     start: float = field(default_factory=time.monotonic)
 
@@ -201,11 +204,11 @@ class _Bulk:
             if rows:
                 self.file.write(*zip(*rows, strict=True))
             self.popular += sum(answer.source == "popularity" for answer in answers)
-            self.count(len(part), len(rows), sum(not answer.items for answer in answers))
+            self.count(len(part), len(rows), sum(bool(answer.items) for answer in answers))
 
-    def count(self, users: int, rows: int, without: int) -> None:
-        """Add numbers of users and rows, and report progress."""
-        self.done, self.rows, self.without = self.done + users, self.rows + rows, self.without + without
+    def count(self, users: int, rows: int, answered: int) -> None:
+        """Add numbers of users, rows and users with rows, and report progress."""
+        self.done, self.rows, self.answered = self.done + users, self.rows + rows, self.answered + answered
         self.emit(Progress("recommend", self.done, self.users, "users"))
 
     def written(self, query: Query, output: Path) -> Written:
@@ -213,8 +216,8 @@ class _Bulk:
         for note in seen_last(self.recommender.served, query):
             self.emit(Message(note))
         why = _why_popular(self.recommender) if self.popular else None
-        seconds = time.monotonic() - self.start
-        return Written(output, self.users, self.rows, self.without, self.popular, why, self.skipped, seconds)
+        seconds, without = time.monotonic() - self.start, self.users - self.answered
+        return Written(output, self.users, self.rows, without, self.popular, why, self.skipped, seconds)
 
 
 def _why_popular(recommender: Recommender) -> str:
@@ -257,7 +260,7 @@ def _users(recommender: Recommender, path: Path | None) -> tuple[Ints, pa.Array]
         encoded = np.arange(FIRST, FIRST + served.users.num_train)
         raw: list[Any] | None = None
     else:
-        raw = read_column(path, served.user.name)
+        raw = read_column(path, served.user.name, "user")
         encoded = served.users.encode(raw)
     trained = (encoded >= FIRST) & (encoded < served.users.cardinality)
     if raw is not None and not trained.any():
@@ -270,8 +273,8 @@ def _users(recommender: Recommender, path: Path | None) -> tuple[Ints, pa.Array]
     known = encoded[trained][first]
     scored = np.ones(len(known), bool)
     if served.model.folds_in:
-        lengths = np.diff(served.histories.offsets)
-        scored = lengths[np.where(known < len(lengths), known, 0)] > 0
+        have = served.have_history()
+        scored = have[np.where(known < len(have), known, 0)]
     others = served.users.decode(known[~scored]).to_pylist()
     if raw is not None:
         others += dict.fromkeys(raw[row] for row in np.flatnonzero(~trained))

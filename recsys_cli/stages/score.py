@@ -65,7 +65,8 @@ def score(
         raise ConfigError(f"{output} already exists", hint="choose another file with --out, or overwrite it: --force")
     if isinstance(source, Bundle):
         recommender = load_bundle(source.folder)
-        table = read_columns(rows, recommender.inputs, optional=recommender.optional_inputs)
+        texts = [name for name, kind in recommender.inputs.items() if pa.types.is_string(kind)]
+        table = read_columns(rows, recommender.inputs, optional=recommender.optional_inputs, texts=texts)
         scores = recommender.score({name: table.column(name).to_pylist() for name in table.column_names})
         probabilistic = recommender.served.model.probabilistic
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -21,13 +21,21 @@ from recsys_cli.workspace import refuse_new_folders, replacing
 FORMATS = (".parquet", ".csv", ".jsonl")
 
 
-def read_columns(path: Path, names: Sequence[str], *, optional: Sequence[str] = ()) -> pa.Table:
+def read_columns(
+    path: Path, names: Collection[str], *, optional: Sequence[str] = (), texts: Sequence[str] = ()
+) -> pa.Table:
     """Return columns of a parquet or csv file, and those of `optional` that it has.
+
+    Args:
+        path: The file.
+        names: The columns.
+        optional: Further columns.
+        texts: Columns of a csv file that are text, such as ids with leading zeros.
 
     Raises:
         DataError: The file is unreadable, or has no such column.
     """
-    table = _read(path)
+    table = _read(path, texts)
     if missing := [name for name in names if name not in table.column_names]:
         raise DataError(
             f"{path}: no column {', '.join(missing)}; the columns are {listed(table.column_names)}",
@@ -36,30 +44,37 @@ def read_columns(path: Path, names: Sequence[str], *, optional: Sequence[str] = 
     return table.select([*names, *(name for name in optional if name in table.column_names and name not in names)])
 
 
-def read_column(path: Path, name: str) -> list[Any]:
-    """Return a column of ids: of a parquet or csv file by name, or else its first; of a text file one id per line.
+def read_column(path: Path, *names: str) -> list[Any]:
+    """Return a column of ids: the first of some names in a parquet or csv file, or else its first one; or the lines of a text file.
+
+    Ids of csv and text files are text.
 
     Raises:
         DataError: The file is unreadable.
     """
     if path.suffix in {".parquet", ".csv"}:
-        table = _read(path)
-        values: list[Any] = table.column(name if name in table.column_names else 0).to_pylist()
+        table = _read(path, None)
+        found = next((name for name in names if name in table.column_names), 0)
+        values: list[Any] = table.column(found).to_pylist()
         return values
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot read ids: {error}", hint="write one id per line") from error
-    return [line.strip() for line in lines if line.strip() and line.strip() != name]
+    return [line.strip() for line in lines if line.strip() and line.strip() not in names]
 
 
-def _read(path: Path) -> pa.Table:
+def _read(path: Path, texts: Sequence[str] | None) -> pa.Table:
+    """Return a table; `texts` are the text columns of a csv file, None for all."""
     try:
         if path.suffix == ".parquet":
             with open_parquet(str(path)) as file:
                 table = file.read()
         else:
-            table = pa_csv.read_csv(path)
+            names = pa_csv.open_csv(path).schema.names if texts is None else texts
+            types = dict.fromkeys(names, pa.string())
+            options = pa_csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
+            table = pa_csv.read_csv(path, convert_options=options)
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot read a table: {error}", hint="write parquet or csv with a header") from error
     if not table.num_columns:

@@ -141,6 +141,45 @@ def test_unknown_users_of_a_file_get_popularity(trained):
     assert sources == ["fold-in", "popularity"]
 
 
+def test_ids_of_files_are_text_and_rare_items_are_no_history(recsys, tmp_path):
+    rows = re.sub(r"\bi(\d+)", lambda found: f"0{found[1]}", write_ratings(tmp_path).read_text())
+    Path("ratings.csv").write_text(
+        rows.replace("user_id", "userId").replace("item_id", "movieId") + "lone,099,5,2000,x\nlone,098,5,2001,x\n"
+    )
+    movies = [f"0{number},Film {number},drama" for number in [*range(20), 98, 99]]
+    Path("movies.csv").write_text("\n".join(["movieId,title,genre", *movies]) + "\n")
+    rare = "{op: Categorify, columns: [userId, movieId, genre], freq_threshold: 2}"
+    text = CONFIG.replace("{op: Categorify, columns: [userId, movieId, genre]}", rare).replace("valid: 0.1", "valid: 0")
+    Path("c.yaml").write_text(text.replace("test: 0.1", "test: 0"))
+    for line in (["etl", "c.yaml"], ["train"], ["export", "--out", "b"]):
+        assert recsys("-q", *line).code == 0
+    Path("some.csv").write_text("user,item\nu1,07\nu2,012\nlone,099\n")
+    only = recsys("--json", "recommend", "--history", "07", "--k", "9", "--candidates", "some.csv").json["items"]
+    assert {one["item"] for one in only} == {"012"}
+    Path("users.csv").write_text("user\nu1\nu2\nlone\n")
+    sources = {}
+    for user in ("u1", "lone"):
+        sources[user] = recsys("--json", "recommend", "--user", user).json["source"]
+    made = recsys("recommend", "--users", "users.csv", "--exclude", "some.csv", "--out", "lists.csv")
+    assert made.code == 0, made.err
+    lists = pa_csv.read_csv("lists.csv", convert_options=pa_csv.ConvertOptions(column_types={"item": pa.string()}))
+    assert not {"07", "012"} & set(lists["item"].to_pylist())
+    found = dict(zip(lists["user"].to_pylist(), lists["source"].to_pylist(), strict=True))
+    assert (sources, found["u1"], found["lone"]) == ({"u1": "model", "lone": "popularity"}, "model", "popularity")
+    Path("rows.csv").write_text("userId,movieId\nu1,07\nu2,012\n")
+    for source in ("ease", "b"):
+        assert recsys("score", source, "rows.csv", "--out", f"{source}.parquet").code == 0
+    assert pq.read_table("ease.parquet").equals(pq.read_table("b.parquet"))
+    Path("h.csv").write_text("userId,movieId\nanna,07\nanna,012\n")
+    assert recsys("--json", "recommend", "--history", "h.csv", "--out", "h.jsonl").json["popular"] == 0
+    assert recsys("recommend", "--all", "--candidates", "h.txt", "--out", "none.csv").code == 4
+    Path("h.txt").write_text("7\n12\n")
+    nothing = recsys("recommend", "--all", "--candidates", "h.txt", "--exclude", "h.txt", "--out", "none.csv")
+    assert "2 of 2 ids of the candidates are unknown: 7, 12" in nothing.err
+    assert "2 of 2 ids of the excluded items are unknown: 7, 12" in nothing.err
+    assert "31 users have no recommendations" in nothing.out
+
+
 def test_scores_are_in_the_format_of_the_name(trained):
     Path("rows.csv").write_text("userId,movieId\n1,3\n2,4\n")
     for out in ("s.parquet", "s.csv", "s.jsonl"):

@@ -202,21 +202,21 @@ def item_by_id(model: Recommender, item: Any) -> CatalogItem | None:
 def user_history(model: Recommender, user: Any, recent: Sequence[RecentInteraction], k: int) -> dict[str, Any]:
     """Return the latest k interactions of a user, newest first, as JSON values of `bodies.UserAnswer`."""
     served = model.served
-    encoded = int(served.users.encode([user])[0])
-    stored = served.histories.of_user(encoded)
+    encoded, of_feedback = int(served.users.encode([user])[0]), served.items.encode([one.item for one in recent])
+    own = served.history(encoded, recent, of_feedback)
+    given = dict(zip(of_feedback.tolist(), recent, strict=True))
+    unknown = [one for row, one in zip(of_feedback, recent, strict=True) if row < 0]
+    found = [(one.item, one.label, True) for one in reversed(unknown)]
+    latest = own.items[::-1][:k].astype("int64")
+    for row, item, label in zip(
+        latest.tolist(), served.items.decode(latest).to_pylist(), own.labels[::-1], strict=False
+    ):
+        found.append((item, given[row].label if row in given else float(label), row in given))
     shown = [
-        {"item": one.item, "title": _title(model, one.item), "label": one.label, "feedback": True}
-        for one in reversed(recent[-k:])
+        {"item": item, "title": _title(model, item), "label": label, "feedback": by_feedback}
+        for item, label, by_feedback in found[:k]
     ]
-    replaced = served.items.encode([one.item for one in recent])
-    others = np.flatnonzero(~np.isin(stored.items, replaced))[::-1]
-    rows = others[: k - len(shown)]
-    items = served.items.decode(stored.items[rows].astype("int64")).to_pylist()
-    shown += [
-        {"item": item, "title": _title(model, item), "label": float(label), "feedback": False}
-        for item, label in zip(items, stored.labels[rows], strict=True)
-    ]
-    return {"known": encoded >= 0, "num_interactions": len(others) + len(recent), "history": shown}
+    return {"known": encoded >= 0, "num_interactions": len(own) + len(unknown), "history": shown}
 
 
 def _title(model: Recommender, item: Any) -> str | None:

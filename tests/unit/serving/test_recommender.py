@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import recsys_cli as recsys
@@ -17,6 +18,7 @@ from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.serving.ids import IdIndex
 from recsys_cli.serving.query import Answer, Query
 from recsys_cli.serving.recommender import Recommender
 from tests.served_runs import MODELS, USERS, MakeRun, history_of
@@ -226,3 +228,9 @@ def test_a_filter_holds_for_candidates_too(recommenders: Recommenders) -> None:
     model, candidates = recommenders("ease"), list(range(1, 13))
     query = Query(user=3, k=50, candidates=candidates, where="genres contains War", exclude_seen=False)
     assert sorted(ids(model.recommend([query])[0])) == [1, 5, 9]
+
+
+@pytest.mark.parametrize("raw", ["Foo\u00a0Bar", "東京\u3000タワー", "4\0", "\ud800", " "])
+def test_ids_have_any_character_but_control_characters(raw: str) -> None:
+    ids = IdIndex.of(pa.array(["a"]), num_train=1, cardinality=4)
+    assert ids.canonical(raw) == (raw if len(raw) > 2 else None)

@@ -113,6 +113,8 @@ def test_feedback_changes_the_next_answer(server: Running) -> None:
     assert server.ask("PUT", "/feedback", {"events": [{**event, "label": 0}]}).json()["written"] == 1
     newest = server.get("/users/11")["history"][0]
     assert (newest["item"], newest["label"], newest["feedback"]) == (first[0], 0.0, True)
+    server.ask("PUT", "/feedback", {"events": [{**event, "label": 0, "time": 1.0}]})
+    assert server.get("/users/11?k=100")["history"][-1]["item"] == first[0]
     assert server.ask("DELETE", "/feedback?user=11").status_code == 200
     assert server.recommended(11, bundle="mf") == first
 
