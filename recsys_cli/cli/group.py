@@ -36,7 +36,7 @@ class Command(TyperCommand):
                     formatter.write_dl([(re.sub(r" <.*>$", "", name), text) for name, text in records])
 
 
-_PLACES = {
+PLACES = {
     "download": "download", "etl": "etl", "train": "train", "evaluate": "evaluate", "run": "run", "recommend": "recommend",
     "score": "recommend", "export": "export", "tune": "tune", "bench": "bench", "compare": "compare", "status": "status",
     "report": "report", "inspect": "inspect", "serve": "serve", "feedback": "serve", "ls": "catalog", "init": "new",
@@ -50,15 +50,15 @@ class Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         """Return a command."""
-        return _built(name, _PLACES[name])
+        return _built(name, PLACES[name])
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names, in the order of the help."""
-        return iter(_PLACES)
+        return iter(PLACES)
 
     def __len__(self) -> int:
         """Return the number of commands."""
-        return len(_PLACES)
+        return len(PLACES)
 
 
 @cache

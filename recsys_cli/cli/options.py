@@ -24,9 +24,9 @@ def ops() -> dict[str, type[BaseModel]]:
 
 def splits() -> dict[str, type[BaseModel]]:
     """Return the splits by `split.method`."""
-    from recsys_cli.features.split import AnySplit
+    from recsys_cli.features import split
 
-    return {kind.model_fields["method"].default: kind for kind in _members(AnySplit)}
+    return dict(split.splits())
 
 
 def schedules() -> dict[str, type[BaseModel]]:

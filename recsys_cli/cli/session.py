@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from recsys_cli.events import Emit, Event
     from recsys_cli.workspace import Workspace
 
-_COMMAND = re.compile(
-    r"\brecsys (?=(download|etl|train|evaluate|run|recommend|score|export|tune|bench|compare|status|report|inspect|serve|feedback"
-    r"|validate|config)\b)"
-)
-
 Draw = Callable[["Console", Any], None]
 
 
@@ -59,7 +54,10 @@ class Session:
         """Return a hint with the workspace of the command line in its commands."""
         if hint is None or not self.names_root:
             return hint
-        return _COMMAND.sub(f"recsys -w {shlex.quote(str(self.root))} ".replace("\\", r"\\"), hint)
+        from recsys_cli.cli.group import PLACES
+
+        names = "|".join(PLACES.keys() - {"ls", "init", "doctor"})
+        return re.sub(rf"\brecsys (?=({names})\b)", lambda _: f"recsys -w {shlex.quote(str(self.root))} ", hint)
 
     @property
     def is_first(self) -> bool:

@@ -12,7 +12,7 @@ from yaml.reader import ReaderError
 
 from recsys_cli.config import yaml12
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.split import split_options
+from recsys_cli.features.split import splits
 from recsys_cli.registry import DEFAULT_MODEL, suggest
 
 Key = tuple[str | int, ...]
@@ -140,12 +140,13 @@ def _drop_model_options(document: Document, name: Any) -> None:
 
 def _drop_split_options(document: Document, method: Any) -> None:
     """Drop split options absent from the new method, or of another type there: `valid` of files is no fraction."""
-    split = document.values.get("split")
-    before = split_options(split.get("method")) if isinstance(split, dict) else None
-    after = split_options(method)
-    if isinstance(split, dict) and before is not None and after is not None and before != after:
+    known, split = splits(), document.values.get("split")
+    if isinstance(split, dict) and {str(split.get("method")), str(method)} <= set(known):
+        before, after = (known[name].model_fields for name in (split["method"], method))
         document.values["split"] = {
-            key: value for key, value in split.items() if key not in before or before[key] == after.get(key)
+            key: value
+            for key, value in split.items()
+            if key not in before or (key in after and before[key].annotation == after[key].annotation)
         }
 
 

@@ -14,7 +14,7 @@ from recsys_cli.config.protocol import ProtocolConfig
 from recsys_cli.config.section import MAX_COUNT, MAX_SEED, Section
 from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
-from recsys_cli.features.split import AnySplit, RandomSplit
+from recsys_cli.features.split import AnySplit, RandomSplit, splits
 from recsys_cli.metrics.foreign import SAMPLED
 from recsys_cli.metrics.named import MAX_CUT_OFF
 from recsys_cli.ops.plan import FeaturePlan
@@ -251,11 +251,10 @@ class RunConfig(Section):
     def _impression_problems(self) -> list[str]:
         """Problems of impressions: a split that divides them, or a label without clicks."""
         problems = []
-        if self.split.method in {"random", "leave-last-out"}:
-            problems.append(
-                f"split.method={self.split.method} divides the impressions of features.impression: choose temporal, user, "
-                "session or files"
-            )
+        if not self.split.keeps_impressions:
+            others = ", ".join(name for name, kind in splits().items() if kind.keeps_impressions)
+            text = f"split.method={self.split.method} divides the impressions of features.impression: choose one of"
+            problems.append(f"{text} {others}")
         if self.features.tasks[self.features.labels[0]] == "regression":
             problems.append("features.impression needs a binary main label (1 for a click)")
         return problems

@@ -22,7 +22,7 @@ from recsys_cli.events import Emit, Progress
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.hashing import below, hash_counters, mix, permutation
 from recsys_cli.features.spec import is_list
-from recsys_cli.features.split import SPLITS, TRAIN, AnySplit, Codes, FilesSplit, RandomSplit, assign
+from recsys_cli.features.split import SPLITS, TRAIN, AnySplit, Codes, FilesSplit, RandomSplit
 from recsys_cli.ops import NegativeSampling
 from recsys_cli.ops.program import INTERACTIONS
 from recsys_cli.ops.scratch import Numbering, PartitionedFile, Rows, Span, read, spill_rows, typed
@@ -261,7 +261,7 @@ def _with_codes(
         names = {"user": plan.user, "timestamp": plan.timestamp}
         keys: dict[str, str] = {key: plan.raw_name(column) for key in split.reads if (column := names[key])}
         spill, columns = spill_rows(sources["all"], keys, folder)
-        yield from zip(spill.batches(), assign(split, columns), strict=True)
+        yield from zip(spill.batches(), split.codes(columns), strict=True)
         spill.delete()
 
 

@@ -27,11 +27,25 @@ class _Split(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     reads: ClassVar[tuple[Literal["user", "timestamp"], ...]] = ()
-    """Input columns of `assign`."""
+    """Input columns of `codes`."""
+    keeps_impressions: ClassVar[bool] = False
+    """Whether the rows of an impression share a split."""
+    in_order: ClassVar[bool | None] = False
+    """Whether the splits follow each other in time; None if the data decides."""
+    holdout: ClassVar[Literal["latest", "last", "random"] | None] = None
+    """Hold-out of train rows that resembles the split (`model.holdout.method` of two-stage)."""
     leakage: ClassVar[str | None] = None
     """Warning about temporal leakage for readers of the metrics, or None."""
     more_valid: ClassVar[str] = "set split.valid=0.1 and run recsys etl CONFIG"
     """What gives data without valid rows some."""
+
+    def codes(self, columns: Columns) -> Iterator[Codes]:
+        """Yield the codes of each batch of rows, indices into SPLITS, in memory independent of the number of rows.
+
+        `columns()` iterates over all batches of rows, with the columns of `reads` as integers. `user` is a numbering
+        of the users from 0 that depends only on the raw input (order of first appearance).
+        """
+        raise NotImplementedError
 
 
 class _Fractions(_Split):
@@ -52,7 +66,7 @@ class RandomSplit(_Fractions):
     """Random rows, by a hash of (seed, row number): the recipe of the Merlin notebooks, reproducible."""
 
     leakage = _LEAKAGE.format("at random")
-
+    holdout = "random"
     method: Literal["random"] = "random"
     seed: int = Field(42, ge=0)
     """Seed of the split."""
@@ -67,20 +81,20 @@ class TemporalSplit(_Fractions):
     """Global temporal split: the earliest rows for train, the latest for test; ties follow the row number."""
 
     reads = ("timestamp",)
-
+    keeps_impressions = in_order = True
+    holdout = "latest"
     method: Literal["temporal"] = "temporal"
 
     def codes(self, columns: Columns) -> Iterator[Codes]:
-        """Yield the split codes of each batch of rows; see `assign`."""
+        """Yield the split codes of each batch of rows."""
         num_rows = sum(len(batch["timestamp"]) for batch in columns())
         # Rounded, because 10 * (1 - 0.2 - 0.1) may be 7.000000000000001 or 6.999999999999999.
         first_valid = int(round(num_rows * (1 - self.valid - self.test), 6))
         first_test = int(round(num_rows * (1 - self.test), 6))
-
-        def times() -> Iterator[Ints]:
-            return (batch["timestamp"] for batch in columns())
-
-        boundaries = [TimeBoundary.at(times, rank) for rank in (first_valid, first_test)]
+        boundaries = [
+            TimeBoundary.at(lambda: (batch["timestamp"] for batch in columns()), rank)
+            for rank in (first_valid, first_test)
+        ]
         for batch in columns():
             later, latest = (boundary.reached(batch["timestamp"]) for boundary in boundaries)
             yield (later.astype(np.uint8) + latest).astype(np.uint8)
@@ -94,13 +108,12 @@ class LeaveLastOut(_Split):
 
     reads = ("user", "timestamp")
     leakage = _LEAKAGE.format("per user")
-
+    holdout = "last"
     more_valid = "add users with three rows or more, or take split.method=random"
-
     method: Literal["leave-last-out"] = "leave-last-out"
 
     def codes(self, columns: Columns) -> Iterator[Codes]:
-        """Yield the split codes of each batch of rows; see `assign`."""
+        """Yield the split codes of each batch of rows."""
         latest = LatestTwo()
         for batch in columns():
             latest.add(batch["user"], batch["timestamp"])
@@ -121,13 +134,13 @@ class UserSplit(_Fractions):
 
     reads = ("user",)
     leakage = _LEAKAGE.format("by user") + "; every user in valid and test is cold"
-
+    keeps_impressions = True
     method: Literal["user"] = "user"
     seed: int = Field(42, ge=0)
     """Seed of the split."""
 
     def codes(self, columns: Columns) -> Iterator[Codes]:
-        """Yield the split codes of each batch of rows; see `assign`."""
+        """Yield the split codes of each batch of rows."""
         for batch in columns():
             hashes = hash_counters(batch["user"].astype(np.uint64), mix(self.seed, _SPLIT_STREAM))
             yield _threshold(hashes, valid=self.valid, test=self.test)
@@ -141,11 +154,12 @@ class SessionSplit(_Fractions):
     """
 
     reads = ("user", "timestamp")
-
+    keeps_impressions = True
+    holdout = "latest"
     method: Literal["session"] = "session"
 
     def codes(self, columns: Columns) -> Iterator[Codes]:
-        """Yield the split codes of each batch of rows; see `assign`."""
+        """Yield the split codes of each batch of rows."""
         ends = Ends()
         for batch in columns():
             ends.add(batch["user"], batch["timestamp"])
@@ -162,8 +176,9 @@ class SessionSplit(_Fractions):
 class FilesSplit(_Split):
     """Given files, for comparisons on published splits; columns as in the interactions of the dataset."""
 
+    keeps_impressions = True
+    in_order = None
     more_valid = "move rows of split.train to a file of their own, set split.valid to it and run recsys etl CONFIG"
-
     method: Literal["files"] = "files"
     train: str | None = None
     """Parquet or CSV file (or glob) of the train rows, relative to the working directory. None: the published splits of the
@@ -181,8 +196,7 @@ class FilesSplit(_Split):
 
     def paths(self) -> dict[str, str]:
         """Return the given files, by split; none for the splits of the dataset itself."""
-        given = {"train": self.train, "valid": self.valid, "test": self.test}
-        return {split: path for split, path in given.items() if path is not None}
+        return {split: path for split in SPLITS if (path := getattr(self, split)) is not None}
 
 
 AnySplit = Annotated[
@@ -190,21 +204,9 @@ AnySplit = Annotated[
 ]
 
 
-def split_options(method: object) -> dict[str, object] | None:
-    """Return the option types by name of a split, given by `split.method`; None for an unknown one."""
-    for kind in get_args(get_args(AnySplit)[0]):
-        if kind.model_fields["method"].default == method:
-            return {name: field.annotation for name, field in kind.model_fields.items() if name != "method"}
-    return None
-
-
-def assign(split: TemporalSplit | LeaveLastOut | UserSplit | SessionSplit, columns: Columns) -> Iterator[Codes]:
-    """Yield the codes of each batch of rows, indices into SPLITS, in memory independent of the number of rows.
-
-    `columns()` iterates over all batches of rows, with the columns of `split.reads` as integers. `user` is a numbering
-    of the users from 0 that depends only on the raw input (order of first appearance).
-    """
-    return split.codes(columns)
+def splits() -> dict[str, type[_Split]]:
+    """Return the splits by `split.method`."""
+    return {kind.model_fields["method"].default: kind for kind in get_args(get_args(AnySplit)[0])}
 
 
 def _threshold(hashes: npt.NDArray[np.uint64], *, valid: float, test: float) -> Codes:

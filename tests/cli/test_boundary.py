@@ -14,6 +14,7 @@ import pytest
 from recsys_cli import errors
 from recsys_cli.cli import session as sessions
 from recsys_cli.cli.boundary import hoist
+from recsys_cli.cli.group import PLACES
 
 
 def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,13 +168,16 @@ def test_long_words_are_cut(recsys, labelled):
     assert not Path("workspace/current.yaml").exists()
 
 
-def test_hints_name_the_workspace_of_the_line(recsys, labelled):
+def test_hints_name_the_workspace_of_the_line(recsys, labelled, monkeypatch):
     for where in (["-w", "a b"], ["--workspace=a b"]):
         assert "recsys -w 'a b' run ratings.yaml`; `recsys ls configs`" in recsys("train", *where).err
         assert "hint: recsys -w 'a b' etl ratings.yaml" in recsys("train", "ratings.yaml", *where).err
     assert recsys("-w", "a b", "etl", "ratings.yaml", "--json").json["next"] == "recsys -w 'a b' train"
     assert recsys("-w", "a b", "status", "--json").json["current"]["next"] == "recsys -w 'a b' train"
     assert "hint: recsys etl ratings.yaml" in recsys("train", "ratings.yaml", RECSYS_WORKSPACE="there").err
+    monkeypatch.setitem(PLACES, "rows", "rows")
+    located = sessions.Session(Path("a"), names_root=True).located
+    assert located("`recsys rows`, `recsys ls`") == "`recsys -w a rows`, `recsys ls`"
 
 
 def test_closed_pipe_is_no_error(tmp_path):

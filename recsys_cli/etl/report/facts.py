@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.schema import Task
-from recsys_cli.features.split import SPLITS, TRAIN
+from recsys_cli.features.split import SPLITS, TRAIN, splits
 from recsys_cli.page import is_date, moment, share
 
 _TRAIN = SPLITS[TRAIN]
@@ -279,9 +279,9 @@ def _sampled(pairs: RepeatedPairs) -> str:
 
 def _far_times(facts: Facts) -> Iterator[Finding]:
     """Yield warnings about times far from all others: errors of the data, which a split by time moves to its ends."""
-    splits = facts.splits.values()
-    if sum(split.dated for split in splits) <= _MANY_DATES * sum(split.interactions for split in splits):
-        ends = [end for split in splits for end in (split.first, split.last) if end is not None]
+    parts = facts.splits.values()
+    if sum(part.dated for part in parts) <= _MANY_DATES * sum(part.interactions for part in parts):
+        ends = [end for part in parts for end in (part.first, part.last) if end is not None]
         if any(end % 1 for end in ends):  # other numbers than dates, and no positions either
             text = f"features.timestamp: {facts.time} has numbers from {min(ends):g} to {max(ends):g}, and times are dates or whole"
             yield Finding(
@@ -295,19 +295,19 @@ def _far_times(facts: Facts) -> Iterator[Finding]:
                 f"{_of(split.far, split.interactions)} rows of {name} have a time before 1900 or after 2199, such as "
             )
             text += f"{example:,.0f} seconds since 1970: "
-            text += "a split by time moves them to its ends; " if facts.method == "temporal" else ""
+            text += "a split by time moves them to its ends; " if splits()[facts.method].in_order else ""
             yield Finding(level="warning", text=f"{text}correct them, or drop them with Filter first in features.ops")
 
 
 def _times(facts: Facts) -> Iterator[Finding]:
-    by_time = facts.method == "temporal"
-    if not by_time and facts.method != "files":
+    in_order = splits()[facts.method].in_order
+    if in_order is False:
         yield from _known_to_overlap(facts)
         return
     for border in facts.borders:
         if border.after:
             yield Finding(level="warning", text=_after(facts, border))
-        if by_time and border.tied:
+        if in_order and border.tied:
             yield Finding(level="note", text=_tied(border))
 
 
@@ -323,9 +323,10 @@ def _known_to_overlap(facts: Facts) -> Iterator[Finding]:
 
 
 def _future(facts: Facts) -> Iterator[Finding]:
-    """Yield warnings about targets whose future is in an earlier split; of random splits that is a known property."""
+    """Yield warnings about targets whose future is in an earlier split; of splits without times that is a known property."""
+    kind = splits()[facts.method]
     for split, rows in facts.future.items():
-        if rows and facts.method != "random":
+        if rows and (kind.in_order is None or "timestamp" in kind.reads):
             text = f"{_of(rows, facts.splits[split].interactions)} rows of {split} have a later row of the same user in an "
             text += "earlier split: models see the future of these targets; split.method=temporal or leave-last-out avoids it"
             yield Finding(level="warning", text=text)

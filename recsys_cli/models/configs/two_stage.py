@@ -24,15 +24,12 @@ from recsys_cli.config.problems import describe
 from recsys_cli.config.section import Section
 from recsys_cli.config.train import TrainConfig
 from recsys_cli.errors import ConfigError
+from recsys_cli.features.split import splits
 
 _WITHOUT_VALID = frozenset({"early_stopping", "monitor"})
 """Train defaults without effect: the training of a part has no valid split."""
 _MOST_EPOCHS = 20
 """Upper bound of a default for epochs: defaults of many epochs rely on early stopping."""
-_RESEMBLES: Mapping[str, str] = {
-    "temporal": "latest", "session": "latest", "leave-last-out": "last", "random": "random",
-}  # fmt: skip
-"""Hold-outs by method of the split."""
 
 
 class Part(BaseModel):
@@ -205,9 +202,10 @@ class TwoStageConfig(Section):
 
     def for_split(self, method: str) -> Self:
         """Return the options with a hold-out in place of `auto` that resembles a split."""
-        if self.holdout.method != "auto" or method not in _RESEMBLES:
+        resembling = splits()[method].holdout
+        if self.holdout.method != "auto" or resembling is None:
             return self
-        return self.model_copy(update={"holdout": self.holdout.model_copy(update={"method": _RESEMBLES[method]})})
+        return self.model_copy(update={"holdout": self.holdout.model_copy(update={"method": resembling})})
 
     @property
     def model_parts(self) -> tuple[Part, ...]:

@@ -11,6 +11,7 @@ from recsys_cli.config import RunConfig, dump, load
 from recsys_cli.config.bench import SEARCHES
 from recsys_cli.config.load import model_config, model_config_type, train_defaults
 from recsys_cli.errors import ConfigError
+from recsys_cli.features.split import splits
 
 GOOD = """\
 dataset:
@@ -131,8 +132,7 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         (
             "split: {method: random, valid: 0.2, seed: 42}",
             "split:\n  valid: 0.2\n  method: randm",
-            "5: split.method: unknown method 'randm' (did you mean random?); "
-            "known: random, temporal, leave-last-out, user, session, files",
+            f"5: split.method: unknown method 'randm' (did you mean random?); known: {', '.join(splits())}",
         ),
         ("valid: 0.2", "valid: 1.2", "3: split.valid: has to be less than 1, not 1.2"),
         ("valid: 0.2", "valid: 0.6, test: 0.4", "3: split: valid + test is 1, which leaves nothing to train on"),

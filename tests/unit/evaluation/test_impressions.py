@@ -15,6 +15,7 @@ from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.intervals import Impressions
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.features.columns import IMPRESSION_HASH
+from recsys_cli.features.split import UserSplit
 from recsys_cli.stages.compare import compare
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
@@ -152,8 +153,9 @@ def test_impressions_of_files_are_measured_and_compared(folder: Path, workspace:
         assert figures[name].unit == "impressions"
 
 
-@pytest.mark.parametrize("method", ["random", "leave-last-out"])
-def test_split_that_divides_impressions_is_an_error(method: str) -> None:
+@pytest.mark.parametrize("method", ["random", "leave-last-out", "user"])
+def test_split_that_divides_impressions_is_an_error(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     features = {**CONFIG["features"], "timestamp": "time"}
-    with pytest.raises(ValidationError, match="divides the impressions"):
+    monkeypatch.delattr(UserSplit, "keeps_impressions")  # as in a new split that says nothing of impressions
+    with pytest.raises(ValidationError, match=r"divides the impressions.* choose one of temporal, session, files"):
         RunConfig.model_validate({**CONFIG, "features": features, "split": {"method": method}})

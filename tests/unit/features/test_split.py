@@ -20,7 +20,6 @@ from recsys_cli.features.split import (
     SessionSplit,
     TemporalSplit,
     UserSplit,
-    assign,
 )
 
 
@@ -31,7 +30,7 @@ def assigned(split, *, batches: int = 1, **columns: np.ndarray) -> np.ndarray:
     def rows() -> Iterator[dict[str, np.ndarray]]:
         return ({name: parts[name][batch] for name in parts} for batch in range(batches))
 
-    return np.concatenate(list(assign(split, rows)))
+    return np.concatenate(list(split.codes(rows)))
 
 
 def test_random_split_has_its_shares() -> None:

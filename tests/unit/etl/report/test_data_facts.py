@@ -247,10 +247,8 @@ def test_all_null_and_no_times_leave_gaps(report: Report) -> None:
     facts = report(rows, split={"method": "random", "valid": 0.5, "test": 0, "seed": 1}, timestamp=None)
     assert (facts.users, facts.items, facts.timeline) == (None, None, None)
     assert facts.splits["train"].label.mean is None
-    assert (
-        report([*rows[:2], (1, 1, 1.0, 3)], split={"method": "random", "valid": 0, "test": 0}, timestamp=None).timeline
-        is None
-    )
+    facts = report([*rows[:2], (1, 1, 1.0, 3)], split={"method": "random", "valid": 0, "test": 0}, timestamp=None)
+    assert facts.timeline is None
 
 
 def test_counts_different_from_train_are_a_warning(report: Report) -> None:
