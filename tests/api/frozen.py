@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
+from typer.main import get_command
 
 import recsys_cli as recsys
 from recsys_cli import registry
@@ -61,7 +62,15 @@ def evaluation_keys() -> Iterator[str]:
     yield from (f"METRIC: {metric['name']}" for metric in json.loads(out.getvalue())["metrics"])
 
 
+def cli_surface() -> Iterator[str]:
+    """Yield each command with its arguments and options."""
+    group = get_command(app)
+    for name, command in {"": group, **group.commands}.items():  # type: ignore[attr-defined]
+        yield " ".join(filter(None, ["recsys", name, *map(_param, command.params)]))
+
+
 FROZEN: dict[str, Callable[[], Iterator[str]]] = {
+    "cli_surface.txt": cli_surface,
     "python_names.txt": python_names,
     "config_keys.txt": config_keys,
     "evaluation_keys.txt": evaluation_keys,
@@ -99,6 +108,13 @@ def _is_public(name: str, value: object) -> bool:
 def _shown(name: str, value: object) -> str:
     called = value.__func__ if isinstance(value, classmethod) else value
     return name if isinstance(value, property) else f"{name}({', '.join(inspect.signature(called).parameters)})"
+
+
+def _param(param: Any) -> str:
+    if param.param_type_name == "argument":
+        name = f"{param.metavar or param.name}{'...' * (param.nargs != 1)}"
+        return name if param.required else f"[{name}]"
+    return f"[{'/'.join([*param.opts, *param.secondary_opts])}{'' if param.is_flag else ' VALUE'}]"
 
 
 def text(lines: Iterator[str]) -> str:

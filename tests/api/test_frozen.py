@@ -15,9 +15,9 @@ STUB = Path(recsys.__file__).with_suffix(".pyi")
 
 @pytest.mark.parametrize("file", FROZEN)
 def test_the_list_is_the_frozen_one(file: str) -> None:
-    found, frozen = (set(lines.splitlines()) for lines in (text(FROZEN[file]()), (GOLDEN / file).read_text()))
+    found, frozen = (lines.splitlines() for lines in (text(FROZEN[file]()), (GOLDEN / file).read_text()))
     assert found == frozen, (
-        f"new: {sorted(found - frozen)}; gone: {sorted(frozen - found)}; "
+        f"new: {sorted({*found} - {*frozen})}; gone: {sorted({*frozen} - {*found})}; "
         f"if that is meant, write tests/golden/{file} anew: python tests/api/frozen.py"
     )
 

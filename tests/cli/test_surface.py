@@ -12,32 +12,6 @@ from recsys_cli.config import TrainConfig
 from recsys_cli.config.load import model_config_type
 from recsys_cli.registry import MODELS
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "cli_surface.txt"
-
-
-def surface() -> str:
-    """Write each command with its arguments and options, a line each."""
-    group = get_command(app)
-    lines = [f"recsys {_params(group)}"]
-    lines += [f"recsys {name} {_params(command)}" for name, command in group.commands.items()]  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
-
-
-def _params(command: object) -> str:
-    shown = []
-    for param in command.params:  # type: ignore[attr-defined]
-        if param.param_type_name == "argument":
-            name = param.metavar or param.name
-            name += "..." if param.nargs != 1 else ""
-            shown.append(name if param.required else f"[{name}]")
-        else:
-            shown.append(f"[{'/'.join([*param.opts, *param.secondary_opts])}{'' if param.is_flag else ' VALUE'}]")
-    return " ".join(shown)
-
-
-def test_surface_is_the_frozen_one():
-    assert surface() == GOLDEN.read_text(), f"if that is meant, write this to {GOLDEN}:\n{surface()}"
-
 
 def test_every_command_and_option_has_a_help_text():
     group = get_command(app)
