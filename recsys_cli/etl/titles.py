@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from recsys_cli.config import RunConfig
 from recsys_cli.data import open_source
 from recsys_cli.errors import ConfigError, RecsysError, listed
-from recsys_cli.etl.reading.reader import Reader
-from recsys_cli.etl.reading.times import DETECT
+from recsys_cli.etl.reading.reader import Reader, reader_of
 from recsys_cli.features.spec import is_list
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.program import INTERACTIONS
@@ -61,7 +60,7 @@ def _tables(config: RunConfig, raw: Path, *, dimension_only: bool) -> Iterator[R
     for table in sorted(tables, key=lambda table: table.name == INTERACTIONS):
         if dimension_only and table.name == INTERACTIONS:
             continue
-        reader = Reader(replace(table, since={}), skip_bad=True)
+        reader = replace(reader_of(config, replace(table, since={})), skip_bad=True)
         try:
             reader.schema()
         except RecsysError:
@@ -99,18 +98,12 @@ def read_item_values(config: RunConfig, raw: Path, ids: pa.Array, fitted: Fitted
         types = {name: fitted.inputs[op.table].field(name).type for name in op.columns}
         names = [name for name, kind in types.items() if not is_list(kind)]
         try:
-            rows = _rows_of(config, raw, op.table, names)
+            tables = open_source(config.dataset.name, config.dataset.options).tables(raw)
+            reader = reader_of(config, next(table for table in tables if table.name == op.table))
+            reader.columns, reader.ids = (op.on, *names), (op.on,)
+            rows = reader.read()
             positions = pc.index_in(ids, value_set=rows[0].cast(ids.type))
             columns |= {name: rows[name].cast(types[name]).take(positions) for name in names}
-        except (RecsysError, LookupError, pa.ArrowException):
+        except (RecsysError, StopIteration, pa.ArrowException):
             return None
     return pa.table(columns).combine_chunks() if columns else None
-
-
-def _rows_of(config: RunConfig, raw: Path, name: str, columns: Sequence[str]) -> pa.Table:
-    """Return the key, first, and some columns of a raw table of items."""
-    features, tables = config.features, open_source(config.dataset.name, config.dataset.options).tables(raw)
-    times = {column: DETECT for column in features.raw_times if column in columns}
-    table = next(table for table in tables if table.name == name)
-    names = (features.raw_name(features.item), *columns)
-    return pa.concat_tables(Reader(table, columns=names, times=times, ids=features.raw_ids).batches())

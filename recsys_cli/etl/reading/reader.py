@@ -31,7 +31,6 @@ from recsys_cli.etl.reading.rows import (
     whole_ids,
 )
 from recsys_cli.etl.reading.text import (
-    NOTHING,
     Chunk,
     Parsed,
     chunks,
@@ -407,10 +406,7 @@ class Inputs:
         first, *others = interactions.values()
         for reader in others:
             reader.times = {**reader.times, **first.known_times}
-        readers = {name: _reader(config, table) for name, table in tables.items()}
-        ids = config.features.raw_ids
-        for reader in interactions.values():
-            reader.ids = ids
+        readers = {name: reader_of(config, table) for name, table in tables.items()}
         schema = first.schema()
         if first.is_empty():
             more = f" and {len(first.table.files) - 1} more files have" if len(first.table.files) > 1 else " has"
@@ -454,9 +450,8 @@ class Inputs:
 
 
 def _interactions(config: RunConfig, tables: Mapping[str, RawTable], raw: Path) -> dict[str, Reader]:
-    times = dict.fromkeys(config.features.raw_times, DETECT)
     if not isinstance(config.split, FilesSplit):
-        return {"all": _reader(config, tables[INTERACTIONS], times)}
+        return {"all": interactions_reader(config, tables[INTERACTIONS])}
     dataset = config.dataset
     if not config.split.paths():
         own = {SPLITS[TRAIN]: tables[INTERACTIONS]} | {name: tables[name] for name in SPLITS[1:] if name in tables}
@@ -465,12 +460,19 @@ def _interactions(config: RunConfig, tables: Mapping[str, RawTable], raw: Path) 
                 f"the dataset {dataset.name} has no splits of its own",
                 hint="set split.train, split.valid and split.test to files",
             )
-        return {split: _reader(config, table, times) for split, table in own.items()}
+        return {split: interactions_reader(config, table) for split, table in own.items()}
     given = {split: open_given(dataset.name, dataset.options, path) for split, path in config.split.paths().items()}
-    return {split: _reader(config, source.tables(raw)[0], times) for split, source in given.items()}
+    return {split: interactions_reader(config, source.tables(raw)[0]) for split, source in given.items()}
 
 
-def _reader(config: RunConfig, table: RawTable, times: Mapping[str, str] = NOTHING) -> Reader:
+def reader_of(config: RunConfig, table: RawTable) -> Reader:
+    """Return the reader of a table by the memory of a config and its rule of bad rows."""
     threads = cores()
     size = chunk_bytes(config.etl.memory_mib, threads)
-    return Reader(table, skip_bad=config.etl.on_bad_rows == "skip", threads=threads, chunk_bytes=size, times=times)
+    return Reader(table, skip_bad=config.etl.on_bad_rows == "skip", threads=threads, chunk_bytes=size)
+
+
+def interactions_reader(config: RunConfig, table: RawTable) -> Reader:
+    """Return the reader of a table of interactions, with their times and ids."""
+    times = dict.fromkeys(config.features.raw_times, DETECT)
+    return replace(reader_of(config, table), times=times, ids=config.features.raw_ids)

@@ -11,8 +11,9 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError
-from recsys_cli.etl.reading.reader import Reader
-from recsys_cli.etl.titles import read_titles
+from recsys_cli.etl.reading.reader import Inputs, Reader
+from recsys_cli.etl.titles import read_item_values, read_titles
+from recsys_cli.ops.fitted_plan import FittedPlan
 from tests.rated import FEATURES
 
 IDS = pa.array([7, 1, 9, 2], pa.int64())
@@ -112,3 +113,17 @@ def test_ids_of_another_type_are_cast() -> None:
     assert titles(read_titles(config(movies="movies.csv"), Path(), text, title=None)) == ["Heat, hot", None]
     Path("movies.csv").write_text("movieId,title\nabc,A letter\n")
     assert read_titles(config(movies="movies.csv"), Path(), IDS, title=None) is None
+
+
+def test_raw_values_skip_the_bad_rows_of_the_etl() -> None:
+    Path("movies.csv").write_text(f"{MOVIES}9,1999,A bad row,,\n")
+    values = config(movies="movies.csv").model_dump() | {"etl": {"on_bad_rows": "skip"}}
+    join = {"op": "JoinExternal", "table": "movies", "on": "movieId", "columns": ["year"]}
+    values["features"]["ops"] = [join, *values["features"]["ops"]]
+    joined = RunConfig.model_validate(values)
+    inputs = Inputs.of(joined, Path())
+    fitted = FittedPlan(joined.features, {"movies": inputs.joined["movies"].schema()}, {})
+    fitted.__dict__["program"] = inputs.program
+    found = read_item_values(joined, Path(), IDS, fitted)
+    assert found is not None
+    assert found["year"].to_pylist() == [1997, 1995, None, 1996]
