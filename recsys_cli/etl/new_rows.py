@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.config import RunConfig
-from recsys_cli.cpu import Threads, cores
+from recsys_cli.cpu import Threads
 from recsys_cli.data import RawColumn, RawTable, open_given
 from recsys_cli.data.source import RawType
 from recsys_cli.errors import DataError, listed
 from recsys_cli.etl.engine import Engine, check_ops, choose
 from recsys_cli.etl.filters import choose_rows
-from recsys_cli.etl.reading.reader import Reader, chunk_bytes
+from recsys_cli.etl.reading.reader import Reader, interactions_reader
 from recsys_cli.etl.reading.times import DETECT
 from recsys_cli.etl.staging import rows_per_shard
 from recsys_cli.etl.transform import ROW_GROUP_ROWS, Written, count_missing, flattened, prepare
@@ -88,16 +88,17 @@ class NewRows:
         return [self._reader(path) for path in self.paths]
 
     def _reader(self, path: str) -> Reader:
-        dataset, features, threads = self.config.dataset, self.config.features, cores()
-        times = {name: DETECT for name in features.raw_times if name in self.fitted_on.names}
-        size = chunk_bytes(self.config.etl.memory_mib, threads)
-        read = partial(Reader, every_row=True, threads=threads, chunk_bytes=size, times=times, ids=features.raw_ids)
+        dataset, features = self.config.dataset, self.config.features
         table = open_given(dataset.name, dataset.options, path).tables(Path())[0]
+        whole = replace(interactions_reader(self.config, table), every_row=True, skip_bad=False)
+        read = partial(
+            replace, whole, times={name: how for name, how in whole.times.items() if name in self.fitted_on.names}
+        )
         if table.format == "csv" and not table.header:
-            return read(_described(table, [column.name for column in table.columns], self.fitted_on, path))
+            return read(table=_described(table, [column.name for column in table.columns], self.fitted_on, path))
         # Without the described columns: the config may describe a column absent from the file.
         stored = read(
-            replace(table, columns=(), explode=None, clicks=None, order=None, line=None), times={}, ids=()
+            table=replace(table, columns=(), explode=None, clicks=None, order=None, line=None), times={}, ids=()
         ).schema()
         table, names = _reshaped_once(table, stored), stored.names
         if table.format == "csv":
@@ -106,8 +107,8 @@ class NewRows:
             ]
             table = replace(table, columns=_with_floats(table.columns, floats))
             in_files = [name for name in names if name not in table.partitions]
-            return read(_described(table, in_files, self.fitted_on, path))
-        return read(replace(table, columns=tuple(column for column in table.columns if column.name in names)))
+            return read(table=_described(table, in_files, self.fitted_on, path))
+        return read(table=replace(table, columns=tuple(column for column in table.columns if column.name in names)))
 
 
 def apply_plan(

@@ -12,10 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recsys_cli.data import open_source
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, RecsysError
-from recsys_cli.etl.reading.reader import Reader
-from recsys_cli.etl.reading.times import DETECT
+from recsys_cli.etl.reading.reader import Inputs
 from recsys_cli.etl.titles import read_item_values
 from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.evaluation.names import IdNames
@@ -237,9 +235,10 @@ def verify_scores(
     Raises:
         DataError: A score differs by more than `TOLERANCE`.
     """
-    raw = sample_rows(run, workspace)
-    if raw is None:
-        emit(Message(f"{name} is not verified: the raw data of {run.folder.name} is gone", "warning"))
+    try:
+        raw = sample_rows(run, workspace)
+    except (RecsysError, pa.ArrowException, ValueError) as error:
+        emit(Message(f"{name} is not verified: the raw data of {run.folder.name} cannot be read: {error}", "warning"))
         return None
     rows = {column: raw.column(column).to_pylist() for column in raw.column_names}
     with workspace.scratch() as scratch:
@@ -259,25 +258,15 @@ def verify_scores(
     return len(expected)
 
 
-def sample_rows(run: TrainedRun, workspace: Workspace) -> pa.Table | None:
-    """Return a sample of the raw interactions in the columns of the plan; None without raw data."""
+def sample_rows(run: TrainedRun, workspace: Workspace) -> pa.Table:
+    """Return a sample of the raw interactions in the columns of the plan.
+
+    Raises:
+        RecsysError: The raw data is gone, or not readable by the config any more.
+    """
     config, data = config_of(run), workspace.data_of(run)
     wanted = FittedPlan.read(data.folder).inputs[INTERACTIONS]
-    folder = workspace.raw(config.dataset.name).folder
-    parts: list[pa.Table] = []
-    try:
-        tables = open_source(config.dataset.name, config.dataset.options).tables(folder)
-        table = next(table for table in tables if table.name == INTERACTIONS)
-        times = {name: DETECT for name in config.features.raw_times if name in wanted.names}
-        reader = Reader(table, columns=tuple(wanted.names), times=times)
-        for batch in reader.batches():
-            parts.append(
-                pa.table([column.cast(f.type) for column, f in zip(batch.columns, wanted, strict=True)], schema=wanted)
-            )
-            if sum(part.num_rows for part in parts) >= _CANDIDATES:
-                break
-    except (RecsysError, StopIteration, pa.ArrowException):
-        return None
-    rows = pa.concat_tables(parts)
+    inputs = Inputs.of(config, workspace.raw(config.dataset.name).folder, limit=_CANDIDATES)
+    rows = next(iter(inputs.interactions.values())).read()
     step = max(1, rows.num_rows // SAMPLE_ROWS)
-    return rows.take(pa.array(np.arange(0, rows.num_rows, step)[:SAMPLE_ROWS]))
+    return rows.take(pa.array(np.arange(0, rows.num_rows, step)[:SAMPLE_ROWS])).cast(wanted)

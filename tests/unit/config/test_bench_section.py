@@ -102,15 +102,9 @@ def test_a_label_of_an_entry_is_no_option(write, tmp_path: Path) -> None:
     ("entry", "expected"),
     [
         ("- poplarity", "bench.models.1: model.name: unknown model 'poplarity' (did you mean popularity?)"),
-        (
-            "- {name: mlp, hiden: [3]}",
-            "bench.models.1: model.hiden: unknown key (did you mean hidden_dims?)",
-        ),
+        ("- {name: mlp, hiden: [3]}", "bench.models.1: model.hiden: unknown key (did you mean hidden_dims?)"),
         ("- {name: mlp, train: {epochs: 0}}", "bench.models.1: train.epochs: has to be at least 1, not 0"),
-        (
-            "- {name: mlp, train: {epoch: 3}}",
-            "bench.models.1: train.epoch: unknown key (did you mean epochs?)",
-        ),
+        ("- {name: mlp, train: {epoch: 3}}", "bench.models.1: train.epoch: unknown key (did you mean epochs?)"),
         ("- {name: mlp, train: {seed: 3}}", "bench.models.1.train: train.seed is the same for all models"),
         ("- {hidden_dims: [3]}", "bench.models.1.name: is missing"),
         ("- popularity", "bench.models: has popularity twice"),

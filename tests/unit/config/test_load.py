@@ -71,18 +71,10 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         (EPOCHS, "  epoch: 1", "16: train.epoch: unknown key (did you mean epochs?)"),
         (EPOCHS, "  epochs: 1.5", "16: train.epochs: has to be a whole number, not 1.5"),
         (EPOCHS, "  epochs: 0", "16: train.epochs: has to be at least 1, not 0"),
-        (
-            EPOCHS,
-            "  sparse_embeddings: maybe",
-            "16: train.sparse_embeddings: has to be true or false, not 'maybe'",
-        ),
+        (EPOCHS, "  sparse_embeddings: maybe", "16: train.sparse_embeddings: has to be true or false, not 'maybe'"),
         (EPOCHS, "  learning_rate:", "16: train.learning_rate: has to be a number, not nothing"),
         ("train:", "trian:", "15: trian: unknown key (did you mean train?)"),
-        (
-            EPOCHS,
-            "  precision: fp8",
-            "16: train.precision: has to be 'auto', 'fp32', 'bf16' or 'fp16', not 'fp8'",
-        ),
+        (EPOCHS, "  precision: fp8", "16: train.precision: has to be 'auto', 'fp32', 'bf16' or 'fp16', not 'fp8'"),
         (
             EPOCHS,
             "  {sparse_embeddings: true, embedding_weight_decay: 0.1}",
@@ -97,11 +89,7 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
             "14: model.embedding_dim: has to be a whole number or a mapping (keys with values), not 'wide'",
         ),
         *(
-            (
-                MODEL,
-                f"{{name: {name}, {key}: []}}",
-                f"13: model.{key}: needs at least 1, and has 0",
-            )
+            (MODEL, f"{{name: {name}, {key}: []}}", f"13: model.{key}: needs at least 1, and has 0")
             for name, key in (("din", "attention_dims"), ("mmoe", "hidden_dims"), ("ple", "hidden_dims"))
         ),
         ("name: mlp", "name: mlpp", "13: model.name: unknown model 'mlpp' (did you mean mlp?); known: "),
@@ -117,11 +105,7 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
             "op: Categorify, column",
             "10: features.ops.1.column: unknown key (did you mean columns?)",
         ),
-        (
-            CATEGORIFY,
-            "{columns: [userId]}",
-            "10: features.ops.1: needs `op: NAME`",
-        ),
+        (CATEGORIFY, "{columns: [userId]}", "10: features.ops.1: needs `op: NAME`"),
         (
             CATEGORIFY,
             "Categorify",
@@ -145,11 +129,7 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         ("movielens-25m", "movilens-25m", "2: dataset.name: unknown dataset 'movilens-25m' (did you mean mov"),
         ("movielens-25m", "synthetic\n  rowz: 3", "3: dataset.rowz: unknown key; options of synthetic: users"),
         ("movielens-25m", "synthetic\n  rows: many", "3: dataset.rows: has to be a whole number, not 'many'"),
-        (
-            "movielens-25m",
-            "nowhere:source",
-            "2: dataset.name: 'nowhere:source' is code of a plugin and not trusted",
-        ),
+        ("movielens-25m", "nowhere:source", "2: dataset.name: 'nowhere:source' is code of a plugin and not trusted"),
         (
             "[userId, movieId, genres]",
             "[userId, genres]",

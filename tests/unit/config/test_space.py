@@ -68,20 +68,11 @@ def test_a_good_space_is_read_and_written(write) -> None:
             "train.epochs.more: {low: 1, high: 3}",
             ": train.epochs.more: 'train.epochs.more=1': train.epochs is 3 and has no key 'more'",
         ),
-        (
-            "train.max_grad_norm: {low: 5, high: 1}",
-            ".train.max_grad_norm: low has to be less than high, and 5 is not",
-        ),
+        ("train.max_grad_norm: {low: 5, high: 1}", ".train.max_grad_norm: low has to be less than high, and 5 is not"),
         ("train.max_grad_norm: {low: 1, hi: 5}", ".train.max_grad_norm.hi: unknown key (did you mean high?)"),
         ("train.max_grad_norm: {low: 1}", ".train.max_grad_norm: needs low and high, or choices"),
-        (
-            "train.max_grad_norm: {low: 1, high: big}",
-            ".train.max_grad_norm.high: has to be a number, not 'big'",
-        ),
-        (
-            "train.max_grad_norm: {low: 1, high: .inf}",
-            ".train.max_grad_norm.high: has to be a number, not inf",
-        ),
+        ("train.max_grad_norm: {low: 1, high: big}", ".train.max_grad_norm.high: has to be a number, not 'big'"),
+        ("train.max_grad_norm: {low: 1, high: .inf}", ".train.max_grad_norm.high: has to be a number, not inf"),
         (
             "train.max_grad_norm: {low: 0, high: 5, log: true}",
             ".train.max_grad_norm: log needs a low above 0, and no step",

@@ -56,15 +56,9 @@ def recommender(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
     return Recommender(served_run(recsys.train(config, workspace, progress=False), workspace))
 
 
-@pytest.mark.parametrize(
-    ("where", "ops"),
-    [
-        ("mass < 1", "Normalize changes"),
-    ],
-)
-def test_an_overwritten_column_is_refused(where: str, ops: str, recommender: Recommender) -> None:
-    with pytest.raises(ConfigError, match=ops) as raised:
-        recommender.recommend([Query(user=1, where=where)])
+def test_an_overwritten_column_is_refused(recommender: Recommender) -> None:
+    with pytest.raises(ConfigError, match="Normalize changes") as raised:
+        recommender.recommend([Query(user=1, where="mass < 1")])
     assert "LambdaOp" in str(raised.value.hint)
 
 

@@ -1,5 +1,10 @@
 """Column names with separators of paths, claims about times of data without times, and exports of exploded lists."""
 
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -68,22 +73,46 @@ def test_an_export_of_exploded_lists_is_verified(folder, order, types):
     assert export(train(exploded, workspace).artifact, workspace).verified == 100
 
 
-def test_an_export_of_impressions_is_verified(folder):
-    shown = [f"{user}\t" + " ".join(f"n{(user + n) % 9}-{int(n == user % 3)}" for n in range(3)) for user in range(40)]
-    (folder / "shown.tsv").write_text("\n".join(shown))
-    files = {"files": "shown.tsv", "separator": "\t", "names": ["user", "news"], "lists": {"news": " "}}
-    impressions = {**files, "explode": "news", "clicks": "clicked"}
-    ops = [{"op": "Categorify", "columns": ["user", "news"]}]
-    features = {"user": "user", "item": "news", "label": "clicked", "ops": ops}
-    dataset = {"name": "files", "interactions": impressions}
-    model, train_options = {"name": "mf", "embedding_dim": 4}, {"epochs": 1, "device": "cpu"}
+IMPRESSIONS = {
+    "separator": "\t",
+    "names": ["user", "item"],
+    "lists": {"item": " "},
+    "explode": "item",
+    "clicks": "label",
+}
+
+
+def write_clicks(kind: str) -> dict:
+    """Write clicks of 40 users on 9 items, and return their section of the config."""
+    users, items = (np.repeat(np.arange(40), 3), np.tile(np.arange(9), 14)[:120])
+    if kind == "impressions":
+        shown = [
+            f"{user}\t" + " ".join(f"n{(user + n) % 9}-{int(n == user % 3)}" for n in range(3)) for user in range(40)
+        ]
+        Path("t.tsv").write_text("\n".join(shown))
+        return {"files": "t.tsv", **IMPRESSIONS}
+    if kind == "a bad row":
+        rows = [f"{user},{item},1\n" for user, item in zip(users, items, strict=True)]
+        Path("t.csv").write_text("".join(["user,item,label\n", *rows, "1,2,3,4,5\n"]))
+        return {"files": "t.csv"}
+    absent = users % 10 == 0
+    ids = np.where(absent, "", items.astype(str)) if kind == "empty texts" else np.where(absent, np.nan, items)
+    pq.write_table(pa.table({"user": users, "item": ids, "label": np.ones(120, np.int8)}), "t.parquet")
+    return {"files": "t.parquet"}
+
+
+@pytest.mark.parametrize("kind", ["impressions", "a bad row", "empty texts", "NaN of floats"])
+def test_an_export_is_verified_on_rows_as_the_etl_reads_them(folder, kind):
     values = {
-        "dataset": dataset,
+        "dataset": {"name": "files", "interactions": write_clicks(kind)},
         "split": {"method": "random"},
-        "features": features,
-        "model": model,
-        "train": train_options,
-    }
+        "features": {
+            "user": "user", "item": "item", "label": "label", "ops": [{"op": "Categorify", "columns": ["user", "item"]}]
+        },
+        "etl": {"on_bad_rows": "skip"},
+        "model": {"name": "mf", "embedding_dim": 4},
+        "train": {"epochs": 1, "device": "cpu"},
+    }  # fmt: skip
     clicks, workspace = RunConfig.model_validate(values), Workspace(folder / "w")
     etl(clicks, workspace)
     assert export(train(clicks, workspace).artifact, workspace).verified == 120

@@ -17,14 +17,7 @@ from recsys_cli.workspace import PreparedData, Workspace
 from tests.browser import see
 
 CONFIGS = Path(__file__).resolve().parents[4] / "configs"
-HEADINGS = [
-    "Splits",
-    "Repeated pairs",
-    "Fitted on train only",
-    "Ops",
-    "Missing values",
-    "Popularity and activity",
-]
+HEADINGS = ["Splits", "Repeated pairs", "Fitted on train only", "Ops", "Missing values", "Popularity and activity"]
 OPS = (
     {"op": "Filter", "expression": "label >= 0"},
     {"op": "JoinExternal", "table": "tags", "on": "item", "columns": ["tags", "price"]},
