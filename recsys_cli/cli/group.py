@@ -46,18 +46,15 @@ PLACES = {
 
 
 class Commands(Mapping[str, Any]):
-    """All commands by name, each imported and built by its first use."""
+    """All commands by name, in the order of the help, each imported and built by its first use."""
 
     def __getitem__(self, name: str) -> Any:
-        """Return a command."""
         return _built(name, PLACES[name])
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names, in the order of the help."""
         return iter(PLACES)
 
     def __len__(self) -> int:
-        """Return the number of commands."""
         return len(PLACES)
 
 

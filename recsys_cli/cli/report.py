@@ -12,7 +12,7 @@ import typer
 
 from recsys_cli.cli.completion import complete_run_or_config
 from recsys_cli.cli.params import config_path, is_config
-from recsys_cli.cli.runs import find_run, finished
+from recsys_cli.cli.runs import find_run
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import MissingArtifactError
 
@@ -87,6 +87,8 @@ def _named(workspace: Workspace, name: str) -> dict[str, Any]:
 
 
 def _of_run(run: TrainedRun) -> dict[str, Any]:
+    from recsys_cli.workspace import finished
+
     run = finished(run).evaluated()
     name = run.folder.name
     if not run.report.is_file():

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedRun, EvaluateConfig]:
     """Return the run to evaluate, by name or config, and the evaluate section."""
     from recsys_cli.config import load
+    from recsys_cli.workspace import finished
 
     given, overrides = split_arguments(arguments)
     if given is None or is_config(given):
@@ -42,6 +43,8 @@ def named_run(session: Session, name: str | None, emit: Emit) -> TrainedRun:
         MissingArtifactError: There is no such run, or it is not finished.
     """
     if name is not None:
+        from recsys_cli.workspace import finished
+
         return finished(session.workspace.run(name))
     return _best_run(session, emit)
 
@@ -78,15 +81,6 @@ def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:
     from recsys_cli.stages.etl import prepared_data
 
     return chosen_run(config, prepared_data(config, workspace), workspace)
-
-
-def finished(run: TrainedRun) -> TrainedRun:
-    """Return a run after checking that it is finished."""
-    if not run.exists:
-        from recsys_cli.workspace import not_finished
-
-        raise not_finished(run)
-    return run
 
 
 def warn(emit: Emit, source: TrainedRun | Bundle) -> None:

@@ -47,7 +47,7 @@ def train(  # noqa: PLR0913, PLR0917 - one parameter per option
     force: Force = False,
 ) -> None:
     """Train the model on the prepared data."""
-    from recsys_cli.cli.runs import finished
+    from recsys_cli.workspace import finished
 
     session: Session = ctx.obj
     options = {"train.epochs": epochs, "train.devices": devices}

@@ -55,8 +55,9 @@ def validate(document: Document, *, source: Path) -> RunConfig:
     if problems := limit_problems(document):
         raise ConfigError("\n  ".join([f"{source}: values that YAML cannot hold", *problems]), hint="fix these keys")
     config, problems = _check(document)
-    for search_problems in (space_problems, bench_problems):
-        problems += search_problems(document, lambda changed: _check(changed)[1])
+    for section, search_problems in (("tune", space_problems), ("bench", bench_problems)):
+        if section in document.values:
+            problems += search_problems(document, lambda changed: _check(changed)[1])
     if problems or config is None:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         message = without_secret("\n  ".join([f"{source}: {count}", *sorted(problems, key=_line_number)]))
@@ -244,9 +245,10 @@ def _component_problems(document: Document) -> list[str]:
         problems += _problems_of(lambda: lookup(ENGINES, etl["engine"], what="engine"), document, ("etl", "engine"))
     if isinstance(train, dict) and isinstance(train.get("monitor"), str):
         problems += _problems_of(lambda: find_metric(train["monitor"]), document, ("train", "monitor"))
-    replaced = document.location(("bench", "models")).startswith(OF_OVERRIDE)
-    for key, check in protocol_checks(document.values, replaced=replaced):
-        problems += _problems_of(check, document, key)
+    if "protocol" in document.values:
+        replaced = document.location(("bench", "models")).startswith(OF_OVERRIDE)
+        for key, check in protocol_checks(document.values, replaced=replaced):
+            problems += _problems_of(check, document, key)
     return [*problems, *_metric_problems(document)]
 
 

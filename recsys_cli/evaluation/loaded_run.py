@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import torch
 
+from recsys_cli import plugins
 from recsys_cli.batch import Batch
 from recsys_cli.config import Placement, RunConfig, load
 from recsys_cli.interactions import Interactions
@@ -16,7 +19,7 @@ from recsys_cli.models import build
 from recsys_cli.models.embedding import TableType, quantize_tables
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.weights import load_weights
-from recsys_cli.workspace import PreparedData, TrainedRun, not_finished
+from recsys_cli.workspace import PreparedData, TrainedRun, finished
 
 _BATCH_ROWS = 65_536
 """Batch size of whole rows; affects only speed and memory."""
@@ -51,10 +54,13 @@ def make_context(
 
 def config_of(run: TrainedRun) -> RunConfig:
     """Return the verified config of a run."""
-    if not run.exists:
-        raise not_finished(run)
-    run.verify_config()
-    return load(run.config)
+    finished(run).verify_config()
+    return _read(run.config, run.config.stat().st_mtime_ns, os.environ.get(plugins.VARIABLE))
+
+
+@cache
+def _read(config: Path, modified: int, trusted: str | None) -> RunConfig:  # noqa: ARG001 - a later file or trust is read
+    return load(config)
 
 
 def model_of(run: TrainedRun, config: RunConfig, data: PreparedData) -> Model:

@@ -87,9 +87,7 @@ class Workspace:
             MissingArtifactError: The run is not finished, or the data or one of its files is missing.
             DataError: A file is damaged.
         """
-        if not run.exists:
-            raise not_finished(run)
-        key = str(run.manifest["data"].get("key"))
+        key = str(finished(run).manifest["data"].get("key"))
         data = self.data(key)
         if not data.exists or data.key != key:
             raise MissingArtifactError(
@@ -217,6 +215,13 @@ def _listed(artifacts: Sequence[Artifact]) -> str:
     names = [artifact.folder.name for artifact in artifacts]
     more = f" and {len(names) - _MAX_LISTED:,} more" if len(names) > _MAX_LISTED else ""
     return (", ".join(names[-_MAX_LISTED:]) or "none yet") + more
+
+
+def finished(run: TrainedRun) -> TrainedRun:
+    """Return a run after checking that it is finished."""
+    if not run.exists:
+        raise not_finished(run)
+    return run
 
 
 def not_finished(run: TrainedRun) -> MissingArtifactError:

@@ -15,7 +15,7 @@ from recsys_cli.evaluation.result import MODEL, ByName, Evaluation, Frozen, Sele
 from recsys_cli.metrics.metric import Better
 from recsys_cli.metrics.named import ARROWS, COMPARED, better_of, title_of
 from recsys_cli.tabular import Tabular, rows_to_arrow
-from recsys_cli.workspace import TrainedRun, not_finished
+from recsys_cli.workspace import TrainedRun, finished
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -238,9 +238,7 @@ def rankings_of(run: TrainedRun) -> Rankings:
         DataError: The file is damaged, or of another version.
     """
     name = run.folder.name
-    if not run.exists:
-        raise not_finished(run)
-    if not run.evaluation.is_file():
+    if not finished(run).evaluation.is_file():
         raise MissingArtifactError(f"run {name} is not evaluated", hint=f"recsys evaluate {name}")
     run.verify_config()
     try:
