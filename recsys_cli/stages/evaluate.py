@@ -15,6 +15,7 @@ from recsys_cli.evaluation.report import render
 from recsys_cli.evaluation.report.users import ExampleUser, example_users
 from recsys_cli.evaluation.result import Selection, note
 from recsys_cli.events import Emit, ignore
+from recsys_cli.metrics import BEYOND, GROUPED, IMPRESSION, OF_NUMBERS, POINTWISE, RANKING
 from recsys_cli.models.configs.matrix import OWN_FIRST
 from recsys_cli.ops.expression import parse
 from recsys_cli.stages import StageResult
@@ -83,9 +84,10 @@ def evaluate(
 
 
 def evaluation_key(run_key: str, config: EvaluateConfig) -> str:
-    """Return the hash of an evaluation's run, options and metrics."""
+    """Return the hash of an evaluation's run, options and metrics: those always reported by name, others with their code."""
     options = config.model_dump(mode="json", exclude=_NOT_IN_KEY)
-    return key_of("evaluation", _VERSION, run_key, options, *code_of_metrics(config.metrics))
+    reported = sorted({*POINTWISE, *OF_NUMBERS, *GROUPED, *IMPRESSION, *RANKING, *BEYOND})
+    return key_of("evaluation", _VERSION, run_key, options, reported, *code_of_metrics(config.metrics))
 
 
 def selected_on(split: str, run: TrainedRun, workspace: Workspace) -> tuple[Selection, ...]:

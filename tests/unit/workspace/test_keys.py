@@ -6,14 +6,15 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Any, Literal, cast, get_args
 
 import pytest
 from pydantic import BaseModel
 
 from recsys_cli.config import RunConfig
 from recsys_cli.data import open_source
-from recsys_cli.features.split import AnySplit
+from recsys_cli.features.split import splits
+from recsys_cli.metrics import RANKING
 from recsys_cli.stages.etl import data_key
 from recsys_cli.stages.evaluate import evaluation_key
 from recsys_cli.stages.run_selection import run_key
@@ -197,10 +198,7 @@ def sections() -> Iterator[str]:
 
 def test_every_field_has_a_place_here() -> None:
     assert set(FIELDS) - OPEN_SECTIONS == set(sections())
-    union = AnySplit
-    while get_origin(union) is not None and not all(isinstance(kind, type) for kind in get_args(union)):
-        union = get_args(union)[0]
-    methods = {kind.model_fields["method"].default: set(kind.model_fields) - {"method"} for kind in get_args(union)}
+    methods = {method: set(kind.model_fields) - {"method"} for method, kind in splits().items()}
     assert {method: set(values) for method, values in SPLITS.items()} == methods
 
 
@@ -217,6 +215,13 @@ def test_field_changes_the_expected_keys(field: str, workspace: Workspace) -> No
         "none": set(),
     }
     assert changed == expected[first]
+
+
+def test_new_metric_is_another_evaluation(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = keys(BASE, workspace)
+    monkeypatch.setitem(RANKING, "new", RANKING["hr"])
+    after = keys(BASE, workspace)
+    assert [stage for stage in ORDER if before[stage] != after[stage]] == ["evaluation"]
 
 
 def test_another_dataset_is_other_data(workspace: Workspace) -> None:
