@@ -35,6 +35,7 @@ def test_an_op_is_explained_within_the_terminal(recsys, name):
         assert not short, "a line ends where the source does"
         assert all(any(line.startswith(f"  {option['name']}: ") for line in lines) for option in found["options"])
     for option in found["options"]:
+        assert option["meaning"]
         assert "\n" not in option["meaning"]
         assert not re.search(r"typing|Annotated|<class|NoneType|FieldInfo", option["type"]), option
 

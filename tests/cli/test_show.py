@@ -44,14 +44,6 @@ def test_ls_lists_and_explains_everything(recsys, kind):
     assert all(drawn(draw, row | details(row["name"]), 200).startswith(row["name"]) for row in rows)
 
 
-def test_ls_explains_an_op_from_its_docstring_and_fields(recsys):
-    found = recsys("ls", "ops", "JoinExternal", "--json").json
-    assert found["summary"].startswith("Join columns")
-    assert "left join" in found["meaning"]
-    assert [option["name"] for option in found["options"]] == ["table", "on", "columns"]
-    assert all(option["meaning"] for option in found["options"])
-
-
 def test_ls_suggests_a_name(recsys):
     answer = recsys("ls", "ops", "Categorfy")
     assert answer.code == 2
