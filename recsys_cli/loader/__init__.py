@@ -1,7 +1,6 @@
 """Loaders: batches from prepared Parquet files, resident or streamed, with lookup joins of dimension tables."""
 
-from recsys_cli.loader.loader import Loader, UserLoader
-from recsys_cli.loader.streaming import MemoryLoader
+from recsys_cli.loader.loader import Loader, MemoryLoader, UserLoader
 from recsys_cli.loader.tables import DimensionTables
 from recsys_cli.loader.targets import check_targets, scales
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recsys_cli.batch import Batch, Feature, Ragged
+from recsys_cli.batch import Batch, Feature, Ragged, picked
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import HISTORY_USER, row_column
 from recsys_cli.features.hashing import mix
@@ -19,7 +19,7 @@ from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.order import EpochSteps, Permutation
 from recsys_cli.loader.records import Records, join_spans, layout_of_split, read_records
-from recsys_cli.loader.streaming import Resident, ResidentEpoch, Streaming, StreamingEpoch, prefetch
+from recsys_cli.loader.streaming import Resident, Streaming, StreamingEpoch, prefetch
 from recsys_cli.loader.tables import DimensionTables
 from recsys_cli.workspace import PreparedData
 
@@ -84,8 +84,6 @@ def _values(column: Feature) -> Tensor:
     return column.values if isinstance(column, Ragged) else column
 
 
-_SHUFFLE = 0x5553
-"""Seed offset of the order of users."""
 _MIN, _MAX, _STEPS = 32, 256, 600
 """For an automatic batch size: smallest and largest size, and the lowest number of steps per epoch."""
 
@@ -102,7 +100,37 @@ def auto_batch_size(num_users: int) -> int:
     return size
 
 
-class UserLoader(EpochSteps):
+class MemoryLoader(EpochSteps):
+    """Batches of given rows, on their device, in an order given by (seed, epoch); options are those of `Loader`.
+
+    Attributes:
+        shuffle: Seed offset of the order.
+    """
+
+    shuffle: ClassVar[int] = 0x4D52
+
+    def __init__(
+        self, rows: Batch, *, batch_size: int, seed: int, rank: int = 0, world_size: int = 1, parts: int = 1
+    ) -> None:
+        super().__init__(rows.num_rows, batch_size=batch_size, rank=rank, world_size=world_size, parts=parts)
+        self._rows, self._seed = rows, seed
+
+    def _batches(self, first: int) -> Iterator[Batch]:
+        order = Permutation(self.num_rows, mix(self._seed, self.shuffle, self._epoch))
+        for step in range(first, len(self)):
+            rows = np.concatenate([order(*span) for span in self._partition.spans(step, self._rank)])
+            self._step = step + 1
+            yield _picked(self._rows, torch.from_numpy(rows.astype(np.int64)))
+
+
+def _picked(rows: Batch, index: Tensor) -> Batch:
+    """Return some rows of a batch."""
+    features = {name: picked(feature, index) for name, feature in rows.features.items()}
+    weight = None if rows.weight is None else rows.weight[index.to(rows.weight.device)]
+    return Batch(features, {name: label[index.to(label.device)] for name, label in rows.labels.items()}, weight)
+
+
+class UserLoader(MemoryLoader):
     """Batches of all users with at least two items, in an order given by (seed, epoch).
 
     A user with a single item has no next item to predict. Step i has the same users for any number of ranks. The only
@@ -113,6 +141,8 @@ class UserLoader(EpochSteps):
         DataError: No user has two items.
         ConfigError: `batch_size` or `rank` is invalid.
     """
+
+    shuffle = 0x5553
 
     def __init__(  # noqa: PLR0913 - all but two are keywords with a default
         self,
@@ -134,20 +164,9 @@ class UserLoader(EpochSteps):
                 hint="check features.user and the split, or train a model of interactions (recsys ls models)",
             )
         size = auto_batch_size(len(users)) if batch_size == "auto" else batch_size
-        super().__init__(len(users), batch_size=size, rank=rank, world_size=world_size, parts=parts)
-        self._users = users.astype(np.int32)
-        self._names = schema.only(Role.USER).name, schema.label.name
-        self._seed = seed
-        self._device = torch.device(device)
-
-    def _batches(self, first: int) -> Iterator[Batch]:
-        order = Permutation(self.num_rows, mix(self._seed, _SHUFFLE, self._epoch))
-        user, label = self._names
-        for step in range(first, len(self)):
-            rows = np.concatenate([order(*span) for span in self._partition.spans(step, self._rank)])
-            ids = torch.from_numpy(self._users[rows]).to(self._device)
-            self._step = step + 1
-            yield Batch({user: ids}, {label: torch.ones(len(ids), device=self._device)})
+        ids = torch.from_numpy(users.astype(np.int32)).to(device)
+        rows = Batch({schema.only(Role.USER).name: ids}, {schema.label.name: torch.ones(len(ids), device=device)})
+        super().__init__(rows, batch_size=size, seed=seed, rank=rank, world_size=world_size, parts=parts)
 
 
 _DEPTH = 4
@@ -228,7 +247,7 @@ class Loader(EpochSteps):
             epoch.close()
             side.close()
 
-    def _build(self, epoch: ResidentEpoch | StreamingEpoch, step: int) -> Batch:
+    def _build(self, epoch: Resident | StreamingEpoch, step: int) -> Batch:
         spans = self._partition.spans(step, self._rank)
         rows = join_spans([epoch.rows(*span) for span in spans])
         if self._history_users is not None:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from threading import Event
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from recsys_cli.batch import Batch, Feature, picked
+from recsys_cli.batch import Feature
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.hashing import mix, permutation
-from recsys_cli.loader.order import EpochSteps, Permutation
+from recsys_cli.loader.order import Permutation
 from recsys_cli.loader.reading import RowGroup
 from recsys_cli.loader.records import Layout, Records, join_spans, read_records
 
@@ -46,67 +45,31 @@ def prefetch(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-_BATCH_SHUFFLE = 0x4D52
-"""Seed offset of the order of rows."""
-
-
-class MemoryLoader(EpochSteps):
-    """Batches of given rows without weights, on their device, shuffled by (seed, epoch)."""
-
-    def __init__(self, rows: Batch, *, batch_size: int, seed: int, parts: int = 1) -> None:
-        self._rows = rows
-        super().__init__(self._rows.num_rows, batch_size=batch_size, rank=0, world_size=1, parts=parts)
-        self._seed = seed
-
-    def _batches(self, first: int) -> Iterator[Batch]:
-        order = Permutation(self.num_rows, mix(self._seed, _BATCH_SHUFFLE, self._epoch))
-        for step in range(first, len(self)):
-            rows = np.concatenate([order(*span) for span in self._partition.spans(step, 0)])
-            self._step = step + 1
-            yield _picked(self._rows, torch.from_numpy(rows.astype(np.int64)))
-
-
-def _picked(rows: Batch, index: Tensor) -> Batch:
-    """Return some rows of a batch."""
-    features = {name: picked(feature, index) for name, feature in rows.features.items()}
-    weight = None if rows.weight is None else rows.weight[index.to(rows.weight.device)]
-    return Batch(features, {name: label[index.to(label.device)] for name, label in rows.labels.items()}, weight)
-
-
 _SHUFFLE = 0x5248
 """Seed offset of the order of rows."""
 
 
+@dataclass(frozen=True)
 class Resident:
-    """Split with all rows in memory, in an order given by (seed, epoch); with seed None in the order of the files."""
+    """Split with all rows in memory, in an order given by (seed, epoch); with seed None in the order of the files. Thread-safe."""
 
-    def __init__(self, records: Records, *, seed: int | None) -> None:
-        self._records = records
-        self._seed = seed
+    records: Records
+    seed: int | None
+    order: Permutation | None = None
+    threads: ClassVar[int] = 2
 
-    def epoch(self, epoch: int) -> ResidentEpoch:
+    def epoch(self, epoch: int) -> Resident:
         """Return the rows in the order of an epoch."""
-        order = None
-        if self._seed is not None:
-            order = Permutation(self._records.num_rows, mix(self._seed, _SHUFFLE, epoch))
-        return ResidentEpoch(self._records, order)
-
-
-class ResidentEpoch:
-    """Rows in the order of one epoch; thread-safe."""
-
-    threads = 2
-
-    def __init__(self, records: Records, order: Permutation | None) -> None:
-        self._records = records
-        self._order = order
+        if self.seed is None:
+            return self
+        return replace(self, order=Permutation(self.records.num_rows, mix(self.seed, _SHUFFLE, epoch)))
 
     def rows(self, start: int, stop: int) -> dict[str, Feature]:
         """Return the rows at positions start, …, stop - 1."""
-        if self._order is None:
-            return self._records.span(start, stop)
-        rows = torch.from_numpy(self._order(start, stop))
-        return self._records.pick(rows.to(self._records.words.device))
+        if self.order is None:
+            return self.records.span(start, stop)
+        rows = torch.from_numpy(self.order(start, stop))
+        return self.records.pick(rows.to(self.records.words.device))
 
     def close(self) -> None:
         """Do nothing; the next epoch needs the rows."""

@@ -111,7 +111,7 @@ def test_tables_that_nobody_has_memory_for_are_planned_at_once(make_prepared):
 def test_the_rows_of_the_data_are_what_the_loader_holds(make_prepared):
     data = make_prepared()
     loader = Loader(data, "train", batch_size=100)
-    assert footprint(data, "train") == loader._source._records.num_bytes  # type: ignore[union-attr]
+    assert footprint(data, "train") == loader._source.records.num_bytes  # type: ignore[union-attr]
     tables = loader._tables._tables.values()
     joined = sum(table.records.num_bytes + (0 if table.shared is None else table.shared.nbytes) for table in tables)
     assert joined <= tables_footprint(data) <= joined + 3  # footers count an empty list as one value
