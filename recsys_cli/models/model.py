@@ -98,7 +98,7 @@ class Model(nn.Module, ABC):
     |---|---|---|---|
     | ranking | labels of interactions with features | `ranking.model.RankingModel` | `outputs` |
     | retrieval | positives and sampled negatives | `retrieval.model.RetrievalModel` | `encode` |
-    | sequence | chronological user histories | `sequence.model.SequenceModel` | `states` |
+    | sequence | chronological user histories | `sequence.model.SequenceModel` | `network`, or `states` |
     | closed-form | all interactions at once | `ClosedFormModel`, or `item_to_item.ItemToItemModel` | `fit` or `learn` |
 
     A model of no kind extends this class with `score` and `loss`.

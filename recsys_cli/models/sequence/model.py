@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal
 
@@ -180,6 +179,7 @@ class SequenceModel(Model):
     """Whether `states` takes the times of the items."""
 
     config: SequenceOptions
+    network: nn.Module
     chosen_length: Tensor
     histories: Histories
     negatives: NegativeSampler
@@ -200,9 +200,8 @@ class SequenceModel(Model):
         if config.time_features:
             self.periods = TimeFeatures(config.time_features, dim, schema.only(Role.TIMESTAMP))
 
-    @abstractmethod
     def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None, at: Tensor | None = None) -> Tensor:
-        """Return the states of the sequences after their items.
+        """Return the states of the sequences after their items: those of `network` by default.
 
         Args:
             vectors: Packed item vectors, shape (T, D). An empty sequence has one item, with a vector of zeros.
@@ -213,6 +212,8 @@ class SequenceModel(Model):
         Returns:
             Shape (P, D).
         """
+        states: Tensor = self.network(vectors, layout, times, at)
+        return states
 
     @property
     def length(self) -> int:

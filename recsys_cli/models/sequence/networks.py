@@ -216,12 +216,6 @@ class SASRec(SequenceModel):
             init_small
         )
 
-    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None, at: Tensor | None = None) -> Tensor:
-        """Return the prediction after each item, shape (P, D)."""
-        del times
-        states: Tensor = self.network(vectors, layout, at=at)
-        return states
-
 
 class GRU4Rec(SequenceModel):
     """GRU4Rec: a GRU over the user history, and a dense layer from its state to the vector of the next item.
@@ -272,12 +266,6 @@ class BERT4Rec(SequenceModel):
         self.mask = nn.Parameter(torch.empty(dim).normal_(std=INITIAL_STD))
         self.network = Transformer(config, causal=False, hidden=4 * dim, activation=nn.GELU)
         self.outward = nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.LayerNorm(dim))
-
-    def states(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None, at: Tensor | None = None) -> Tensor:
-        """Return the bidirectional states of the items, shape (P, D)."""
-        del times
-        states: Tensor = self.network(vectors, layout, at=at)
-        return states
 
     @property
     def window(self) -> int:
