@@ -302,28 +302,20 @@ class EventEmbeddings(nn.Module):
         of_items, num_rows = self._reader.features(distinct), batch.num_rows
         features = {name: joined([batch.features[name], of_items[name]]) for name in self.names}
         found = self._embeddings[0].lookups(Batch({**batch.features, **features}, {}))
-        lookups = {name: _first(found[name], num_rows) if name in features else found[name] for name in found}
+        lookups = {name: _part(found[name], 0, num_rows) if name in features else found[name] for name in found}
         target = torch.cat([lookups[name].spread() for name in self.names], dim=1)
-        vectors = torch.cat([_rest(found[name], num_rows).spread() for name in self.names], dim=1)
+        vectors = torch.cat([_part(found[name], num_rows).spread() for name in self.names], dim=1)
         padding = target.new_zeros(1, _LABEL_DIM)
         label = torch.cat([self.label.new_zeros(2, self.item_dim), self.label], dim=1)
         target, vectors = (torch.cat([part, padding.expand(len(part), -1)], dim=1) for part in (target, vectors))
         return Events(target, vectors, index, label, window), list(lookups.values())
 
 
-def _first(lookup: Lookup, num_rows: int) -> Lookup:
-    """Return the first rows of a lookup."""
+def _part(lookup: Lookup, start: int, stop: int | None = None) -> Lookup:
+    """Return the rows start, …, stop - 1 of a lookup, to the last one for None."""
     if lookup.offsets is None:
-        return replace(lookup, inverse=lookup.inverse[:num_rows])
-    end = int(lookup.offsets[num_rows])
-    weights = None if lookup.weights is None else lookup.weights[:end]
-    return replace(lookup, inverse=lookup.inverse[:end], offsets=lookup.offsets[: num_rows + 1], weights=weights)
-
-
-def _rest(lookup: Lookup, num_rows: int) -> Lookup:
-    """Return the other rows of a lookup."""
-    if lookup.offsets is None:
-        return replace(lookup, inverse=lookup.inverse[num_rows:])
-    start = int(lookup.offsets[num_rows])
-    weights = None if lookup.weights is None else lookup.weights[start:]
-    return replace(lookup, inverse=lookup.inverse[start:], offsets=lookup.offsets[num_rows:] - start, weights=weights)
+        return replace(lookup, inverse=lookup.inverse[start:stop])
+    offsets = lookup.offsets[start : None if stop is None else stop + 1]
+    ids = slice(int(offsets[0]), int(offsets[-1]))
+    weights = None if lookup.weights is None else lookup.weights[ids]
+    return replace(lookup, inverse=lookup.inverse[ids], offsets=offsets - offsets[0], weights=weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,10 @@ _TREES: dict[str, tuple[str, ...]] = {
     "trees_cold_both": ("users", "items"),
 }
 """Buffers of trees, each with the cold-start ids of the rows it scores."""
+
+
+_OPTIONS = {"learning_rate", "num_leaves", "min_data_in_leaf", "lambda_l2", "feature_fraction", "bagging_fraction"}
+"""Options under LightGBM's own names."""
 
 
 class Plain:
@@ -114,8 +118,11 @@ class LightGBM(ClosedFormModel):
         """Fit the collaborative features, per fold and of all rows, and the trees; on the CPU, with all of train in memory."""
         rows, plain, weight = self._read(context)
         total = self.config.folds + 1 + len(_TREES)
-        fold = self._fold_of(rows)
-        parts = self._fit_folds(rows, fold, progress=lambda done: progress(done, total))
+        fold = folds_of_pairs(rows, self.config.folds, seed=self.seed)
+        parts = fit_folds(
+            self.config, self.schema, self.categories, rows, fold,
+            seed=self.seed, progress=lambda done: progress(done, total),
+        )  # fmt: skip
         whole = CollaborativeFeatures(self.config, self.schema, self.categories)
         whole.fit(rows, seed=self.seed)
         self.collaborative.load_state_dict(whole.state_dict())
@@ -149,34 +156,11 @@ class LightGBM(ClosedFormModel):
             weights += [batch.weight] if batch.weight is not None else []
         return Rows.concat(parts), torch.cat(plain), torch.cat(weights) if weights else None
 
-    def out_of_fold(self, rows: Rows) -> Tensor:
-        """Return the collaborative features of train rows, each from the other folds; shape (N, F), float32.
-
-        Args:
-            rows: All rows of train.
-        """
-        fold = self._fold_of(rows)
-        return out_of_fold(self._fit_folds(rows, fold), rows, fold)
-
-    def _fold_of(self, rows: Rows) -> Tensor:
-        return folds_of_pairs(rows, self.config.folds, seed=self.seed)
-
-    def _fit_folds(
-        self, rows: Rows, fold: Tensor, *, progress: Callable[[int], None] = lambda _: None
-    ) -> list[CollaborativeFeatures]:
-        return fit_folds(self.config, self.schema, self.categories, rows, fold, seed=self.seed, progress=progress)
-
     def _lightgbm_parameters(self) -> dict[str, Any]:
-        options = self.config
         return {
+            **self.config.model_dump(include=_OPTIONS),
             # `cross_entropy` allows labels between 0 and 1; trees of a squared error do not depend on the label's unit.
             "objective": "regression" if self.schema.label.is_regression else "cross_entropy",
-            "learning_rate": options.learning_rate,
-            "num_leaves": options.num_leaves,
-            "min_data_in_leaf": options.min_data_in_leaf,
-            "lambda_l2": options.lambda_l2,
-            "feature_fraction": options.feature_fraction,
-            "bagging_fraction": options.bagging_fraction,
             "bagging_freq": 1,
             "seed": self.seed,
             "deterministic": True,

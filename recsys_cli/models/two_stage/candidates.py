@@ -92,13 +92,9 @@ class CandidateSource:
         return self._profile
 
     @property
-    def names(self) -> list[str]:
-        """Names of the features."""
-        of_generators = [
-            f"{name}: {what}" for name in self.generators for what in ("score", "relative score", "log rank")
-        ]
-        of_user = ["history length", "popularity of the history", "similarity of content"]
-        return ["rank fusion", *of_generators, *self.statistics.names, *of_user, *self.content.names]
+    def num_features(self) -> int:
+        """F: the fusion, three of each generator, those of the items, and three of the user and the pair."""
+        return 4 + 3 * len(self.generators) + len(self.statistics.names) + self.content.num_columns
 
     def blocks(self, users: Tensor) -> Iterator[tuple[slice, Candidates]]:
         """Yield the candidates of blocks of users, shape (U,), with their places."""
@@ -239,9 +235,6 @@ class ItemContent:
     Args:
         schema: The prepared columns.
         max_categories: Maximum cardinality of a categorical column.
-
-    Attributes:
-        names: Name of each column.
     """
 
     def __init__(self, schema: Schema, *, max_categories: int) -> None:
@@ -251,16 +244,13 @@ class ItemContent:
             each for each in columns if each.kind is Kind.CATEGORICAL and int(each.cardinality or 0) <= max_categories
         ]
         self._numeric = [each for each in columns if each.kind is Kind.NUMERIC and not each.ragged]
-        self.names: Sequence[str] = [
-            *(f"{each.name} {number}" for each in self._categorical for number in range(int(each.cardinality or 0))),
-            *(each.name for each in self._numeric),
-        ]
-        self.num_categories = len(self.names) - len(self._numeric)
+        self.num_categories = sum(int(each.cardinality or 0) for each in self._categorical)
+        self.num_columns = self.num_categories + len(self._numeric)
 
     def matrix(self, join: Join, device: torch.device) -> Tensor:
         """Return the columns by encoded item, float32; categories are shares of the item's values."""
         size = int(self._item.cardinality or 0)
-        if not self.names:
+        if not self.num_columns:
             return torch.zeros(size, 0, device=device)
         features = join({self._item.name: torch.arange(size, dtype=torch.int32, device=device)})
         parts = [_shares(features[each.name], each) for each in self._categorical]

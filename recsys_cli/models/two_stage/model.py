@@ -183,7 +183,7 @@ class TwoStage(ClosedFormModel):
         self.folds_in = all(generator.folds_in for generator in self._models.values())
         self.statistics = self._new_statistics()
         self._content = ItemContent(schema, max_categories=config.max_categories)
-        self.ranker = ranker_of(config.ranker, schema, lambda: self._source(self._models, self.statistics).names)
+        self.ranker = ranker_of(config.ranker, schema, self._source(self._models, self.statistics).num_features)
         self._ready: CandidateSource | None = None
         self._orders: list[Order] = []
 

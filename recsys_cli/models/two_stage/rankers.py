@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -299,10 +299,10 @@ def _none() -> Any:
     raise AssertionError("a ranker of candidates reads no interactions")
 
 
-def ranker_of(options: TreeRanker | Part | None, schema: Schema, names: Callable[[], list[str]]) -> Ranker | None:
+def ranker_of(options: TreeRanker | Part | None, schema: Schema, num_features: int) -> Ranker | None:
     """Return the ranker of a config; None for rank fusion."""
     if options is None:
         return None
     if isinstance(options, TreeRanker):
         return Trees(options, seed=int(torch.randint(2**31 - 1, ())))
-    return RowRanker(options, schema, len(names()))
+    return RowRanker(options, schema, num_features)

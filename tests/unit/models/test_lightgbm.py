@@ -15,6 +15,7 @@ from recsys_cli.errors import MissingExtraError, TrainingError
 from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.features.schema import UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.models import build
+from recsys_cli.models.collaborative.features import fit_folds, folds_of_pairs, out_of_fold
 from recsys_cli.models.collaborative.rows import Rows
 from recsys_cli.models.model import TrainingContext
 from recsys_cli.models.ranking.lightgbm import LightGBM as Model
@@ -32,6 +33,13 @@ KEYS = Column(
     name="keys", role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=9, vocabulary="k", ragged=True
 )
 QUICK = {"num_trees": 30, "learning_rate": 0.2, "min_data_in_leaf": 20, "embedding_dim": 4, "factor_l2": 1.0}
+
+
+def features_of(model: Model, rows: Rows) -> torch.Tensor:
+    """Return the collaborative features of train rows."""
+    fold = folds_of_pairs(rows, model.config.folds, seed=model.seed)
+    parts = fit_folds(model.config, model.schema, model.categories, rows, fold, seed=model.seed)
+    return out_of_fold(parts, rows, fold)
 
 
 def a_batch(num_rows: int = 1_500, *, seed: int = 0) -> Batch:
@@ -80,7 +88,7 @@ def test_features_of_a_train_row_exclude_its_own_label(row: int) -> None:
     rows, turned = (
         Rows.of(labelled(batch, **labels), model.schema, model.categories) for labels in (batch.labels, other)
     )
-    before, after = model.out_of_fold(rows), model.out_of_fold(turned)
+    before, after = features_of(model, rows), features_of(model, turned)
     assert torch.equal(before[row], after[row])
     assert not torch.equal(before, after)
 
@@ -96,7 +104,7 @@ def test_features_of_a_train_row_exclude_all_labels_of_its_pair() -> None:
         Rows.of(labelled(batch, some), model.schema, model.categories)
         for some in (label, torch.where(pair, 1 - label, label))
     )
-    before, after = model.out_of_fold(rows), model.out_of_fold(turned)
+    before, after = features_of(model, rows), features_of(model, turned)
     assert torch.equal(before[pair], after[pair])
     assert not torch.equal(before, after)
 
@@ -104,7 +112,7 @@ def test_features_of_a_train_row_exclude_all_labels_of_its_pair() -> None:
 def test_a_row_of_train_does_not_count_itself() -> None:
     model, batch = a_model(LABEL, folds=2), a_batch(300)
     rows = Rows.of(batch, model.schema, model.categories)
-    counts = model.out_of_fold(rows)[:, 0]  # how many rows its user has
+    counts = features_of(model, rows)[:, 0]  # how many rows its user has
     assert (counts < torch.bincount(rows.users)[rows.users]).all()
     assert counts.max() > 1
 
