@@ -80,29 +80,15 @@ def auc(model: Model, batch: Batch) -> float:
     return float((ranks[positive].mean() - (positive.sum() + 1) / 2) / (~positive).sum())
 
 
-@pytest.mark.parametrize("row", [0, 17, 99])
-def test_features_of_a_train_row_exclude_its_own_label(row: int) -> None:
-    model, batch = a_model(KEYS, SHOP, LABEL, STARS), a_batch(100)
-    other = {name: label.clone() for name, label in batch.labels.items()}
-    other["label"][row], other["stars"][row] = 1 - other["label"][row], 0.123
-    rows, turned = (
-        Rows.of(labelled(batch, **labels), model.schema, model.categories) for labels in (batch.labels, other)
-    )
-    before, after = features_of(model, rows), features_of(model, turned)
-    assert torch.equal(before[row], after[row])
-    assert not torch.equal(before, after)
-
-
 def test_features_of_a_train_row_exclude_all_labels_of_its_pair() -> None:
-    model, batch = a_model(LABEL), a_batch(2_000)
+    model, batch = a_model(KEYS, SHOP, LABEL, STARS), a_batch(2_000)
     features = batch.features
     pairs = features["user"] * ITEMS + features["item"]
     pair = pairs == torch.bincount(pairs).argmax()
     assert pair.sum() > 3
-    label = batch.labels["label"]
+    others = {name: torch.where(pair, 1 - label, label) for name, label in batch.labels.items()}
     rows, turned = (
-        Rows.of(labelled(batch, some), model.schema, model.categories)
-        for some in (label, torch.where(pair, 1 - label, label))
+        Rows.of(labelled(batch, **labels), model.schema, model.categories) for labels in (batch.labels, others)
     )
     before, after = features_of(model, rows), features_of(model, turned)
     assert torch.equal(before[pair], after[pair])
