@@ -38,12 +38,13 @@ def main() -> int:
     preload()
     failed = False
     with tempfile.TemporaryDirectory(prefix="recsys-soak-") as name:
+        base = template(Path(name) / "base")
         for part, (module, full, few) in PARTS.items():
             if not wanted.only or part in wanted.only:
-                base = template(Path(name) / part / "base")
+                folder = Path(name) / part
                 count = wanted.count or (few if wanted.sample else full)
                 started = time.monotonic()
-                outcome = module.main(wanted.seed, count, base, Path(name) / part)
+                outcome = module.main(wanted.seed, count, base.copy(folder / "base"), folder)
                 failed |= _told(outcome, time.monotonic() - started)
     if not wanted.only or "odd inputs" in wanted.only:
         failed |= _odd_inputs(wanted.seed, wanted.count, sample=wanted.sample)

@@ -5,17 +5,23 @@ The process that is forked has loaded everything, so that an attempt costs its w
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import pkgutil
 import shutil
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import recsys_cli
+from recsys_cli.errors import MissingExtraError
 
 CONFIG = """
 dataset: {name: synthetic, users: 120, items: 60, rows: 3000}
@@ -35,6 +41,11 @@ evaluate: {k: [10], bootstrap: 10}
 bench: {models: [popularity, mlp], seeds: [1, 2]}
 tune: {trials: 4, space: {train.learning_rate: {low: 0.001, high: 0.1, log: true}}}
 """
+_IMPORTED_AT_WORK = (
+    "faiss", "onnxscript", "optuna", "orjson", "polars", "pyarrow.parquet", "scipy.sparse", "torch.export", "uvicorn", "uvloop",
+)  # fmt: skip
+_NOT_LOADED = {"__main__", "lightgbm", "mlflow", "saved_model", "sharding", "wandb"}
+"""Modules of large extras; threads of TensorFlow do not survive a fork."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +87,12 @@ class Outcome:
 
 
 def preload() -> None:
-    """Load what every command needs; torch must not have started threads when a process is forked."""
+    """Load the package and what it imports at work; torch must not have started threads when a process is forked."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    import recsys_cli.tuning.study  # noqa: F401 - only loaded
+    modules = [one.name for one in pkgutil.walk_packages(recsys_cli.__path__, "recsys_cli.")]
+    for name in [*_IMPORTED_AT_WORK, *(one for one in modules if one.rpartition(".")[2] not in _NOT_LOADED)]:
+        with suppress(ImportError, MissingExtraError):
+            importlib.import_module(name)
 
 
 class Arena:

@@ -1,7 +1,8 @@
 """The pages are true: their blocks run, and their commands, options, make targets, files and links exist.
 
 A block without `no-run` behind its language runs, in order, in one folder per page with a `ratings.csv` and a `configs/demo.yaml`
-of one epoch. `recsys serve` runs in the background, on a free port, until the next one or the end of the page. Blocks with `no-run`
+of one epoch. Its workspace has the runs that several pages begin with, made once by the commands STARTED. `recsys serve` runs in
+the background, on a free port, until the next one or the end of the page. Blocks with `no-run`
 are in NOT_RUN with the reason; their commands are still checked against the command line.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -22,6 +24,7 @@ import numpy as np
 import pytest
 
 from recsys_cli.config.load import load
+from tests.forked import program
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "recsys_cli" / "README.md"])
@@ -55,10 +58,11 @@ NOT_RUN = {
     ("docs/tensorflow.md", "pip install"): _SETUP,
 }
 """Page and start of each block with `no-run` → what it needs."""
-BEFORE = {
-    "README.md": "recsys run configs/demo.yaml model.name=ease --quiet",
-}
-"""Page → command before its blocks."""
+STARTED = (
+    "recsys run configs/demo.yaml model.name=fm train.epochs=1 --quiet",
+    "recsys run configs/demo.yaml model.name=ease --quiet",
+)
+"""Commands before the blocks of every page, which several pages have."""
 SERVE = re.compile(r"^recsys serve (.*)$", re.MULTILINE)
 
 
@@ -146,30 +150,49 @@ def test_every_block_has_a_language(page: Path) -> None:
         assert (block.language in LANGUAGES, block.flags in {"", NO_RUN}) == (True, True), block
 
 
+@pytest.fixture(scope="module")
+def environment() -> dict[str, str]:
+    """The environment of blocks: `recsys` is forked from a process that has loaded it."""
+    path = os.pathsep.join([str(program().parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Path:
+    """A folder with the table and the config, where the first commands were run."""
+    folder = tmp_path_factory.mktemp("started")
+    write_ratings(folder / "ratings.csv")
+    write_demo(folder / "configs")
+    for command in STARTED:
+        run_block(Block("bash", "", command), folder, environment)
+    return folder
+
+
+def run_block(block: Block, folder: Path, environment: dict[str, str]) -> None:
+    command = ["bash", "-euo", "pipefail", "-c"] if block.language == "bash" else [sys.executable, "-c"]
+    done = subprocess.run(
+        [*command, block.text], cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{block.text}\n{done.stdout}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=named)
-def test_blocks_run(page: Path, tmp_path: Path) -> None:
+def test_blocks_run(page: Path, tmp_path: Path, started: Path, environment: dict[str, str]) -> None:
     if (package := NEEDS.get(named(page))) and find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
-    write_ratings(tmp_path / "ratings.csv")
-    write_demo(tmp_path / "configs")
+    shutil.copytree(started, tmp_path, dirs_exist_ok=True)
+    environment = dict(environment)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     (tmp_path / "serve").write_text(LAUNCHER.replace("8000", port))
-    first = [Block("bash", "", BEFORE[named(page)])] if named(page) in BEFORE else []
     try:
-        for block in first + runnable(page):
+        for block in runnable(page):
             if (tmp_path / "pid").exists():
                 environment["PID"] = (tmp_path / "pid").read_text().strip()
             text = SERVE.sub(r". ./serve \1", block.text).replace("127.0.0.1:8000", f"127.0.0.1:{port}")
-            command = ["bash", "-euo", "pipefail", "-c"] if block.language == "bash" else [sys.executable, "-c"]
-            done = subprocess.run(
-                [*command, text.replace("curl -s ", "curl -sf ")],
-                cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
-            )  # fmt: skip
-            assert done.returncode == 0, f"{block.text}\n{done.stdout}"
+            run_block(replace(block, text=text.replace("curl -s ", "curl -sf ")), tmp_path, environment)
     finally:
         subprocess.run(["bash", "-c", "test ! -f pid || kill $(cat pid)"], cwd=tmp_path, check=False)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tests.servers import RECSYS, running
+from tests.forked import program
+from tests.servers import running
 
 START = datetime.datetime(2024, 3, 1, tzinfo=datetime.UTC)
 WEIGHTS = {"view": 1.0, "cart": 3.0, "purchase": 5.0}
@@ -34,7 +35,7 @@ class Shop:
 
     def run(self, *line: str) -> str:
         done = subprocess.run(
-            [RECSYS, *line], cwd=self.folder, text=True, capture_output=True, timeout=300, check=False,
+            [program(), *line], cwd=self.folder, text=True, capture_output=True, timeout=300, check=False,
             env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
         )  # fmt: skip
         assert done.returncode == 0, f"recsys {' '.join(line)}: {done.stdout}{done.stderr}"

@@ -78,7 +78,8 @@ THEIRS = {"hr": "hit_rate", "ndcg": "ndcg", "mrr": "mrr", "recall": "recall", "p
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::Warning")  # of its own compiler
-def test_ranking_metrics_equal_those_of_ranx() -> None:
+def test_ranking_metrics_equal_those_of_ranx(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")  # to compile ranx takes a minute
     ranx = pytest.importorskip("ranx")
     rng = np.random.default_rng(1)
     ranked = np.stack([rng.permutation(60)[:20] for _ in range(50)])

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -88,7 +87,7 @@ def test_top_k_of_users_and_histories(client: Any, bundle_of: Callable[..., Any]
     ],
 )  # fmt: skip
 def test_malformed_requests(server: Running, request_: Any) -> None:
-    response = httpx.post(server.url + "/v2/models/mf/infer", json=request_)
+    response = server.ask("POST", "/v2/models/mf/infer", request_)
     assert response.status_code in {400, 422}, response.text
     assert server.ask("POST", "/v2/models/mf-topk/infer", request_).status_code in {400, 422}
 

@@ -216,7 +216,7 @@ def _stays_after_damage(server: Running, link: Path, tmp_path: Path) -> None:
     link.unlink()
     link.symlink_to(tmp_path / "empty")
     server.process.send_signal(signal.SIGHUP)
-    until(lambda: 'result="failed"' in httpx.get(server.url + "/metrics").text)
+    until(lambda: 'result="failed"' in server.ask("GET", "/metrics").text)
     errors = (tmp_path / "stderr.txt").read_text()
     assert "was not reloaded, the old one stays in place: " in errors
     assert "Traceback" not in errors
@@ -233,7 +233,7 @@ def test_workers_share_feedback_and_end_with_their_parent(tmp_path: Path, bundle
                 bodies = [{"events": [{"user": 9005, "item": item}]}] * 8
                 assert sum(one["written"] for one in pool.map(lambda body: server.post("/feedback", body), bodies)) == 1
         assert len(list((tmp_path / "feedback").glob("*.worker-*.jsonl"))) == 2
-        assert "recsys_requests_total" in httpx.get(server.url + "/metrics").text
+        assert "recsys_requests_total" in server.ask("GET", "/metrics").text
         server.ask("DELETE", "/feedback?user=9004")
         _seen_by_all(server, 0)
         children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
@@ -289,7 +289,7 @@ def test_the_next_server_removes_the_metrics_of_killed_ones(tmp_path: Path, bund
     with running(tmp_path, *line, env=env), running(tmp_path / "other", *line, env=env) as server:
         assert not left[0].exists()
         assert len(list((tmp_path / "tmp").glob("recsys-metrics-*"))) == 2
-        assert "recsys_requests_under_way" in httpx.get(server.url + "/metrics").text
+        assert "recsys_requests_under_way" in server.ask("GET", "/metrics").text
     assert not list((tmp_path / "tmp").glob("recsys-metrics-*"))
 
 
@@ -325,18 +325,18 @@ def _is_worker(child: int) -> bool:
 
 def test_token(tmp_path: Path, bundle_of: BundleOf) -> None:
     line = (str(bundle_of("ease")), "--host", "0.0.0.0")
-    with running(tmp_path, *line, env={"RECSYS_TOKEN": TOKEN}) as server:
-        url = server.url.replace("0.0.0.0", "127.0.0.1")
+    with running(tmp_path, *line, env={"RECSYS_TOKEN": TOKEN}, installed=True) as server:
+        server.url = server.url.replace("0.0.0.0", "127.0.0.1")
         arguments = Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
         assert TOKEN.encode() not in arguments
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Authorization": "Bearer"}):
-            assert httpx.post(url + "/recommend", json={}, headers=headers).status_code == 401
-            assert httpx.get(url + "/metrics", headers=headers).status_code == 401
+            assert server.ask("POST", "/recommend", {}, headers=headers).status_code == 401
+            assert server.ask("GET", "/metrics", headers=headers).status_code == 401
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        assert httpx.post(url + "/recommend", json={}, headers=headers).status_code == 200
-        assert httpx.get(url + "/v2/health/ready").status_code == 200
-        assert httpx.get(url + "/").status_code == 200
-        document = httpx.get(url + "/openapi.json").json()
+        assert server.ask("POST", "/recommend", {}, headers=headers).status_code == 200
+        assert server.ask("GET", "/v2/health/ready").status_code == 200
+        assert server.ask("GET", "/").status_code == 200
+        document = server.ask("GET", "/openapi.json").json()
         assert document["components"]["securitySchemes"]["token"] == {"type": "http", "scheme": "bearer"}
 
 

@@ -6,7 +6,6 @@ import json
 from itertools import product
 from typing import Any
 
-import httpx
 import pytest
 
 from recsys_cli.serving.http.bodies import ScoreBody
@@ -50,7 +49,7 @@ def test_each_invalid_field_has_one_sentence(path: str, body: Any, sentences: li
     ],
 )
 def test_a_number_is_a_finite_json_number(path: str, name: str, body: str, wrong: str, server: Running) -> None:
-    response = httpx.post(server.url + path, content=body % wrong)
+    response = server.ask("POST", path, content=body % wrong)
     assert response.status_code == 422, response.text
     assert response.json()["error"].startswith(f"{name}: ")
 
@@ -58,7 +57,7 @@ def test_a_number_is_a_finite_json_number(path: str, name: str, body: str, wrong
 @pytest.mark.parametrize("number", ["9007199254740992.0", "9007199254740993.0", "1e16", "-1e16"])
 def test_rounded_ids_are_refused(number: str, server: Running) -> None:
     content = '{"columns": {"userId": [1, 1], "movieId": [2, ' + number + "]}}"
-    response = httpx.post(f"{server.url}/score", content=content)
+    response = server.ask("POST", "/score", content=content)
     assert response.status_code == 422, response.text
     assert response.json()["error"].startswith("row 2, column movieId: ")
     assert response.json()["error"].endswith("a whole number is expected; floats of 2**53 or more are inexact")
@@ -74,13 +73,13 @@ def test_whole_numbers_of_rows_are_exact() -> None:
     *product(["exclude_seen", "explain"], ["1", "0", '"yes"', '"true"']), ("explain", "null"),
 ])  # fmt: skip
 def test_a_switch_is_true_or_false(name: str, wrong: str, server: Running) -> None:
-    response = httpx.post(f"{server.url}/recommend", content=f'{{"{name}": {wrong}}}')
+    response = server.ask("POST", "/recommend", content=f'{{"{name}": {wrong}}}')
     assert response.status_code == 422, response.text
     assert response.json()["error"].startswith(f"{name}: has to be true or false, not ")
 
 
 def test_numbers_of_many_digits_are_refused(server: Running) -> None:
-    response = httpx.post(server.url + "/recommend", content=b'{"user": %s}' % (b"1" * 4_000))
+    response = server.ask("POST", "/recommend", content=b'{"user": %s}' % (b"1" * 4_000))
     assert response.status_code == 422
     assert "user: has to be" in response.json()["error"]
 
@@ -116,7 +115,7 @@ _MOST = 299_990
 )
 def test_a_large_invalid_body_is_refused_soon(path: str, content: bytes, sentence: str, server: Running) -> None:
     """A problem was made for each value: 90 s, and 9.6 GB."""
-    response = httpx.post(server.url + path, content=content, timeout=10)
+    response = server.ask("POST", path, content=content, timeout=10)
     assert response.status_code in {400, 422}, response.text
     assert sentence in response.json()["error"]
     assert len(response.text) < 1_000
@@ -149,7 +148,7 @@ def test_unknown_query_parameters_are_refused(method: str, path: str, known: str
 
 
 def test_every_invalid_parameter_is_named(server: Running) -> None:
-    error = httpx.get(f"{server.url}/items?k=x&search={'a' * 300}").json()["error"]
+    error = server.ask("GET", f"/items?k=x&search={'a' * 300}").json()["error"]
     assert "k: " in error
     assert "search: " in error
 

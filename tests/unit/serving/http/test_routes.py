@@ -89,16 +89,16 @@ def test_invalid_requests_have_a_reason_and_a_hint(server: Running, path: str, b
 def test_malformed_bodies(server: Running, content: bytes) -> None:
     allowed = {400} if len(content) < 2 else {400, 422}
     for path in ("/recommend", "/score", "/feedback", "/v2/models/mf/infer"):
-        response = httpx.post(server.url + path, content=content)
+        response = server.ask("POST", path, content=content)
         assert response.status_code in allowed, (path, response.text)
 
 
 def test_large_and_compressed_bodies_are_refused(server: Running) -> None:
-    assert httpx.post(server.url + "/recommend", content=b"x" * (5 << 20)).status_code == 413
+    assert server.ask("POST", "/recommend", content=b"x" * (5 << 20)).status_code == 413
     chunks = (b"x" * (1 << 20) for _ in range(6))
-    assert httpx.post(server.url + "/recommend", content=chunks).status_code == 413
+    assert server.ask("POST", "/recommend", content=chunks).status_code == 413
     headers = {"Content-Encoding": "gzip"}
-    assert httpx.post(server.url + "/recommend", content=b"x", headers=headers).status_code == 415
+    assert server.ask("POST", "/recommend", content=b"x", headers=headers).status_code == 415
 
 
 def test_feedback_changes_the_next_answer(server: Running) -> None:
@@ -191,8 +191,8 @@ def test_lookups(server: Running) -> None:
     assert len(server.get("/users/1?k=3")["history"]) == 3
     assert server.get("/similar/typo")["note"] == "item typo is unknown"
     assert server.ask("GET", "/similar/3?k=0").status_code == 422
-    assert "<html" in httpx.get(server.url + "/").text
-    assert httpx.get(server.url + "/../server.py").status_code == 404
+    assert "<html" in server.ask("GET", "/").text
+    assert server.ask("GET", "/../server.py").status_code == 404
     assert {one["name"] for one in server.get("/bundles")["bundles"]} == {"mf", "ease", "fm"}
 
 
@@ -260,7 +260,7 @@ def test_shares_are_stable_by_user_and_other_bundles_answer_nobody(server: Runni
     assert set(bundles.values()) == {"mf", "ease"}
     assert 15 <= sum(bundle == "mf" for bundle in bundles.values()) <= 45
     assert bundles == {user: server.post("/recommend", {"user": str(user)})["bundle"] for user in range(60)}
-    metrics = httpx.get(server.url + "/metrics").text
+    metrics = server.ask("GET", "/metrics").text
     assert 'recsys_requests_total{route="/recommend",status="200"}' in metrics
 
 
@@ -278,8 +278,8 @@ def test_a_history_without_effect_names_the_bundles_that_fold_in(server: Running
 
 def test_pages_of_other_sites_may_not_ask(server: Running) -> None:
     for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}, {"Origin": "null"}):
-        assert httpx.post(server.url + "/recommend", json={}, headers=headers).status_code == 403
-    assert httpx.post(server.url + "/recommend", json={}, headers={"Origin": server.url}).status_code == 200
+        assert server.ask("POST", "/recommend", {}, headers=headers).status_code == 403
+    assert server.ask("POST", "/recommend", {}, headers={"Origin": server.url}).status_code == 200
 
 
 @pytest.mark.parametrize("event", [{"user": "x", "item": 3}, {"user": 4, "item": "y"}, {"user": "4\0", "item": 3}])

@@ -73,7 +73,7 @@ def test_a_new_item_is_in_all_answers_at_once(tmp_path: Path, bundle_of: BundleO
         assert server.ask("DELETE", "/items/43").json()["written"] == 1
         assert server.ask("DELETE", "/items/43").json()["unchanged"] == 1
         assert scores(server) == pytest.approx(before, abs=1e-6)
-        assert 'recsys_feedback_events_total{kind="upsert"} 3.0' in httpx.get(server.url + "/metrics").text
+        assert 'recsys_feedback_events_total{kind="upsert"} 3.0' in server.ask("GET", "/metrics").text
         about = {one["name"]: one["upsert"] for one in server.get("/bundles")["bundles"]}
         assert about["fm"]["possible"]
         assert about["fm"]["columns"]["year"] == "int64"
