@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import pickle
+import signal
+import sys
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -10,6 +12,8 @@ from typing import Any
 
 import torch
 from torch.distributed import TCPStore
+
+from recsys_cli.events import Event, Progress
 
 FORKS = multiprocessing.get_context("forkserver")
 # What the stage itself imports, and what is loaded on the way, where it is installed.
@@ -44,6 +48,29 @@ def on_ranks(world_size: int, function: Callable[..., Any], *args: Any, ranks: r
         there.close()
         started.append((process, here))
     return [_result(process, here) for process, here in started]
+
+
+def stopped_in(step: int, number: signal.Signals, function: Callable[..., Any], *args: Any) -> int:
+    """Call a function that trains in a process of its own, which sends itself a signal in a step; return its exit code."""
+    process = FORKS.Process(target=_stopped, args=(step, number, function, args))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def _stopped(step: int, number: signal.Signals, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    seen = 0
+
+    def emit(event: Event) -> None:
+        nonlocal seen
+        seen += isinstance(event, Progress) and event.task.startswith("train")
+        if seen == step:
+            os.kill(os.getpid(), number)
+
+    try:
+        function(*args, emit=emit)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def _call(there: Connection, environment: dict[str, str], function: Callable[..., Any], args: tuple[Any, ...]) -> None:

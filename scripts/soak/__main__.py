@@ -10,7 +10,6 @@ It ends with 1 where something did not hold, and prints what is needed to do tha
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import random
 import sys
@@ -18,12 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from scripts.soak import concurrent, damage, full_disk, kills
+from scripts.soak import concurrent, damage, full_disk, kills, odd_inputs
 from scripts.soak.arena import Outcome, preload, template
 
 PARTS = {"kills": (kills, 100, 1), "concurrent": (concurrent, 10, 1), "full disk": (full_disk, 20, 1),
          "damage": (damage, 200, 4)}  # fmt: skip
-ODD_INPUTS = ("scripts.soak.odd_inputs", 200, 4)
 
 
 def main() -> int:
@@ -47,17 +45,10 @@ def main() -> int:
                 outcome = module.main(wanted.seed, count, base.copy(folder / "base"), folder)
                 failed |= _told(outcome, time.monotonic() - started)
     if not wanted.only or "odd inputs" in wanted.only:
-        failed |= _odd_inputs(wanted.seed, wanted.count, sample=wanted.sample)
+        found = odd_inputs.main(wanted.seed, wanted.count or (4 if wanted.sample else 200))
+        print(f"odd inputs: {json.dumps(found['codes'])}, {len(found['failures'])} failures", flush=True)
+        failed |= bool(found["failures"])
     return int(failed)
-
-
-def _odd_inputs(seed: int, count: int | None, *, sample: bool) -> bool:
-    name, full, few = ODD_INPUTS
-    if importlib.util.find_spec(name) is None:
-        return False
-    found = importlib.import_module(name).main(seed, count or (few if sample else full))
-    print(f"odd inputs: {json.dumps(found['codes'])}, {len(found['failures'])} failures", flush=True)
-    return bool(found["failures"])
 
 
 def _told(outcome: Outcome, seconds: float) -> bool:

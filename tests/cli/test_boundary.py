@@ -128,12 +128,6 @@ def run_line(*line: str, cwd: Path, **options: object) -> subprocess.CompletedPr
     )  # type: ignore[call-overload,no-any-return]
 
 
-def test_the_program_leaves_with_the_exit_code(tmp_path):
-    done = run_line("train", cwd=tmp_path)
-    assert done.returncode == 3
-    assert done.stderr.startswith("error: no config given, and workspace has no current config\nhint: ")
-
-
 def test_output_fits_the_encoding_of_the_terminal(tmp_path):
     done = run_line("ls", "ops", "Categorify", cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr

@@ -70,10 +70,3 @@ def test_own_config_comes_before_the_shipped_one(recsys):
     assert answer.code == 2
     assert "movielens-52m" in answer.err
     assert shipped.configs() == [own]
-
-
-def test_unknown_config_is_missing(recsys):
-    answer = recsys("validate", "configs/ml26m.yaml")
-
-    assert answer.code == 2
-    assert "no config file configs/ml26m.yaml" in answer.err

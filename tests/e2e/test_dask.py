@@ -248,14 +248,6 @@ def test_a_worker_that_does_not_share_the_workspace(workspace: Workspace, dask: 
     assert refused(workspace, dask, match=match).hint
 
 
-def test_a_worker_of_other_releases(workspace: Workspace, dask: Dask, tmp_path: Path) -> None:
-    forged = tmp_path / "forged" / "polars-0.1.2.dist-info"
-    forged.mkdir(parents=True)
-    (forged / "METADATA").write_text("Metadata-Version: 2.1\nName: polars\nVersion: 0.1.2\n")
-    dask.worker(path=str(forged.parent))
-    assert refused(workspace, dask, match=r"worker tcp://\S+ on \S+ runs polars 0\.1; this process runs polars \d").hint
-
-
 def test_a_worker_without_recsys(workspace: Workspace, dask: Dask) -> None:
     dask.worker(before="import sys; sys.modules['recsys_cli'] = None; ")
     assert refused(workspace, dask, match=r"worker tcp://\S+ cannot run a task of recsys-cli: .*recsys_cli").hint

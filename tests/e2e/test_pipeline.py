@@ -2,15 +2,11 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 RECSYS = Path(sys.executable).with_name("recsys")
@@ -40,17 +36,13 @@ class Shell:
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
         (folder / "x.yaml").write_text(CONFIG)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [RECSYS, *arguments], cwd=self.folder, env=self.environment, text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+    def run(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [RECSYS, *arguments], cwd=self.folder, env=self.environment, text=True, capture_output=True, check=False,
+            timeout=300,
         )  # fmt: skip
-
-    def run(self, *arguments: str, code: int = 0) -> str:
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=300)
-        assert process.returncode == code, f"recsys {' '.join(arguments)}: {out}\n{err}"
-        return out + err
+        assert done.returncode == 0, f"recsys {' '.join(arguments)}: {done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
 
     def json(self, *arguments: str) -> dict:
         return json.loads(subprocess.run(
@@ -60,9 +52,6 @@ class Shell:
 
     def runs(self) -> list[Path]:
         return sorted((self.folder / "workspace" / "runs").iterdir())
-
-    def weights(self, run: Path) -> dict[str, np.ndarray]:
-        return load_file(run / "checkpoints" / "last.safetensors")
 
 
 @pytest.fixture
@@ -90,50 +79,6 @@ def test_four_commands_lead_to_a_report(shell):
     assert shell.runs() == [run]
 
 
-def test_killed_training_resumes_to_the_same_weights(shell):
-    shell.run("download", "x.yaml")
-    shell.run("etl", "x.yaml")
-    shell.run("train")
-    (whole,) = shell.runs()
-
-    process = shell.start("train", "--force")
-    deadline = time.monotonic() + 120
-    while not list((shell.folder / "workspace" / "runs").glob("*/checkpoints/last.safetensors"))[1:]:
-        assert time.monotonic() < deadline
-        assert process.poll() is None, "it was done before it could be killed"
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    killed = shell.runs()[-1]
-    assert not (killed / "manifest.json").exists()
-
-    assert "resuming" in shell.run("train", "--resume")
-    assert shell.runs() == [whole, killed]
-    first, second = (shell.weights(run) for run in (killed, whole))
-    assert first.keys() == second.keys()
-    assert all(first[name].tobytes() == second[name].tobytes() for name in first)
-
-
-def test_killed_etl_leaves_nothing_after_the_next(shell):
-    shell.run("download", "x.yaml")
-    scratch = shell.folder / "workspace" / ".scratch"
-
-    process = shell.start("etl", "x.yaml")
-    deadline = time.monotonic() + 120
-    while not list(scratch.rglob("*.arrow")):  # rows that were read and dealt
-        assert time.monotonic() < deadline
-        assert process.poll() is None, "it was done before it could be killed"
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert list(scratch.iterdir())
-    assert not list((shell.folder / "workspace").glob("data/*"))
-
-    shell.run("etl", "x.yaml")
-    assert list(scratch.iterdir()) == []
-    assert len(list((shell.folder / "workspace").glob("data/*/manifest.json"))) == 1
-
-
 def measured(run: Path) -> dict:
     return json.loads((run / "evaluation.json").read_text())
 
@@ -149,16 +94,6 @@ def test_demo_comes_near_to_what_its_generator_allows(shell):
 
 
 @pytest.mark.slow
-def test_catalog_models_beat_popularity(shell):
-    shell.run("run", str(CONFIGS / "demo.yaml"), "model={name: item-knn}", "evaluate.bootstrap=50")
-
-    ranking = measured(*shell.runs())["ranking"]
-    ndcg = {system: metrics["ndcg@10"]["value"] for system, metrics in ranking.items()}
-    assert ndcg["model"] > 1.5 * ndcg["popularity"]
-    assert ndcg["ease"] > 1.8 * ndcg["popularity"]
-
-
-@pytest.mark.slow
 def test_real_movielens_is_learnt(shell, shared_data):
     shell.run("download", "movielens-latest-small", "--from-file", str(shared_data / "ml-latest-small.zip"))
     model = "{name: mlp, embedding_dim: 32, hidden_dims: [128, 128, 128], dropout: 0.2, embedding_dropout: 0.3}"
@@ -168,3 +103,12 @@ def test_real_movielens_is_learnt(shell, shared_data):
     found = {system: metrics["auc"]["value"] for system, metrics in measured(*shell.runs())["pointwise"].items()}
     assert found["model"] > 0.78  # 0.79 to 0.80 over splits and seeds; the plain network's 0.77 would fail
     assert found["item mean"] < found["model"] - 0.05
+
+
+@pytest.mark.slow
+def test_a_sample_of_the_soak_holds():
+    """Of `make soak`: a killed command that is typed again, or resumed, comes to the same weights and leaves nothing behind."""
+    parts = [word for part in ("kills", "concurrent", "full disk", "damage") for word in ("--only", part)]
+    line = [sys.executable, "-m", "scripts.soak", "--sample", "--seed", "1", *parts]
+    done = subprocess.run(line, cwd=CONFIGS.parent, capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stdout[-6_000:] + done.stderr[-2_000:]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import polars as pl
 import pyarrow as pa
@@ -15,29 +12,17 @@ import yaml
 from typer.testing import CliRunner
 
 from recsys_cli.cli import app
+from scripts.soak import odd_inputs
 from tests.engines import every_engine
 
 HEADER = b"user,item,stars\n"
 ROWS = b"".join(b"%d,%d,%d\n" % (n % 4, n % 5, n % 6) for n in range(40))
 
 
-def odd_inputs() -> ModuleType:
-    """Load the script from outside the package."""
-    path = Path(__file__).resolve().parents[3] / "scripts" / "soak" / "odd_inputs.py"
-    spec = importlib.util.spec_from_file_location("odd_inputs", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @every_engine
 def test_odd_inputs_give_data_or_an_error(name: str) -> None:
-    script = odd_inputs()
     lines: list[str] = []
-    found = script.main(12, 16, (name,), tell=lines.append)
+    found = odd_inputs.main(12, 16, (name,), tell=lines.append)
 
     assert lines == []
     assert set(found["codes"][name]) <= {"0", "2", "4"}
@@ -80,7 +65,7 @@ def answer(interactions: object, **sections: object) -> tuple[int, str]:
         ((HEADER + ROWS).replace(b",", "§".encode()), {"separator": "§"}, 0, ""),
         (b"\xef\xbb\xbf" + HEADER + ROWS, {}, 0, ""),
         ((HEADER + ROWS).replace(b"\n", b"\r"), {}, 0, ""),
-        (HEADER + ROWS + b'"' + b"x" * 3_000_000 + b'\n",1,2\n', {"types": {"user": "string"}}, 0, ""),
+        (HEADER + ROWS + b'"' + b"x" * 100_000 + b'\n",1,2\n', {"types": {"user": "string"}}, 0, ""),
     ],
 )
 def test_odd_strings_are_read_or_reported(

@@ -2,8 +2,6 @@
 
 import shutil
 import signal
-import subprocess
-import sys
 from math import comb
 from typing import Any
 
@@ -12,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.config import BenchConfig, RunConfig
-from recsys_cli.config.load import dump_resolved
 from recsys_cli.errors import ConfigError, TrainingError
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.compare.leaderboard import failures_in_words, in_words
@@ -23,6 +20,7 @@ from recsys_cli.stages.bench import bench_on, cells_of
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
 from tests.browser import see
 from tests.checkerboard import put_prepared
+from tests.ranks import stopped_in
 
 GOOD = {"name": "ease", "positive_only": True}
 STEPS = {"name": "mlp", "embedding_dim": 4, "hidden_dims": [8]}
@@ -247,38 +245,13 @@ def test_without_a_section_it_says_what_to_write(data, workspace):
         bench_on(data, config, workspace, metric="ndgc@5")
 
 
-CHILD = """
-import os, sys
-from math import comb
-from pathlib import Path
-from recsys_cli.config import load
-from recsys_cli.events import Progress
-from recsys_cli.stages.bench import bench_on
-from recsys_cli.workspace import PreparedData, Workspace
-
-config, data, root, number, step = sys.argv[1:]
-seen = 0
-
-def emit(event):
-    global seen
-    seen += isinstance(event, Progress) and event.task.startswith("train")
-    if seen == int(step):
-        os.kill(os.getpid(), int(number))
-
-bench_on(PreparedData(Path(data)), load(Path(config)), Workspace(Path(root)), emit=emit)
-"""
-
-
 def test_a_killed_bench_goes_on_in_the_middle_of_a_run(data, workspace, tmp_path):
     """10 steps an epoch: killed in the third epoch of mlp, after popularity was measured."""
     config = a_config(data, "popularity", STEPS)
     broken = Workspace(tmp_path / "broken")
     copied = broken.data(data.key)
     shutil.copytree(data.folder, copied.folder)
-    (tmp_path / "child.yaml").write_text(dump_resolved(config))
-    arguments = [str(tmp_path / "child.yaml"), str(copied.folder), str(broken.root), str(int(signal.SIGKILL)), "25"]
-    child = subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stderr=subprocess.DEVNULL)
-    assert child.wait() == -signal.SIGKILL
+    assert stopped_in(25, signal.SIGKILL, bench_on, copied, config, broken) == -signal.SIGKILL
     (left,) = (run for run in broken.runs() if not run.exists)
     (done,) = (run for run in broken.runs() if run.exists)
     before = done.evaluation.stat().st_mtime_ns

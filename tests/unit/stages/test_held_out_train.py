@@ -18,8 +18,8 @@ from recsys_cli.stages.held_out_train import _divide
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, Workspace
 from tests.checkerboard import a_config, same_weights
-from tests.ranks import on_ranks
-from tests.unit.stages.test_train import stopped_by, without_valid
+from tests.ranks import on_ranks, stopped_in
+from tests.unit.stages.test_train import without_valid
 
 OVERFITS = {"epochs": 30, "early_stopping": 2, "batch_size": 128, "model": {"name": "mlp", "embedding_dim": 16}}
 MF: dict[str, Any] = {
@@ -82,7 +82,7 @@ def test_a_killed_run_resumes_to_the_same_bits(bare, workspace, tmp_path, step):
     assert searched > 11
     broken = Workspace(tmp_path / "broken")
     step = step if step < searched else searched + 3
-    assert stopped_by(signal.SIGKILL, bare, config, broken.root, step=step) == -signal.SIGKILL
+    assert stopped_in(step, signal.SIGKILL, train_on, bare, config, broken) == -signal.SIGKILL
     (left,) = broken.runs()
     assert (left.folder / "held_out.json").is_file() == (step > searched)
     (left.folder / "held-out" / "train").mkdir(parents=True, exist_ok=True)  # as of a kill before the removal

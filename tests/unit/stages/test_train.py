@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
-from recsys_cli.config import RunConfig, load
+from recsys_cli.config import load
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.evaluation.loaded_run import model_of
 from recsys_cli.events import Event, Message, Progress
@@ -20,6 +18,7 @@ from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train, train_on
 from recsys_cli.workspace import PreparedData, Workspace
 from tests.checkerboard import a_config, lines_of, losses_of, same_weights, set_column
+from tests.ranks import stopped_in
 from tests.sealing import reseal
 
 
@@ -206,45 +205,13 @@ def test_train_without_data_says_what_to_run_first(workspace):
 
 # -- resuming ---------------------------------------------------------------------------------------------------------
 
-CHILD = """
-import os, signal, sys
-from pathlib import Path
-from recsys_cli.config import RunConfig
-from recsys_cli.events import Progress
-from recsys_cli.stages.train import train_on
-from recsys_cli.workspace import PreparedData, Workspace
-
-config, data, root, number, rows = sys.argv[1:]
-seen = 0
-
-def emit(event):
-    global seen
-    if isinstance(event, Progress) and event.task.startswith("train"):
-        seen += 1
-        if seen == int(rows):
-            os.kill(os.getpid(), int(number))
-
-try:
-    train_on(PreparedData(Path(data)), RunConfig.model_validate_json(Path(config).read_text()), Workspace(Path(root)), emit=emit)
-except KeyboardInterrupt:
-    sys.exit(130)  # Python's own -SIGINT is lost where an exit handler of torch imports something
-"""
-
-
-def stopped_by(number: signal.Signals, data: PreparedData, config: RunConfig, root: Path, *, step: int) -> int:
-    """Train in a subprocess with a signal in a step; return its exit status."""
-    root.mkdir(parents=True, exist_ok=True)
-    (root / "child.json").write_text(config.model_dump_json())
-    arguments = [str(root / "child.json"), str(data.folder), str(root), str(int(number)), str(step)]
-    return subprocess.run([sys.executable, "-c", CHILD, *arguments], capture_output=True, check=False).returncode
-
 
 def test_ctrl_c_keeps_the_very_step_and_can_be_resumed(make_prepared, workspace, tmp_path):
     """SIGTERM and SIGHUP are told in the same way: tests/unit/training/test_interrupt.py."""
     data, config = make_prepared(), a_config(epochs=2)
     whole = train_on(data, config, workspace).artifact
     broken = Workspace(tmp_path / "broken")
-    assert stopped_by(signal.SIGINT, data, config, broken.root, step=5) == 130
+    assert stopped_in(5, signal.SIGINT, train_on, data, config, broken) == 130
     events: list[Event] = []
     made = train_on(data, config, broken, resume=True, emit=events.append)
     assert any(isinstance(event, Message) and "at step 6" in event.text for event in events)

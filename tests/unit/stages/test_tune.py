@@ -2,11 +2,9 @@
 
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +18,8 @@ from recsys_cli.stages.run_selection import run_key, train_lock
 from recsys_cli.stages.train import train_on
 from recsys_cli.stages.tune import remove_unfinished, study_key, tune_on
 from recsys_cli.tuning.trial import Trial, caveat
-from recsys_cli.workspace import PreparedData, TunedStudy, Workspace, run_lock
+from recsys_cli.workspace import TunedStudy, Workspace, run_lock
+from tests.ranks import FORKS, stopped_in
 from tests.rated import FEATURES
 from tests.sealing import reseal
 
@@ -307,37 +306,6 @@ def test_without_optuna_it_says_what_to_install(make_prepared, workspace, monkey
 
 # -- interrupts, and several processes --------------------------------------------------------------------------------
 
-CHILD = """
-import os, sys
-from pathlib import Path
-from recsys_cli.config import load
-from recsys_cli.events import Progress
-from recsys_cli.stages.tune import tune_on
-from recsys_cli.workspace import PreparedData, Workspace
-
-config, data, root, number, steps = sys.argv[1:]
-seen = 0
-
-def emit(event):
-    global seen
-    if isinstance(event, Progress) and event.task.startswith("train"):
-        seen += 1
-        if seen == int(steps):
-            os.kill(os.getpid(), int(number))
-
-tune_on(PreparedData(Path(data)), load(Path(config)), Workspace(Path(root)), emit=emit)
-"""
-
-
-def child(
-    data: PreparedData, config: RunConfig, root: Path, *, number: int = 0, step: int = -1
-) -> subprocess.Popen[bytes]:
-    """Tune in a subprocess with a signal in a step."""
-    root.mkdir(parents=True, exist_ok=True)
-    (root / "child.yaml").write_text(dump(config))
-    arguments = [str(root / "child.yaml"), str(data.folder), str(root), str(number), str(step)]
-    return subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stderr=subprocess.DEVNULL)
-
 
 def breaks_off(error: BaseException, *, step: int) -> Callable[[Event], None]:
     """Raise an error in a training step, counted over all trials."""
@@ -357,7 +325,7 @@ def test_a_killed_study_goes_on_to_the_same_trials(make_prepared, workspace, tmp
     data, config = make_prepared(), a_config(RANGE)
     whole = tune_on(data, config, workspace).artifact
     broken = Workspace(tmp_path / "broken")
-    assert child(data, config, broken.root, number=signal.SIGKILL, step=2 * 24 + 12).wait() == -signal.SIGKILL
+    assert stopped_in(2 * 24 + 12, signal.SIGKILL, tune_on, data, config, broken) == -signal.SIGKILL
     (left,) = (run for run in broken.runs() if not run.exists)
     events: list[Event] = []
     study = tune_on(data, config, broken, emit=events.append).artifact
@@ -432,9 +400,11 @@ def test_a_line_that_was_cut_off_is_forgotten(make_prepared, workspace):
 
 def test_two_processes_share_a_study(make_prepared, workspace):
     data, config = make_prepared(), a_config(RANGE, trials=6, train={"epochs": 1})
-    other = child(data, config, workspace.root)
+    other = FORKS.Process(target=tune_on, args=(data, config, workspace))
+    other.start()
     tune_on(data, config, workspace)
-    assert other.wait() == 0
+    other.join()
+    assert other.exitcode == 0
     study = tune_on(data, config, workspace)
     assert study.up_to_date
     assert [state for _, state, *_ in tried(study.artifact)] == ["finished"] * 6

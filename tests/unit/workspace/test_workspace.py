@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -40,23 +39,6 @@ def test_create_replaces_an_old_artifact_completely_or_not_at_all(workspace: Wor
     assert data.key == "new"
     assert {path.name for path in data.folder.iterdir()} == {"new", "manifest.json"}
     assert list((workspace.root / ".scratch").iterdir()) == []
-
-
-def test_leftovers_of_a_killed_create_are_removed(workspace: Workspace) -> None:
-    program = """
-        import os, signal, sys
-        from pathlib import Path
-        from recsys_cli.workspace import Workspace
-        workspace = Workspace(Path(sys.argv[1]))
-        with workspace.create(workspace.data("k"), {"key": "k"}) as folder:
-            (folder / "half").write_text("x")
-            os.kill(os.getpid(), signal.SIGKILL)
-    """
-    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(workspace.root)], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert not workspace.data("k").exists
-    with workspace.scratch() as mine:
-        assert [path.name for path in (workspace.root / ".scratch").iterdir()] == [mine.name]
 
 
 def test_scratch_of_a_living_process_stays(workspace: Workspace) -> None:

@@ -106,14 +106,6 @@ def test_a_bad_row_among_the_first_does_not_decide_the_types() -> None:
     assert [str(row) for row in found.rejected] == ["r.csv:3: 1 fields instead of 2"]
 
 
-def test_rows_in_another_encoding_are_bad() -> None:
-    found = reader("id,title\n1,a\n2,b\n")
-    Path("r.csv").write_bytes(b"id,title\n1,a\n2,D\xe9j\xe0\n")
-
-    with pytest.raises(DataError, match=r"r\.csv:3: column title: 'D\\\\xe9j\\\\xe0' is not UTF-8 text"):
-        found.read()
-
-
 def test_values_of_every_type_that_do_not_fit_are_named() -> None:
     text = "flag,when\ntrue,2026-01-31\nmaybe,2026-01-31\ntrue,31.1.2026\n"
     found = reader(text, types={"flag": "bool", "when": "timestamp"})

@@ -108,16 +108,6 @@ def test_long_text_with_stray_quotes_is_cut_as_arrow_cuts_it(tmp_path: Path) -> 
     assert cut.equals(whole)
 
 
-@pytest.mark.parametrize("chunk_bytes", [4, 1 << 20])
-def test_unclosed_quote_is_named(tmp_path: Path, chunk_bytes: int) -> None:
-    file = tmp_path / "r.csv"
-    file.write_text('a,1\nb,2\n"c,3\nd,4\n')
-
-    with pytest.raises(DataError, match=r"r\.csv:3: a quote opens a field here, and the file ends before") as found:
-        Reader(described(file), chunk_bytes=chunk_bytes).read()
-    assert "quote: null" in str(found.value.hint)
-
-
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("chunk_bytes", [8, 1 << 20])
 def test_line_ends_of_every_kind(tmp_path: Path, end: str, chunk_bytes: int) -> None:
@@ -181,24 +171,6 @@ def test_separators_inside_of_quotes_are_kept(tmp_path: Path) -> None:
     file.write_text('"a::b"::1\nc:d::2\n')
 
     assert Reader(described(file, separator="::")).read()["id"].to_pylist() == ["a::b", "c:d"]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"id,D\xe9j\xe0\n1,2\n", r"r\.csv:1: the header is not UTF-8 text"),
-        (b"user,it\rem,n\n1,2,3\n", r"rows that cannot be read:\n  .*r\.csv:3: 3 fields instead of 2"),
-        (b'id,"n\n1,2\n', r"r\.csv:1: a quote opens a field here"),
-    ],
-)
-def test_odd_headers_are_named(tmp_path: Path, text: bytes, message: str, capfd: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "r.csv"
-    file.write_bytes(text)
-    (table,) = open_source("files", {"interactions": str(file)}).tables(Path())
-
-    with pytest.raises(DataError, match=message):
-        Reader(table).read()
-    assert capfd.readouterr().err == ""
 
 
 def test_invalid_utf_8_prints_no_other_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
