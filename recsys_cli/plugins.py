@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import FunctionType
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from recsys_cli.errors import ConfigError, RecsysError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 VARIABLE = "RECSYS_TRUST"
 """Environment variable with the trusted modules, separated by commas or spaces; child processes inherit it."""
@@ -46,9 +49,7 @@ def resolve(name: str, *, what: str) -> str | None:
     if is_path and _is_reserved(name):
         owner = "recsys" if _top(name) == _OWN else "Python's standard library"
         raise ConfigError(f"{name!r} is part of {owner}, no {what} plugin")
-    from importlib import metadata  # slow to import, and most configs use no plugin
-
-    for entry in metadata.entry_points(group=f"recsys.{what}s"):
+    for entry in declared(what):
         if name in {entry.name, entry.value}:
             return _declared(entry.value, what=what)
     if not is_path:
@@ -60,6 +61,13 @@ def resolve(name: str, *, what: str) -> str | None:
             hint=f"if you trust the module {module}: recsys --trust {module} …, or {VARIABLE}={module} in the environment",
         )
     return name
+
+
+def declared(what: str) -> EntryPoints:
+    """Return the entry points of a kind of component; imports none of them."""
+    from importlib import metadata  # slow to import, and most configs use no plugin
+
+    return metadata.entry_points(group=f"recsys.{what}s")
 
 
 def is_import_path(name: str) -> bool:

@@ -12,45 +12,19 @@ from recsys_cli.errors import ConfigError
 
 # Dataset name → "module:function"; the function takes (name, options) and returns a Source.
 DATASETS: dict[str, str] = {
-    "movielens-100k": "recsys_cli.data.published:source",
-    "movielens-1m": "recsys_cli.data.published:source",
-    "movielens-10m": "recsys_cli.data.published:source",
-    "movielens-20m": "recsys_cli.data.published:source",
-    "movielens-25m": "recsys_cli.data.published:source",
-    "movielens-32m": "recsys_cli.data.published:source",
-    "movielens-latest-small": "recsys_cli.data.published:source",
-    "criteo-kaggle": "recsys_cli.data.published:source",
-    "criteo-1tb": "recsys_cli.data.published:source",
-    "avazu": "recsys_cli.data.published:source",
-    "rees46": "recsys_cli.data.published:source",
-    "yoochoose": "recsys_cli.data.published:source",
-    "retailrocket": "recsys_cli.data.published:source",
-    "mind-small": "recsys_cli.data.published:source",
-    "mind-large": "recsys_cli.data.published:source",
-    "amazon-reviews-2023": "recsys_cli.data.published:source",
-    "amazon-5core-beauty": "recsys_cli.data.published:source",
-    "amazon-5core-sports": "recsys_cli.data.published:source",
-    "amazon-5core-toys": "recsys_cli.data.published:source",
-    "lastfm-360k": "recsys_cli.data.published:source",
-    "hetrec-lastfm": "recsys_cli.data.published:source",
-    "gowalla": "recsys_cli.data.published:source",
-    "ml1m-sasrec": "recsys_cli.data.published:source",
-    "ml1m-ncf": "recsys_cli.data.published:source",
-    "ml20m-liang": "recsys_cli.data.published:source",
-    "gowalla-m1": "recsys_cli.data.published:source",
-    "amazon-cds-m1": "recsys_cli.data.published:source",
-    "amazon-electronics-m1": "recsys_cli.data.published:source",
-    "movielens1m-m1": "recsys_cli.data.published:source",
-    "book-crossing": "recsys_cli.data.published:source",
-    "steam": "recsys_cli.data.published:source",
-    "synthetic": "recsys_cli.data.synthetic:source",
-    "synthetic-small": "recsys_cli.data.synthetic:source",
-    "synthetic-25m": "recsys_cli.data.synthetic:source",
-    "synthetic-clicks": "recsys_cli.data.synthetic:source",
-    "synthetic-sessions": "recsys_cli.data.synthetic:source",
-    "synthetic-impressions": "recsys_cli.data.synthetic:source",
+    **dict.fromkeys((
+        "movielens-100k", "movielens-1m", "movielens-10m", "movielens-20m", "movielens-25m", "movielens-32m",
+        "movielens-latest-small", "criteo-kaggle", "criteo-1tb", "avazu", "rees46", "yoochoose", "retailrocket",
+        "mind-small", "mind-large", "amazon-reviews-2023", "amazon-5core-beauty", "amazon-5core-sports",
+        "amazon-5core-toys", "lastfm-360k", "hetrec-lastfm", "gowalla", "ml1m-sasrec", "ml1m-ncf", "ml20m-liang",
+        "gowalla-m1", "amazon-cds-m1", "amazon-electronics-m1", "movielens1m-m1", "book-crossing", "steam",
+    ), "recsys_cli.data.published:source"),
+    **dict.fromkeys((
+        "synthetic", "synthetic-small", "synthetic-25m", "synthetic-clicks", "synthetic-sessions",
+        "synthetic-impressions",
+    ), "recsys_cli.data.synthetic:source"),
     "files": "recsys_cli.data.files:source",
-}
+}  # fmt: skip
 
 # Engine name → "module:Class", an etl.engine.Engine, with their ranks for `auto`.
 ENGINES: dict[str, str] = {
@@ -211,4 +185,5 @@ def lookup(table: dict[str, str], name: str, *, what: str) -> str:
         return table[name]
     if (path := plugins.resolve(name, what=what)) is not None:
         return path
-    raise ConfigError(f"unknown {what} {name!r}{suggest(name, table)}", hint=f"known: {', '.join(sorted(table))}")
+    near = suggest(name, [*table, *plugins.declared(what).names])
+    raise ConfigError(f"unknown {what} {name!r}{near}", hint=f"known: {', '.join(sorted(table))}")

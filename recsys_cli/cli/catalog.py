@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recsys_cli import registry
+from recsys_cli import plugins, registry
 from recsys_cli.cli import options, shipped
 from recsys_cli.cli.completion import complete_listed
 from recsys_cli.cli.quantities import size
@@ -39,13 +39,8 @@ class ListedKind(StrEnum):
     PROTOCOLS = "protocols"
 
 
-_ELSEWHERE = {
-    "split": ListedKind.SPLITS,
-    "schedule": ListedKind.SCHEDULES,
-    "train.schedule": ListedKind.SCHEDULES,
-    "ops": ListedKind.OPS,
-    "features.ops": ListedKind.OPS,
-}
+_OF_PACKAGES = {ListedKind.DATASETS, ListedKind.OPS, ListedKind.MODELS, ListedKind.METRICS}
+_ELSEWHERE = {"split": ListedKind.SPLITS, "schedule": ListedKind.SCHEDULES, "ops": ListedKind.OPS}
 """Sections with several types, and their lists."""
 
 
@@ -71,13 +66,12 @@ def ls(
     session: Session = ctx.obj
     rows = _LISTS[kind](session)
     if name is None:
-        session.answer({kind.value: rows}, lambda to, result: _draw_list(to, kind, result))
+        session.answer({kind.value: [*rows, *_declared(kind)]}, lambda to, result: _draw_list(to, kind, result))
         return
-    entry = next((row for row in rows if row["name"] == name), None)
-    if entry is None:
-        names = [row["name"] for row in rows]
-        if kind is ListedKind.SECTIONS and name in _ELSEWHERE:
-            raise ConfigError(f"section {name!r} has a list of its own", hint=f"recsys ls {_ELSEWHERE[name].value}")
+    if (entry := _entry(kind, name, rows)) is None:
+        names = [row["name"] for row in [*rows, *_declared(kind)]]
+        if kind is ListedKind.SECTIONS and (other := _ELSEWHERE.get(name.rpartition(".")[2])):
+            raise ConfigError(f"section {name!r} has a list of its own", hint=f"recsys ls {other.value}")
         raise ConfigError(
             f"no {kind.value[:-1]} {name!r}{registry.suggest(name, names)}", hint=f"known: {', '.join(names)}"
         )
@@ -85,22 +79,34 @@ def ls(
     session.answer({**entry, **_DETAILS.get(kind, lambda _: {})(name)}, draw)
 
 
+def _entry(kind: ListedKind, name: str, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the row of a name, also of `ndcg@k` by `ndcg` or `ndcg@10`, or of a component of another package."""
+    names = {name, re.sub(r"(@[1-9][0-9]*)?$", "@k", name, count=1)}
+    if entry := next((row for row in rows if row["name"] in names), None):
+        return entry
+    if kind not in _OF_PACKAGES or (path := plugins.resolve(name, what=kind.value[:-1])) is None:
+        return None
+    return next((row for row in _declared(kind) if row["name"] == name), {"name": name, "path": path})
+
+
+def _declared(kind: ListedKind) -> list[dict[str, Any]]:
+    """Return the entry points of installed packages."""
+    return [
+        {"name": entry.name, "package": entry.dist.name if entry.dist else "", "path": entry.value}
+        for entry in (plugins.declared(kind.value[:-1]) if kind in _OF_PACKAGES else ())
+    ]
+
+
 def _datasets(session: Session) -> list[dict[str, Any]]:
     from recsys_cli.data import catalog
 
     return [
         {
-            "name": info.name,
-            "rows": info.rows,
-            "bytes": info.size,
-            "licence": info.licence,
-            "access": info.access,
-            "here": session.workspace.raw(info.name).exists,
-            "homepage": info.homepage,
-            "notice": info.notice,
+            "name": info.name, "rows": info.rows, "bytes": info.size, "licence": info.licence, "access": info.access,
+            "here": session.workspace.raw(info.name).exists, "homepage": info.homepage, "notice": info.notice,
         }
         for info in catalog()
-    ]
+    ]  # fmt: skip
 
 
 def _of_types(types: Callable[[], Mapping[str, type[BaseModel]]]) -> Callable[[Session], list[dict[str, Any]]]:
@@ -109,12 +115,10 @@ def _of_types(types: Callable[[], Mapping[str, type[BaseModel]]]) -> Callable[[S
 
 
 def _models(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
+    uses = {name: (model.task, model.use) for name, model in registry.MODELS.items()}
     return [
         {"name": name, "summary": options.summary(_model_type(name)), "task": task, "when": when}
-        for name, task, when in [
-            (registry.AUTO, registry.RANK, registry.AUTO_ADVICE),
-            *((name, model.task, model.use) for name, model in registry.MODELS.items()),
-        ]
+        for name, (task, when) in {registry.AUTO: (registry.RANK, registry.AUTO_ADVICE), **uses}.items()
     ]
 
 
@@ -132,20 +136,22 @@ def _metrics(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the sa
     named |= {name: metric for metric in IMPRESSION.values() for name in impression_names(metric)}
     named |= {f"{name}@k": metric for name, metric in {**RANKING, **OPTIONAL}.items()}
     named |= {f"{name}@k": metric for name, metric in BEYOND.items()}
-    return [
-        {
-            "name": name,
-            "summary": str(getattr(python_inspect.getmodule(metric.compute), "__doc__", "")).splitlines()[0],
-            "meaning": _definition(metric.compute),
-        }
-        for name, metric in named.items()
-    ]
+    return [{"name": name, **_definition(metric.title, metric.compute)} for name, metric in named.items()]
 
 
-def _definition(compute: Callable[..., Any]) -> str:
-    """Return the value of a metric in words, with its source."""
-    text = options.unwrapped(python_inspect.getdoc(compute) or "")
-    return re.sub(r"; (shape|each) \([^)]*\)", "", text).replace("Return ", "Value: ", 1)
+def _definition(title: str, compute: Callable[..., Any]) -> dict[str, str]:
+    """Return the value of a metric in words, and its source; the title of a metric without a docstring."""
+    text = re.sub(r"; (shape|each) \([^)]*\)", "", python_inspect.getdoc(compute) or title)
+    value, _, source = re.sub("^Return (the )?", "", text).partition("\n")
+    return {"summary": value[:1].upper() + value[1:], "meaning": options.unwrapped(source)}
+
+
+def _op_details(name: str) -> dict[str, Any]:
+    from recsys_cli.ops.foreign import foreign_op
+
+    kind = options.ops().get(name) or foreign_op(name)
+    assert kind is not None
+    return {"summary": options.summary(kind), **options.explain(kind, leave_out="op")}
 
 
 def _configs(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
@@ -204,7 +210,7 @@ def _model_details(name: str) -> dict[str, Any]:
     from recsys_cli.config.load import train_defaults
 
     kind = _model_type(name)
-    return options.explain(kind) | {"train": dict(train_defaults(kind))}
+    return {"summary": options.summary(kind), **options.explain(kind), "train": dict(train_defaults(kind))}
 
 
 def _dataset_details(name: str) -> dict[str, Any]:
@@ -217,7 +223,7 @@ def _dataset_details(name: str) -> dict[str, Any]:
 _DETAILS: dict[ListedKind, Callable[[str], dict[str, Any]]] = {
     ListedKind.DATASETS: _dataset_details,
     ListedKind.SPLITS: lambda name: options.explain(options.splits()[name], leave_out="method"),
-    ListedKind.OPS: lambda name: options.explain(options.ops()[name], leave_out="op"),
+    ListedKind.OPS: _op_details,
     ListedKind.MODELS: _model_details,
     ListedKind.SCHEDULES: lambda name: options.explain(options.schedules()[name], leave_out="name"),
     ListedKind.METRICS: lambda _: {"options": []},
@@ -226,19 +232,15 @@ _DETAILS: dict[ListedKind, Callable[[str], dict[str, Any]]] = {
 
 
 def _draw_list(to: Console, kind: ListedKind, result: Mapping[str, Any]) -> None:
-    rows = result[kind.value]
+    rows = [row for row in result[kind.value] if "package" not in row]
     if kind is ListedKind.DATASETS:
         cells = [
             (
-                row["name"],
-                row["licence"],
-                row["access"],
-                "yes" if row["here"] else "",
-                f"{row['rows']:,}" if row["rows"] else "",
-                size(row["bytes"]) if row["bytes"] else "",
+                row["name"], row["licence"], row["access"], "yes" if row["here"] else "",
+                f"{row['rows']:,}" if row["rows"] else "", size(row["bytes"]) if row["bytes"] else "",
             )
             for row in rows
-        ]
+        ]  # fmt: skip
         table(to, "", ("dataset", "license", "access", "downloaded", "rows", "size"), cells, text=4)
         line(to, "recsys download NAME downloads one; recsys ls datasets NAME lists its options")
         line(to, "login, moved: recsys download NAME names the files to fetch by hand, for --from-file")
@@ -263,6 +265,8 @@ def _draw_list(to: Console, kind: ListedKind, result: Mapping[str, Any]) -> None
             line(to, f"recsys ls {kind.value} NAME explains an entry and its options")
     else:
         line(to, "none in ./configs; recsys init writes one for your own table")
+    if others := [(row["name"], row["package"], row["path"]) for row in result[kind.value] if "package" in row]:
+        table(to, "of other packages", (kind.value[:-1], "package", "import path"), others, text=3)
 
 
 def _draw_one(to: Console, result: Mapping[str, Any]) -> None:
@@ -277,7 +281,7 @@ def _draw_one(to: Console, result: Mapping[str, Any]) -> None:
         line(to, result["summary"])
     if "when" in result:
         line(to, f"To {result['task']}: {result['when']}.")
-    for text in result["meaning"].splitlines():
+    for text in result.get("meaning", "").splitlines():
         line(to, "")
         line(to, text)
     if result["options"]:
@@ -300,12 +304,9 @@ def _draw_protocol(to: Console, result: Mapping[str, Any]) -> None:
     facts(to, [(name, _shown(result[name])) for name in ("paper", "dataset", "rows", "models", "config")])
     metrics = result["metrics"]
     cells = [
-        (
-            one["model"],
-            one["source"],
-            *(f"{one['figures'][name]:.4f}" if name in one["figures"] else "–" for name in metrics),
-        )
+        (one["model"], one["source"], *(f"{figure:.4f}" if figure is not None else "–" for figure in figures))
         for one in result["published"]
+        if (figures := [one["figures"].get(name) for name in metrics])
     ]
     table(to, "", ("published", "source", *map(title_of, metrics)), cells, text=2)
     for text in result["notes"]:

@@ -9,6 +9,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from recsys_cli import plugins
 from recsys_cli.config.document import OF_OVERRIDE, Document, Key
 from recsys_cli.registry import suggest
 
@@ -162,9 +163,9 @@ def _wrong_tag(context: Mapping[str, Any]) -> str:
     key = _discriminator(context)
     if "tag" not in context:
         return f"needs `{key}: NAME`"
-    expected = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
-    tag = str(context["tag"])
-    return f"unknown {key} {tag!r}{suggest(tag, expected)}; known: {', '.join(expected)}"
+    tag, expected = str(context["tag"]), [one.strip(" '") for one in str(context["expected_tags"]).split(",")]
+    near = suggest(tag, [*expected, *(plugins.declared("op").names if key == "op" else ())])
+    return f"unknown {key} {tag!r}{near}; known: {', '.join(expected)}"
 
 
 def _discriminator(context: Mapping[str, Any]) -> str:

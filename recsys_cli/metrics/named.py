@@ -6,8 +6,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from recsys_cli import plugins
 from recsys_cli.errors import ConfigError
-from recsys_cli.metrics import BEYOND, GROUPED, IMPRESSION, OF_NUMBERS, POINTWISE, RANKING
+from recsys_cli.metrics import BEYOND, GROUPED, IMPRESSION, OF_NUMBERS, OPTIONAL, POINTWISE, RANKING
 from recsys_cli.metrics.foreign import LOSS, SAMPLED, foreign, metric_named, metric_of
 from recsys_cli.metrics.metric import Better, ImpressionMetric, ListMetric, PointwiseMetric, RankingMetric
 from recsys_cli.registry import suggest
@@ -67,14 +68,14 @@ def check_reported(name: str) -> None:
 
 
 def check_additional(name: str, *, of_numbers: bool) -> None:
-    """Check a name in `evaluate.metrics`: a metric of another package, without a cut-off, for the main label."""
+    """Check a name in `evaluate.metrics`: an optional metric or one of another package, without a cut-off, for the main label."""
     if "@" in name:
         raise ConfigError(f"{name} has a cut-off; evaluate.k sets the cut-offs of all metrics")
     metric = foreign(name)
     if metric is None:
-        if metric_named(name) is not None:
-            raise ConfigError(f"{name} is always reported; list only metrics of other packages here")
-        raise ConfigError(f"unknown metric {name!r}; this key takes metrics of other packages (docs/security.md)")
+        near = suggest(name, [*OPTIONAL, *plugins.declared("metric").names])
+        what = f"{name} is always reported" if metric_named(name) else f"unknown metric {name!r}{near}"
+        raise ConfigError(f"{what}; this key takes {', '.join(OPTIONAL)} and metrics of plugins (docs/plugins.md)")
     if isinstance(metric, PointwiseMetric) and metric.of_errors != of_numbers:
         needed = "numeric" if metric.of_errors else "binary"
         raise ConfigError(f"{name} needs a {needed} label")
@@ -82,9 +83,10 @@ def check_additional(name: str, *, of_numbers: bool) -> None:
 
 def _unknown(name: str, plain: Collection[str], with_cut_off: Collection[str]) -> ConfigError:
     cut_off = name.partition("@")[2] or "10"
-    near = suggest(name, [*plain, *(f"{metric}@{cut_off}" for metric in with_cut_off)])
-    names = ", ".join([*plain, *(f"{metric}@K" for metric in with_cut_off)])
-    return ConfigError(f"unknown metric {name!r}{near}; known: {names}")
+    others = plugins.declared("metric").names
+    near = suggest(name, [*plain, *others, *(f"{metric}@{cut_off}" for metric in [*with_cut_off, *others])])
+    known = [*plain, *(f"{metric}@K" for metric in with_cut_off)]
+    return ConfigError(f"unknown metric {name!r}{near}; known: {', '.join(known)}")
 
 
 def _cut_off(name: str) -> int:
@@ -179,5 +181,4 @@ COMPARED: Mapping[str, PointwiseMetric] = {
 
 def headlines(names: Collection[str]) -> tuple[str, ...]:
     """Return the headline metrics among names of pointwise metrics."""
-    task = BINARY if BINARY.default.name in names else REGRESSION
-    return tuple(name for name in task.headlines if name in names)
+    return tuple(name for name in (BINARY if BINARY.default.name in names else REGRESSION).headlines if name in names)

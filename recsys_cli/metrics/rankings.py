@@ -103,7 +103,6 @@ def impression_ndcg(ranked: RankedImpressions, k: int | None = None) -> Floats:
 
 IMPRESSION_NDCG = ImpressionMetric("impression_ndcg", "impression NDCG", impression_ndcg, cut_offs=(5, 10))
 
-
 IMPRESSION: dict[str, ImpressionMetric] = by_name(IMPRESSION_AUC, IMPRESSION_MRR, IMPRESSION_NDCG)
 """Metrics per impression of given candidates, by name; after the metrics per user in tables."""
 

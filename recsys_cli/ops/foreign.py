@@ -30,7 +30,7 @@ def read_op(value: Any, own: ValidatorFunctionWrapHandler) -> Op:
         if error.errors()[0]["type"] != "union_tag_invalid" or not isinstance(value["op"], str):
             raise
         try:
-            kind = _foreign(value["op"])
+            kind = foreign_op(value["op"])
         except ConfigError as problem:
             raise ValueError(f"{problem.message}; {problem.hint}" if problem.hint else problem.message) from problem
         if kind is None:
@@ -44,7 +44,8 @@ def read_op(value: Any, own: ValidatorFunctionWrapHandler) -> Op:
         raise ValueError(f"the options of {value['op']} cannot be checked: {cause}") from error
 
 
-def _foreign(name: str) -> type[Op] | None:
+def foreign_op(name: str) -> type[Op] | None:
+    """Return an op of another package; None if the name is neither an entry point nor an import path."""
     path = plugins.resolve(name, what="op")
     if path is None:
         return None

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -271,6 +272,13 @@ def test_installed_plugin_needs_no_trust_option(recsys, tmp_path, monkeypatch):
     )
     config = written("theirs", "model: {name: net}\n")
     assert recsys("validate", config).code == 0
+    for kind, name in (("datasets", "theirs"), ("models", "net"), ("metrics", "brier")):
+        assert recsys("ls", kind, name).code == 0
+        assert re.search(rf"{name} +theirs +{FOREIGN}\.", recsys("ls", kind).out)
+    assert "unknown model 'nets' (did you mean net?)" in recsys("validate", config, "model.name=nets").err
+    assert (
+        "unknown metric 'brierr' (did you mean brier?)" in recsys("validate", config, "evaluate.metrics=[brierr]").err
+    )
     assert recsys("validate", config, f"dataset.name={FOREIGN}.data:source").code == 0
     assert recsys("validate", config, "evaluate.metrics=[brier]", "train.monitor=brier").code == 0
     figures = ("bench.models=[mlp]", "bench.metrics=[brier]")

@@ -1,5 +1,6 @@
 """Ops of plugins, from the config to prepared data, and their errors."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -174,6 +175,15 @@ def test_an_entry_point_needs_no_trust(recsys, tmp_path):
     (info / "entry_points.txt").write_text(f"[recsys.ops]\nscale = {FOREIGN}.scale:OnPolars\n")
     assert recsys("etl", written("scale")).code == 0
     assert max(prices()) == 1
+    assert "unknown op 'scael' (did you mean scale?)" in recsys("validate", written("scael")).err
+    assert re.search(rf"scale +theirs +{FOREIGN}.scale:OnPolars", recsys("ls", "ops").out)
+    for wrong, near in (("scael", "scale"), ("Categorfy", "Categorify")):
+        assert f"no op '{wrong}' (did you mean {near}?)" in recsys("ls", "ops", wrong).err
+    shown = recsys("ls", "ops", "scale", "--json").json
+    assert (shown["package"], [option["name"] for option in shown["options"]]) == ("theirs", ["columns"])
+    path = f"{FOREIGN}.scale:OnPolars"
+    assert "not trusted" in recsys("ls", "ops", path.replace("OnPolars", "Plain")).err
+    assert recsys("ls", "ops", path, "--json").json["options"] == shown["options"]
 
 
 @pytest.mark.parametrize(

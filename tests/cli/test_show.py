@@ -44,12 +44,6 @@ def test_ls_lists_and_explains_everything(recsys, kind):
     assert all(drawn(draw, row | details(row["name"]), 200).startswith(row["name"]) for row in rows)
 
 
-def test_ls_suggests_a_name(recsys):
-    answer = recsys("ls", "ops", "Categorfy")
-    assert answer.code == 2
-    assert "no op 'Categorfy' (did you mean Categorify?)" in answer.err
-
-
 def test_ls_configs_lists_included_configs(recsys):
     names = [Path(row["name"]).name for row in recsys("ls", "configs", "--json").json["configs"]]
     assert set(names) >= {path.name for path in CONFIGS.rglob("*.yaml")}
