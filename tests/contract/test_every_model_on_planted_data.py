@@ -41,13 +41,8 @@ from tests.contract.synthetic_world import OPTIONS, SCHEMA, SyntheticWorld
 OF_ROWS, OF_RANKINGS = 2 / 3, 2 / 5
 """The parts of the way."""
 SMALL = {
-    "embedding_dim": 8,
-    "output_dim": 8,
-    "mf_dim": 8,
-    "hidden_dims": [32],
-    "dropout": 0.0,
-    "embedding_dropout": 0.0,
-}
+    "embedding_dim": 8, "output_dim": 8, "mf_dim": 8, "hidden_dims": [32], "dropout": 0.0, "embedding_dropout": 0.0,
+}  # fmt: skip
 """Options for few factors, of which a model is given those that it has."""
 REGULAR = {name: {"regularization": 0.02} for name in names_of(RankingModel)} | {
     "ease": {},  # it chooses its penalty by itself
@@ -67,8 +62,8 @@ STEPS: dict[str, dict[str, Any]] = {
 }
 """How a model is trained, where it is not as most."""
 OF_ORDER = names_where(lambda model: model.rows == "users")
-# two-stage puts seen items behind all others, and rankings here contain them: tests/unit/models/test_two_stage.py.
-OF_RANKINGS_ALONE = sorted(set(catalog_scorers()) - set(OF_ORDER) - {"popularity", "two-stage"})
+SEEN_LAST = names_where(lambda model: model.ranks_seen_last)  # rankings here contain seen items: test_two_stage.py
+OF_RANKINGS_ALONE = sorted(set(catalog_scorers()) - set(OF_ORDER) - set(SEEN_LAST))
 OF_ROWS_ALONE = sorted(set(MODELS) - set(catalog_scorers()))
 
 
@@ -131,17 +126,15 @@ def test_a_model_of_rows_finds_who_likes_what(name: str, world: SyntheticWorld) 
 
 @pytest.mark.parametrize("name", OF_RANKINGS_ALONE)
 def test_a_model_that_ranks_finds_who_meets_what(name: str, world: SyntheticWorld) -> None:
+    """One list for all comes nine tenths of the way from drawn scores, which know nothing, to the best such ranking."""
     model = learnt(name, world)
-    assert OF_RANKINGS < of_rankings(scores_of_all(model), world) < 1
-
-
-def test_popularity_finds_what_can_be_known_without_users(world: SyntheticWorld) -> None:
-    """From drawn scores, which know nothing, it comes nine tenths of the way to the best ranking that is the same for all."""
-    model = learnt("popularity", world)
-    found = world.ndcg(scores_of_all(model))
-    nothing = world.ndcg(np.random.default_rng(0).random(world.chances.shape))
-    assert part_of_the_way(found, nothing, world.same_for_all_ndcg) > 0.9
-    assert of_rankings(scores_of_all(model), world) < OF_RANKINGS / 2
+    scores = scores_of_all(model)
+    if model.ranks_without_history and (scores == scores[0]).all():
+        nothing = world.ndcg(np.random.default_rng(0).random(world.chances.shape))
+        assert part_of_the_way(world.ndcg(scores), nothing, world.same_for_all_ndcg) > 0.9
+    else:
+        found = of_rankings(scores, world)
+        assert OF_RANKINGS < found < 1, "one list for all users is declared by the trait ranks_without_history"
 
 
 # -- the floors can be missed: the truth itself does, where it is broken ------------------------------------------------------
