@@ -76,18 +76,10 @@ class IdNames:
         return self._all[role]
 
     def encode(self, role: Role, raw: pa.Array) -> npt.NDArray[np.int64]:
-        """Return the encoded ids of raw ids, cast to the type of the data; -1 for unknown ids.
-
-        Raises:
-            ConfigError: The cast fails.
-        """
-        values, column = self.values(role), self._columns[role]
-        try:
-            positions = pc.fill_null(pc.index_in(raw.cast(values.type), value_set=values), -1).to_numpy()
-        except pa.ArrowException as error:
-            raise ConfigError(
-                f"{role} ids have type {raw.type}, but {column.name} has {values.type}: {error}"
-            ) from error
+        """Return the encoded ids of raw ids in any spelling of `cast_ids`; -1 for unknown ids."""
+        values = self.values(role)
+        given = raw if raw.type == values.type else cast_ids(raw.to_pylist(), values.type)
+        positions = pc.fill_null(pc.index_in(given, value_set=values), -1).to_numpy()
         return np.where(positions < 0, -1, self._encoded(role, positions)).astype(np.int64)
 
     def decode(self, role: Role, encoded: npt.NDArray[np.int64]) -> pa.Array:

@@ -178,7 +178,7 @@ class RowEncoder:
         part = slice_plan(fitted, [*names, *map(row_column, keys)])
         self.inputs: Mapping[str, pa.DataType] = part.inputs
         self.brought: Mapping[str, str] = part.brought
-        self._readers = {name: reader(name, kind) for name, kind in part.inputs.items()}
+        self._readers = {n: reader(n, kind, is_id=n in fitted.plan.raw_ids) for n, kind in part.inputs.items()}
         types: Types = dict(part.inputs)
         self._steps = compile_nodes(part.nodes, fitted, types, indexes or {})
         self._outputs = {column.name: finisher(column.dtype) for column in self.columns}

@@ -7,14 +7,15 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from recsys_cli.errors import DataError
-from recsys_cli.features.spec import is_list, is_text
-from recsys_cli.ops.values import Array, Values, numpy_type, stored
+from recsys_cli.features.spec import cast_ids, is_list, is_text
+from recsys_cli.ops.values import Array, Values, element, from_arrow, numpy_type, stored
 
 EXACT = 2**53
 """Floats below have no rounded whole number."""
@@ -193,55 +194,51 @@ Read: TypeAlias = "Callable[[Sequence[Any] | Array], Values]"
 _WRONG = (ValueError, TypeError, OverflowError, pa.ArrowException)
 
 
-def reader(name: str, kind: pa.DataType) -> Read:
+def reader(name: str, kind: pa.DataType, *, is_id: bool = False) -> Read:
     """Return the conversion of a column of requests.
 
     Args:
         name: Column name, for errors.
         kind: Raw type.
+        is_id: Whether values are ids: an empty text is null, as in raw data, and all spellings of `cast_ids` are read.
     """
-    if is_list(kind):
-        return _list_reader(name, kind)
-    dtype, convert = stored(kind), converter(kind)
+    held, ragged = element(kind), is_list(kind)
+    dtype, convert = stored(held), _id(held) if is_id else converter(held)
+
+    def converted(row: int, value: Any) -> Any:
+        try:
+            return None if value is None else convert(value)
+        except _WRONG as error:
+            raise _wrong(name, kind, row, value, error) from error
 
     def read(values: Sequence[Any] | Array) -> Values:
         if isinstance(values, np.ndarray):
-            if values.ndim == 1 and (fast := _from_numpy(values, kind, dtype)) is not None:
+            if values.ndim == 1 and not ragged and (fast := _from_numpy(values, kind, dtype)) is not None:
                 return fast
-            values = values.tolist()
+            values = list(values) if ragged else values.tolist()
         _check_sequence(name, values)
-        converted = []
-        for row, value in enumerate(values):
-            try:
-                converted.append(None if value is None else convert(value))
-            except _WRONG as error:
-                raise _wrong(name, kind, row, value, error) from error
-        return _packed(converted, dtype)
+        if not ragged:
+            return _packed([converted(row, value) for row, value in enumerate(values)], dtype)
+        lists = [[converted(row, one) for one in _elements(name, kind, row, each)] for row, each in enumerate(values)]
+        packed = _packed(list(chain.from_iterable(lists)), dtype)
+        return packed._replace(offsets=np.cumsum([0, *map(len, lists)], dtype=np.int64))
 
     return read
 
 
-def _list_reader(name: str, kind: pa.DataType) -> Read:
-    held = kind.value_type
-    held = held.value_type if pa.types.is_dictionary(held) else held
-    dtype, convert = stored(held), converter(held)
+def _id(kind: pa.DataType) -> Convert:
+    convert = converter(kind)
 
-    def read(values: Sequence[Any] | Array) -> Values:
-        if isinstance(values, np.ndarray):
-            values = list(values)
-        _check_sequence(name, values)
-        converted, ends = [], [0]
-        for row, listed in enumerate(values):
-            for value in _elements(name, kind, row, listed):
-                try:
-                    converted.append(None if value is None else convert(value))
-                except _WRONG as error:
-                    raise _wrong(name, kind, row, value, error) from error
-            ends.append(len(converted))
-        packed = _packed(converted, dtype)
-        return Values(packed.data, packed.nulls, np.array(ends, dtype=np.int64))
+    def convert_id(value: Any) -> Any:
+        try:
+            return None if isinstance(value, str) and not value else convert(value)
+        except _WRONG:  # nearly no value, and a cast takes ten times the time
+            is_rounded = isinstance(value, float) and abs(value) >= EXACT
+            if is_rounded or (given := cast_ids([value], kind)).null_count:
+                raise
+            return from_arrow(given).data[0]
 
-    return read
+    return convert_id
 
 
 def _elements(name: str, kind: pa.DataType, row: int, listed: Any) -> Sequence[Any]:

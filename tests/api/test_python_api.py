@@ -103,8 +103,8 @@ def test_wrong_arguments_of_recommend_are_named(run: recsys.TrainedRun, users: A
 def test_unknown_user_is_named_in_the_error(run: recsys.TrainedRun) -> None:
     with pytest.raises(recsys.RecsysError, match="1 of 2 users: 999"):
         run.recommend([1, 999])
-    with pytest.raises(recsys.RecsysError, match="userId has int64"):
-        run.recommend(["nobody"])
+    with pytest.raises(recsys.RecsysError, match="1 of 2 users: nobody"):
+        run.recommend(["nobody", " 1"])
     with pytest.raises(recsys.RecsysError, match="mix types"):
         run.recommend([1, "one"])
 

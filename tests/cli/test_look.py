@@ -7,14 +7,7 @@ def test_plan_shows_tables_and_free_memory(recsys, prepared):
     before = Path("workspace/current.yaml").read_text()
     answer = recsys("train", "--plan", "train.device=cpu")
     assert answer.code == 0, answer.err
-    for text in (
-        "embedding table",
-        "user_id",
-        "optimizer state",
-        "rows of train",
-        "nothing was trained",
-        "free: fits",
-    ):
+    for text in ("embedding table", "user_id", "optimizer state", "rows of train", "nothing was trained", "free: fits"):
         assert text in answer.out
     assert not Path("workspace/runs").exists()
     assert Path("workspace/current.yaml").read_text() == before

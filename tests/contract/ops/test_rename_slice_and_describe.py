@@ -14,15 +14,7 @@ from pydantic import ValidationError
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column
-from recsys_cli.ops import (
-    AddTags,
-    Categorify,
-    DropLowCardinality,
-    JoinExternal,
-    ListSlice,
-    Rename,
-    ValueCount,
-)
+from recsys_cli.ops import AddTags, Categorify, DropLowCardinality, JoinExternal, ListSlice, Rename, ValueCount
 from recsys_cli.ops.fitted_plan import FittedPlan
 from tests.engines import (
     LAYOUTS,

@@ -174,12 +174,7 @@ def test_page_loads_nothing(evaluation: Evaluation) -> None:
 def test_page_escapes_texts(evaluation: Evaluation) -> None:
     page = _page(evaluation)
 
-    for text in (
-        "A <b>title</b> & more",
-        "<i>Drama</i>",
-        "User u<1>",
-        "users absent from train <b>",
-    ):
+    for text in ("A <b>title</b> & more", "<i>Drama</i>", "User u<1>", "users absent from train <b>"):
         assert text not in page
         assert html.escape(text) in page
     for text in ("20260101T000000-mlp-<b>", "A note <to the reader>.", "name: <mlp>", "About users & more."):

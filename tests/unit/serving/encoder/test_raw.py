@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.errors import DataError
-from recsys_cli.ops.values import from_arrow
+from recsys_cli.ops.values import from_arrow, to_arrow
 from recsys_cli.serving.raw_values import reader
 
 NAN = float("nan")
@@ -73,6 +73,21 @@ def test_accepted_values(kind: pa.DataType, given: Any, expected: list[Any]) -> 
     for mine, theirs in ((read.nulls, raw.nulls), (read.offsets, raw.offsets)):
         assert (mine is None) == (theirs is None)
         assert mine is None or mine.tolist() == theirs.tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "expected"),
+    [
+        (pa.int64(), ["", " 7", "7.0", "007", 7.0, None, NAN], [None, 7, 7, 7, 7, None, None]),
+        (pa.string(), ["", "007", 7.0, 7, None], [None, "007", "7", "7", None]),
+    ],
+)
+def test_ids_are_read_in_all_spellings(kind: pa.DataType, given: Any, expected: list[Any]) -> None:
+    read = reader("x", kind, is_id=True)
+    assert to_arrow(read(given), kind).to_pylist() == expected
+    for wrong in (4.5, 2.0**53, True, ["a"], json.loads('"\\ud800"')):
+        with pytest.raises(DataError, match=r"^row 2, column x: "):
+            read([None, wrong])
 
 
 REFUSED: list[tuple[pa.DataType, Any]] = [

@@ -21,6 +21,7 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.reading.reader import Inputs
 from recsys_cli.etl.transform import flattened
 from recsys_cli.features.columns import ROW_NUMBER, row_column
+from recsys_cli.features.schema import NULL
 from recsys_cli.loader.tables import DimensionTables
 from recsys_cli.ops import AddTags, DifferenceLag, Filter, Groupby, JoinExternal, LambdaOp, NegativeSampling
 from recsys_cli.ops.fitted_plan import FittedPlan
@@ -90,6 +91,8 @@ def test_every_row_of_the_demo(layout: str, workspace: Workspace) -> None:
     compared = assert_all_rows_equal(data, raw_rows(config, workspace), flat=layout == "flat")
     assert compared == data.rows("valid") + data.rows("test") > 1000
     assert [column.name for column in encoder_of(data).columns] == ["userId", "movieId"], "the table has the genres"
+    spelled = encoder_of(data).arrays({"userId": [7, " 7", "7.0", "", None], "movieId": [1] * 5})["userId"]
+    assert spelled.tolist() == [spelled[0]] * 3 + [NULL] * 2
 
 
 RICH: list[dict[str, Any]] = [
