@@ -20,20 +20,13 @@ _MOST = 200
 # Expected kinds of a value by pydantic's error type; `_joined` combines several at one key.
 _MAPPING = "a mapping (keys with values)"
 _KINDS = {
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("tuple_type", "list_type"), "a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MAPPING),
     "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
     "string_type": "text",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "dict_type": _MAPPING,
-    "model_type": _MAPPING,
-    "model_attributes_type": _MAPPING,
 }
 _BOUNDS = {
     "greater_than": ("gt", "more than"),

@@ -136,13 +136,6 @@ class TrainConfig(Section):
         """Whether rows of train are held out to find the number of epochs; a warm start has already seen them."""
         return self.early_stopping is not None and self.continue_from is None and not has_valid
 
-    def num_epochs(self, *, has_valid: bool) -> tuple[int, int]:
-        """Return the fewest and most epochs of a training: early stopping needs its patience and one more."""
-        fewest = min(self.epochs, self.epochs if self.early_stopping is None else self.early_stopping + 1)
-        if self.searches_epochs(has_valid=has_valid):
-            return fewest + 1, 2 * self.epochs
-        return (fewest if has_valid else self.epochs), self.epochs
-
     @model_validator(mode="after")
     def _rows_have_rules_of_their_own(self) -> TrainConfig:
         if self.sparse_embeddings and self.embedding_weight_decay:

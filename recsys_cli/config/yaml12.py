@@ -132,6 +132,19 @@ class Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
+_Parser: Any = yaml.cyaml.CParser if yaml.__with_libyaml__ else yaml.SafeLoader
+
+
+class _QuickLoader(Loader, _Parser):
+    """Loader with the events of libyaml."""
+
+    check_event, peek_event, get_event = _Parser.check_event, _Parser.peek_event, _Parser.get_event
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        _Parser.__init__(self, text)
+
+
 for _kind in (Loader, Dumper):
     for _tag, (_pattern, _first) in _WORDS.items():
         _kind.add_implicit_resolver(_tag, _pattern, list(_first))
@@ -152,8 +165,10 @@ def compose(text: str) -> yaml.Node | None:
     Raises:
         yaml.YAMLError: The text is not YAML.
     """
-    node: yaml.Node | None = yaml.compose(text, Loader=Loader)
-    return node
+    try:
+        return yaml.compose(text, Loader=_QuickLoader)
+    except yaml.YAMLError:
+        return yaml.compose(text, Loader=Loader)  # the messages of PyYAML name the place better
 
 
 def construct(node: yaml.Node | None) -> Any:

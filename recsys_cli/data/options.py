@@ -19,12 +19,6 @@ from recsys_cli.registry import suggest
 Options = TypeVar("Options", bound=BaseModel)
 
 
-class NoOptions(BaseModel):
-    """The options of a dataset without options."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-
 def parse_options(
     model: type[Options], options: Mapping[str, object], *, dataset: str, hint: str | None = None
 ) -> Options:

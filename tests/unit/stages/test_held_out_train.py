@@ -165,11 +165,3 @@ def test_without_times_the_last_row_is_a_random_one(bare, tmp_path):
         positions.append(own.index(row["number"]) / (len(own) - 1))
     assert len(positions) > 30
     assert 0.3 < np.mean(positions) < 0.7
-
-
-@pytest.mark.parametrize(
-    ("patience", "has_valid", "expected"),
-    [(None, True, (20, 20)), (None, False, (20, 20)), (3, True, (4, 20)), (3, False, (5, 40)), (30, True, (20, 20))],
-)
-def test_the_cost_in_epochs_is_known_before(patience, has_valid, expected):
-    assert a_config(epochs=20, early_stopping=patience).train.num_epochs(has_valid=has_valid) == expected
