@@ -132,7 +132,7 @@ class Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
-_Parser: Any = yaml.cyaml.CParser if yaml.__with_libyaml__ else yaml.SafeLoader
+_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml may be missing
 
 
 class _QuickLoader(Loader, _Parser):
