@@ -25,8 +25,7 @@ _KINDS = {
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
     **dict.fromkeys(("tuple_type", "list_type"), "a list"),
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MAPPING),
-    "finite_number": "a finite number",
-    "string_type": "text",
+    **{"finite_number": "a finite number", "string_type": "text"},
 }
 _BOUNDS = {
     "greater_than": ("gt", "more than"),
