@@ -21,7 +21,7 @@ from recsys_cli.serving.query import Answer, CatalogItem, Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.requests import seen_last
 from recsys_cli.stages.export import served_run
-from recsys_cli.stages.tables import TableWriter, read_column, read_columns
+from recsys_cli.stages.tables import Write, read_column, read_columns, table_writer
 from recsys_cli.workspace import Bundle, TrainedRun, Workspace
 
 
@@ -130,8 +130,8 @@ def recommend_users(
         emit(Message(note))
     encoded, others = _users(recommender, users)
     kind = others.type if len(others) else served.users.values.type
-    with TableWriter(output, _schema(recommender, kind, query)) as file:
-        bulk = _Bulk(recommender, file, len(encoded) + len(others), emit)
+    with table_writer(output, _schema(recommender, kind, query)) as write:
+        bulk = _Bulk(recommender, write, len(encoded) + len(others), emit)
         for block in recommend_to_all(
             recommender, encoded, k=int(query.k), places=places, exclude_seen=query.exclude_seen, diversity=query.diversity
         ):  # fmt: skip
@@ -140,7 +140,7 @@ def recommend_users(
             )
             named = served.users.decode(block.users), served.items.decode(block.items), *titles
             reasons = [_reasons(recommender, block)] if query.explain else []
-            file.write(*named, block.ranks, block.scores, ["model"] * len(block.items), *reasons)
+            write(*named, block.ranks, block.scores, ["model"] * len(block.items), *reasons)
             bulk.count(block.num_users, len(block.items), len(np.unique(block.users)))
         bulk.answer(query, [(user, None) for user in others.to_pylist()])
     return bulk.written(query, output)
@@ -167,8 +167,8 @@ def recommend_histories(
         lists.setdefault(user, []).append(item)
     encoded = served.items.encode(items)
     skipped = int(((encoded < FIRST) | served.cold.among(encoded)).sum())
-    with TableWriter(output, _schema(recommender, users.type, query)) as file:
-        bulk = _Bulk(recommender, file, len(lists), emit, skipped)
+    with table_writer(output, _schema(recommender, users.type, query)) as write:
+        bulk = _Bulk(recommender, write, len(lists), emit, skipped)
         bulk.answer(query, list(lists.items()))
     return bulk.written(query, output)
 
@@ -178,7 +178,7 @@ class _Bulk:
     """Rows written to a file, and their numbers."""
 
     recommender: Recommender
-    file: TableWriter
+    write: Write
     users: int
     emit: Emit
     skipped: int = 0
@@ -202,7 +202,7 @@ class _Bulk:
                     for (user, _), answer in zip(part, answers, strict=True)
                     for rank, one in enumerate(answer.items, start=1)]  # fmt: skip
             if rows:
-                self.file.write(*zip(*rows, strict=True))
+                self.write(*zip(*rows, strict=True))
             self.popular += sum(answer.source == "popularity" for answer in answers)
             self.count(len(part), len(rows), sum(bool(answer.items) for answer in answers))
 

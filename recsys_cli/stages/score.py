@@ -17,7 +17,7 @@ from recsys_cli.events import Emit, ignore
 from recsys_cli.models.embedding import TableType
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.stages.apply import apply
-from recsys_cli.stages.tables import TableWriter, check_format, read_columns
+from recsys_cli.stages.tables import check_format, read_columns, table_writer
 from recsys_cli.workspace import Bundle, TrainedRun, Workspace
 
 
@@ -71,8 +71,8 @@ def score(
         probabilistic = recommender.served.model.probabilistic
     else:
         scores, probabilistic = score_by_run(source, rows, workspace, emit=emit)
-    with TableWriter(output, pa.schema([("score", pa.float32())])) as file:
-        file.write(scores)
+    with table_writer(output, pa.schema([("score", pa.float32())])) as write:
+        write(scores)
     return Scored(output, len(scores), probabilistic)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy.typing as npt
 import pyarrow as pa
@@ -93,45 +92,34 @@ def check_format(path: Path) -> None:
         raise ConfigError(f"{path}: unknown format {path.suffix!r}", hint=f"end the name with {', '.join(FORMATS)}")
 
 
-class TableWriter:
-    """Writes a table to a file block by block; it appears under its name when it is complete.
+Write = Callable[..., None]
+"""Appends rows, given as columns in the order of the schema."""
 
-    Args:
-        path: A file of one of `FORMATS`.
-        schema: Columns of the table.
+
+@contextmanager
+def table_writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
+    """Write a table to a file of one of `FORMATS`, block by block; it appears under its name when it is complete.
 
     Raises:
         ConfigError: The format is unknown.
     """
-
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        check_format(path)
-        self._path, self._schema = path, schema
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        """Open the file under a temporary name."""
-        made = self._stack.enter_context(replacing(self._path))
-        if self._path.suffix == ".jsonl":
-            self._file: Any = self._stack.enter_context(made.open("w", encoding="utf-8"))
+    check_format(path)
+    with replacing(path) as made, ExitStack() as stack:
+        if path.suffix == ".jsonl":
+            file: Any = stack.enter_context(made.open("w", encoding="utf-8"))
         else:
-            kind = pq.ParquetWriter if self._path.suffix == ".parquet" else pa_csv.CSVWriter
-            self._file = self._stack.enter_context(kind(made, self._schema))
-        return self
+            file = stack.enter_context(
+                (pq.ParquetWriter if path.suffix == ".parquet" else pa_csv.CSVWriter)(made, schema)
+            )
 
-    def write(self, *columns: pa.Array | npt.NDArray[Any] | Sequence[Any]) -> None:
-        """Append rows, given as columns in the order of the schema."""
-        table = pa.table([_array(*pair) for pair in zip(columns, self._schema.types, strict=True)], schema=self._schema)
-        if self._path.suffix == ".jsonl":
-            self._file.writelines(json.dumps(row, default=str, ensure_ascii=False) + "\n" for row in table.to_pylist())
-        else:
-            self._file.write_table(table)
+        def write(*columns: pa.Array | npt.NDArray[Any] | Sequence[Any]) -> None:
+            table = pa.table([_array(*pair) for pair in zip(columns, schema.types, strict=True)], schema=schema)
+            if path.suffix == ".jsonl":
+                file.writelines(json.dumps(row, default=str, ensure_ascii=False) + "\n" for row in table.to_pylist())
+            else:
+                file.write_table(table)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the file; rename it without an error."""
-        self._stack.__exit__(kind, error, trace)
+        yield write
 
 
 def _array(values: pa.Array | npt.NDArray[Any] | Sequence[Any], kind: pa.DataType) -> pa.Array:
