@@ -207,6 +207,7 @@ def test_a_trusted_dataset_and_model_work_from_validate_to_evaluate(recsys):
     assert not Path("ran").exists()
 
 
+@pytest.mark.slow
 def test_trusted_metrics_are_measured_monitored_and_compared(recsys):
     names = [f"{FOREIGN}.metrics:{name}" for name in ("BRIER", "FIRST", "SHOWN", "USERS")]
     rest = f"""model: {{name: mlp, hidden_dims: [4]}}

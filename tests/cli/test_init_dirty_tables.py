@@ -123,13 +123,17 @@ def test_an_open_quote_is_named_by_its_line(recsys, line):
 
 def test_names_of_many_columns_are_counted(recsys):
     names = [f"f{number}" for number in range(3_000)]
-    write(",".join(["user", "item", *names]), lambda k, u, i: ",".join([str(u), str(i), *(str(k % 9) for _ in names)]))
+    write(
+        ",".join(["user", "item", *names]),
+        lambda k, u, i: ",".join([str(u), str(i), *(str(k % 9) for _ in names)]),
+        rows=60,
+    )
     answer = recsys("init", "t.csv", "--yes")
     assert answer.code == 0, answer.err
     assert "and 2,950 more" in answer.out
     assert len(answer.out) < 10_000
     assert "f29 and 2,970 more" in Path("t.yaml").read_text()
-    write(",".join(names), lambda k, u, i: ",".join(str(k % 9) for _ in names))
+    write(",".join(names), lambda k, u, i: ",".join(str(k % 9) for _ in names), rows=60)
     assert "f29 and 2,970 more" in recsys("init", "t.csv", "--yes").err
 
 

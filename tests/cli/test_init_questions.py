@@ -4,15 +4,15 @@ import os
 import pty
 import select
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from recsys_cli.config import load
+from tests.forked import Forked, program
 
-COMMAND = [sys.executable, "-c", "from recsys_cli.cli import main; main()", "init", "t.csv"]
+LINE = ("init", "t.csv")
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def table(tmp_path, monkeypatch):
 def dialog(*answers: str, more: tuple[str, ...] = ()) -> tuple[int, str]:
     """Run init in a terminal, and type an answer at each prompt; return exit code and output."""
     master, terminal = pty.openpty()
-    process = subprocess.Popen([*COMMAND, *more], stdin=terminal, stdout=terminal, stderr=terminal, close_fds=True)
+    process = Forked([*LINE, *more], streams=(terminal,) * 3)
     os.close(terminal)
     shown, left, end = "", list(answers), time.monotonic() + 120
     while time.monotonic() < end:
@@ -67,7 +67,7 @@ def test_yes_asks_nothing_even_in_a_terminal():
 
 
 def test_without_a_terminal_the_error_names_the_options():
-    done = subprocess.run(COMMAND, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run([program(), *LINE], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "cannot guess the item column; set it with --item" in done.stderr
     assert not done.stdout

@@ -149,6 +149,7 @@ def test_a_table_without_label_has_none_to_predict(recsys):
     assert not Path("t.yaml").exists()
 
 
+@pytest.mark.slow
 def test_the_model_of_real_ratings_is_better_than_popularity(recsys, shared_data):
     with zipfile.ZipFile(shared_data / "ml-latest-small.zip") as archive:
         rows = pl.read_csv(archive.read("ml-latest-small/ratings.csv"))

@@ -62,9 +62,9 @@ def test_frequent_labels_help_to_predict_a_rare_one(tmp_path, monkeypatch, works
     """Users put items of their group into the cart, and buy a tenth of these; the group is in no column."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    user, item = rng.integers(0, 200, 12_000), rng.integers(0, 120, 12_000)
-    cart = rng.random(12_000) < np.where(user % 4 == item % 4, 0.8, 0.05)
-    events = np.where(cart, np.where(rng.random(12_000) < 0.1, "purchase", "cart"), "view")
+    user, item = rng.integers(0, 100, 6_000), rng.integers(0, 60, 6_000)
+    cart = rng.random(6_000) < np.where(user % 4 == item % 4, 0.8, 0.05)
+    events = np.where(cart, np.where(rng.random(6_000) < 0.1, "purchase", "cart"), "view")
     pq.write_table(pa.table({"user_id": user, "item_id": item, "event": events}), "log.parquet")
 
     matched = AUC.of_rows(events == "purchase", (user % 4 == item % 4).astype(float))
