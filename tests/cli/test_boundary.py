@@ -14,8 +14,8 @@ import pytest
 from recsys_cli import errors
 from recsys_cli.cli import session as sessions
 from recsys_cli.cli.boundary import hoist
-from tests.forked import program
 from recsys_cli.cli.group import PLACES
+from tests.forked import program
 
 
 def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,12 +48,6 @@ def test_download_of_a_config_takes_its_dataset(recsys, spy, labelled):
     assert dataset.options == {"interactions": "ratings.csv"}
 
 
-def test_download_suggests_a_dataset(recsys):
-    answer = recsys("download", "movilens-25m")
-    assert answer.code == 2
-    assert "unknown dataset 'movilens-25m' (did you mean movielens-25m?)" in answer.err
-
-
 @pytest.mark.parametrize(
     ("line", "epochs", "options"),
     [
