@@ -139,7 +139,8 @@ class Resolver:
             ConfigError: The query is invalid.
         """
         _check(query)
-        return self._filtered(query, *self._encoded([query.candidates, query.exclude]), notes)
+        candidates, exclude = self._encoded([query.candidates, query.exclude])
+        return self._filtered(query, candidates, exclude, notes)
 
     def _filtered(
         self, query: Query, candidates: Places | None, exclude: Places | None, notes: list[str]
