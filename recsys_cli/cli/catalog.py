@@ -39,7 +39,7 @@ class ListedKind(StrEnum):
     PROTOCOLS = "protocols"
 
 
-_OF_PACKAGES = {ListedKind.DATASETS, ListedKind.OPS, ListedKind.MODELS, ListedKind.METRICS}
+_OF_PACKAGES = {ListedKind.DATASETS, ListedKind.OPS, ListedKind.MODELS, ListedKind.ENGINES, ListedKind.METRICS}
 _ELSEWHERE = {"split": ListedKind.SPLITS, "schedule": ListedKind.SCHEDULES, "ops": ListedKind.OPS}
 """Sections with several types, and their lists."""
 

@@ -269,11 +269,11 @@ def test_installed_plugin_needs_no_trust_option(recsys, tmp_path, monkeypatch):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         f"[recsys.datasets]\ntheirs = {FOREIGN}.data:source\nbad = shutil:rmtree\n\n[recsys.models]\nnet = {FOREIGN}.net\n"
-        f"\n[recsys.metrics]\nbrier = {FOREIGN}.metrics:BRIER\n"
+        f"\n[recsys.metrics]\nbrier = {FOREIGN}.metrics:BRIER\n\n[recsys.engines]\nfast = {FOREIGN}.engine:Fast\n"
     )
     config = written("theirs", "model: {name: net}\n")
     assert recsys("validate", config).code == 0
-    for kind, name in (("datasets", "theirs"), ("models", "net"), ("metrics", "brier")):
+    for kind, name in (("datasets", "theirs"), ("models", "net"), ("metrics", "brier"), ("engines", "fast")):
         assert recsys("ls", kind, name).code == 0
         assert re.search(rf"{name} +theirs +{FOREIGN}\.", recsys("ls", kind).out)
     assert "unknown model 'nets' (did you mean net?)" in recsys("validate", config, "model.name=nets").err
