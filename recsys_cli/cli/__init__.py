@@ -77,9 +77,6 @@ def main() -> None:
     """Entry point of the console script `recsys`."""
     cpu.configure_threads()  # before any command imports torch
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them reads the metadata of all packages
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed by the shell: `recsys ls >&-`
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a title may have characters outside the terminal's encoding

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from inspect import getdoc
 from typing import Any
 
 import typer
@@ -49,7 +50,7 @@ class Commands(Mapping[str, Any]):
     """All commands by name, in the order of the help, each imported and built by its first use."""
 
     def __getitem__(self, name: str) -> Any:
-        return _built(name, PLACES[name])
+        return _built(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(PLACES)
@@ -58,10 +59,13 @@ class Commands(Mapping[str, Any]):
         return len(PLACES)
 
 
+def _function(name: str) -> Any:
+    return getattr(import_module(f"recsys_cli.cli.{PLACES[name]}"), name)
+
+
 @cache
-def _built(name: str, place: str) -> Any:
-    function = getattr(import_module(f"recsys_cli.cli.{place}"), name)
-    info = CommandInfo(name=name, cls=Command, callback=function)
+def _built(name: str) -> Any:
+    info = CommandInfo(name=name, cls=Command, callback=_function(name))
     return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 
 
@@ -72,6 +76,11 @@ class Recsys(TyperGroup):
 
     def __init__(self, **extra: Any) -> None:
         super().__init__(**{**extra, "commands": Commands()})
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the names and texts of all commands, whose arguments are not built."""
+        named = {name: TyperCommand(name, help=getdoc(_function(name))) for name in PLACES}
+        TyperGroup(commands=dict(named)).format_commands(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the line after moving the global options to the front."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Justify = Literal["left", "right"]
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters except tab and newline, and bidirectional marks."""
 
@@ -44,9 +43,9 @@ def table(to: Console, title: str, columns: Sequence[str], rows: Iterable[Sequen
     for position, heading in enumerate(columns):
         widest = max((len(line) for row in cells for line in row[position].split("\n")), default=0)
         # Headings and text may wrap in a narrow terminal; a wrapped number would be misread.
-        fixed = min(widest, 12) if position < text else widest
-        side: Justify = "left" if position < text else "right"
-        drawn.add_column(Text(escaped(heading)), justify=side, min_width=fixed, overflow="fold")
+        is_text = position < text
+        fixed, head = min(widest, 12) if is_text else widest, Text(escaped(heading))
+        drawn.add_column(head, justify="left" if is_text else "right", min_width=fixed, overflow="fold")
     for row in cells:
         drawn.add_row(*(Text(escaped(cell)) for cell in row))
     if not drawn.row_count:

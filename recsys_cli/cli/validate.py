@@ -41,13 +41,8 @@ def validate(ctx: typer.Context, config: Config = None, overrides: Overrides = N
 def _draw_validity(to: Console, result: Mapping[str, Any]) -> None:
     if (data := result["data"]) is not None:
         cells = [(name, kind, f"{data['nulls'].get(name, 0):.1%}") for name, kind in data["columns"].items()]
-        table(
-            to,
-            f"first {data['sampled']:,} of about {data['rows']:,} rows",
-            ("column", "type", "missing"),
-            cells,
-            text=2,
-        )
+        title = f"first {data['sampled']:,} of about {data['rows']:,} rows"
+        table(to, title, ("column", "type", "missing"), cells, text=2)
         matched = ", ".join(f"{name} for {share:.1%} of the rows" for name, share in data["matched"].items())
         facts(to, [("joined", matched), ("memory", f"at most {size(data['memory'])} for the preparation")])
         notes(to, data["notes"])
