@@ -77,15 +77,13 @@ def find(names: Sequence[str]) -> dict[str, type[Tracker]]:
         ConfigError: A tracker is unknown or untrusted, or not a `Tracker`.
         MissingExtraError: A package of a tracker is not installed.
     """
-    return {name: _find(name) for name in names}
-
-
-def _find(name: str) -> type[Tracker]:
-    path = lookup(TRACKERS, name, what="tracker")
-    tracker: type[Tracker] = load(path)
-    if not is_own(path):
-        require_subclass(tracker, Tracker, path)
-    return tracker
+    found: dict[str, type[Tracker]] = {}
+    for name in names:
+        path = lookup(TRACKERS, name, what="tracker")
+        found[name] = load(path)
+        if not is_own(path):
+            require_subclass(found[name], Tracker, path)
+    return found
 
 
 class Trackers:
