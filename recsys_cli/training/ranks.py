@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,6 @@ def all_gather(value: Tensor) -> Tensor:
     everywhere = value.new_empty((dist.get_world_size(), *value.shape))
     dist.all_gather(list(everywhere.unbind()), value.contiguous())
     return everywhere
-
-
-def gather_rows(rows: Tensor) -> Tensor:
-    """Concatenate the rows of all ranks in rank order; the number of rows may differ by rank."""
-    counts = all_gather(torch.tensor([rows.shape[0]])).flatten().tolist()
-    return torch.cat(_gather_uneven(rows, counts))
 
 
 def _num_rows(parameter: nn.Parameter) -> int:
@@ -148,6 +143,8 @@ _CAUSE_TIMEOUT = 1.0
 """Seconds to wait for the error of a failed rank, published just before its connections break."""
 _BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 _FAILED = "failed"
+_GROUPS = count()
+"""Numbers of the groups of this process, as torchrun keeps one store: keys of an earlier group have dead addresses."""
 
 
 class LostRankError(TrainingError):
@@ -229,7 +226,8 @@ class Ranks:
         if self.world_size == 1:
             return rows
         with _translated_errors():
-            return gather_rows(rows)
+            counts = all_gather(torch.tensor([rows.shape[0]])).flatten().tolist()
+            return torch.cat(_gather_uneven(rows, counts))
 
     def union(self, names: Sequence[str]) -> list[str]:
         """Return the sorted union of the names of all ranks."""
@@ -308,7 +306,7 @@ def _rendezvous(member: Member, timeout: timedelta) -> dist.Store:
     store = None
     try:
         base, _, _ = next(dist.rendezvous("env://", timeout=timeout))
-        store = dist.PrefixStore("recsys", base)
+        store = dist.PrefixStore(f"recsys {next(_GROUPS)}", base)
         store.set(keys[member.rank], "")
         store.wait(keys, timeout)
     except (RuntimeError, ValueError) as error:

@@ -214,7 +214,7 @@ def test_work_of_candidates_has_a_bound(tmp_path, config, workspace, monkeypatch
     assert any("sasrec is no candidate for more than" in text for text in found.left_out)
 
 
-def test_auto_is_refused_where_one_model_is_needed(tmp_path, config, workspace):
+def test_auto_is_refused_where_one_model_is_needed(tmp_path, config, workspace, monkeypatch):
     with pytest.raises(MissingArtifactError):
         train(config, Workspace(tmp_path / "empty"))
     data = workspace.all_data()[0]
@@ -223,6 +223,9 @@ def test_auto_is_refused_where_one_model_is_needed(tmp_path, config, workspace):
     warm = config.model_copy(update={"train": config.train.model_copy(update={"continue_from": "x"})})
     with pytest.raises(ConfigError, match=r"train\.continue_from is of one"):
         candidates_of(warm, data)
+    monkeypatch.setattr("os.environ", {**os.environ, "RANK": "0", "WORLD_SIZE": "2"})
+    with pytest.raises(ConfigError, match="torchrun has started 2"):
+        train(config, workspace)
 
 
 def test_a_plan_has_those_of_the_candidates(tmp_path, config, workspace):

@@ -128,19 +128,15 @@ def test_rows_that_do_not_fit_are_streamed(make_prepared):
 
 def test_each_process_has_tables_of_its_own_unless_they_are_sharded(make_prepared):
     data = make_prepared()
-    one, two = (
-        plan_on(data, a_config(sparse_embeddings=True)),
-        plan_on(data, a_config(sparse_embeddings=True, devices=2)),
-    )
-    sharded = plan_on(data, a_config(sparse_embeddings=True, devices=2, placement="sharded"))
+    several = {}, {"devices": 2}, {"devices": 2, "placement": "sharded"}
+    one, two, sharded = (plan_on(data, a_config(sparse_embeddings=True, **train)) for train in several)
     assert needed(two)["embedding tables"] == 2 * needed(one)["embedding tables"]
     assert needed(sharded)["embedding tables"] == needed(one)["embedding tables"]
 
 
 def test_a_model_of_the_whole_matrix_has_no_tables(make_prepared):
     config = RunConfig.model_validate({**a_config().model_dump(), "model": {"name": "lightgcn"}})
-    found = plan_on(make_prepared(), config)
-    assert not found["tables"]
+    assert not plan_on(make_prepared(), config)["tables"]
 
 
 @pytest.mark.parametrize("name", ["ease", "two-stage"])
