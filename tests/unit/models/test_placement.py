@@ -19,7 +19,6 @@ from recsys_cli.models import build, torchrec_releases
 from recsys_cli.models.embedding import HostEmbeddings
 from recsys_cli.models.ranking.networks import MLP
 from recsys_cli.stages.evaluate import evaluate
-from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 from tests.rated import FEATURES
@@ -52,11 +51,6 @@ def measured(run: TrainedRun) -> dict[str, Any]:
 
 def tensors(run: TrainedRun, which: str = "last") -> dict[str, torch.Tensor]:
     return load_file(run.checkpoint(which))
-
-
-def test_placement_is_no_part_of_the_key(make_prepared: MakePrepared) -> None:
-    data = make_prepared(rows=300)
-    assert len({run_key(a_config(placement), data) for placement in ("device", "host", "sharded")}) == 1
 
 
 def test_initial_tables_are_equal_for_every_placement(make_prepared: MakePrepared) -> None:
