@@ -105,10 +105,7 @@ KINDS = {
     "synthetic": _SMALL,
     "synthetic-small": _SMALL,
     "synthetic-25m": _Kind(
-        "ratings",
-        SyntheticOptions,
-        27,
-        preset={"users": 162_541, "items": 62_423, "rows": 25_000_095, "activity": 1.2},
+        "ratings", SyntheticOptions, 27, preset={"users": 162_541, "items": 62_423, "rows": 25_000_095, "activity": 1.2}
     ),
     "synthetic-clicks": _Kind("clicks", ClickOptions, 40),
     "synthetic-sessions": _Kind("sessions", SessionOptions, 6, rows=124_000),

@@ -76,8 +76,7 @@ def _text_options(lines: list[str], suffix: str, file: RawFile) -> dict[str, Any
         twice = sorted(name for name, count in Counter(rows[0]).items() if count > 1)
         if twice and any(map(is_known, rows[0])) and not any(map(is_number, rows[0])):
             raise ConfigError(
-                f"{file}: the header names {listed(twice)} twice",
-                hint="give each column a name of its own in the file",
+                f"{file}: the header names {listed(twice)} twice", hint="give each column a name of its own in the file"
             )
         names = () if _has_header(rows) else tuple(f"column{position + 1}" for position in range(len(rows[0])))
         decimal = {"decimal": ","} if _has_decimal_commas(rows[0 if names else 1 :], separator) else {}

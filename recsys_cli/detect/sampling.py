@@ -368,7 +368,7 @@ def sampled(name: str, options: dict[str, Any], *, limit: int = SAMPLE_ROWS) -> 
     source = Files(FilesOptions.model_validate({"interactions": options}))
     with TemporaryDirectory(prefix="recsys-") as folder:
         totals = source.sample(Path(folder), limit)
-        reader = Reader(source.tables(Path(folder))[0], skip_bad=True, chunk_bytes=_CHUNK, threads=1)
+        reader = Reader(source.tables(Path(folder))[0], skip_bad=True, chunk_bytes=_CHUNK, threads=1, padded=set())
         try:
             schema = reader.schema()
             left_out = {one.name: _why_not(one) for one in schema}
@@ -382,9 +382,10 @@ def sampled(name: str, options: dict[str, Any], *, limit: int = SAMPLE_ROWS) -> 
                 later, has_end = reader.later(_LATER_ROWS, _MOST_ROWS)
                 rows = pa.concat_tables([rows.slice(0, limit), later])
                 if not has_end:
-                    remarks.append(
-                        f"{name}: only the first {_MOST_ROWS:,} rows are sampled, because the file is packed or remote"
-                    )
+                    remarks.append(f"{name}: only the first {_MOST_ROWS:,} rows are sampled: it is packed or remote")
+            if reader.padded:  # after the first rows, which typed the column
+                texts = dict.fromkeys(sorted(reader.padded), "string")
+                return sampled(name, {**options, "types": {**options.get("types", {}), **texts}}, limit=limit)
             rows = missing_texts(rows, rows.column_names, reader.table)
         except DataError as error:
             if "not a Parquet file" in str(error):

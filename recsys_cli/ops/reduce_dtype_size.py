@@ -9,14 +9,7 @@ from typing import ClassVar, Literal
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.expression import Name, shown
 from recsys_cli.ops.normalize import merged_range
-from recsys_cli.ops.numeric import (
-    VALUE,
-    DistinctNames,
-    NumericOp,
-    calculated_type,
-    elements,
-    finite_values,
-)
+from recsys_cli.ops.numeric import VALUE, DistinctNames, NumericOp, calculated_type, elements, finite_values
 from recsys_cli.ops.op import Tables, numbers
 from recsys_cli.ops.values import Apply, Types, Values, caster, element, mapped, numpy_type, retype
 from recsys_cli.packages import np, pa, pl

@@ -212,11 +212,7 @@ def _line(mark: LineSeries, index: int, plot: PlotArea) -> Iterator[Markup]:
     if mark.markers or not mark.joined or len(points) == 1:
         for (cx, cy), x, y in zip(points, mark.x, mark.y, strict=True):
             yield Markup('<circle class="dot {}" cx="{}" cy="{}" r="2.6"><title>{}, {}</title></circle>').format(
-                series(mark.color or index),
-                coordinate(cx),
-                coordinate(cy),
-                plot.x.written(x),
-                plot.y.written(y),
+                series(mark.color or index), coordinate(cx), coordinate(cy), plot.x.written(x), plot.y.written(y)
             )
 
 

@@ -211,13 +211,7 @@ Score = Callable[[Mapping[str, Any]], npt.NDArray[np.float32]]
 
 
 def verify_scores(
-    run: TrainedRun,
-    workspace: Workspace,
-    score: Score,
-    *,
-    name: str,
-    tables: TableType = "fp32",
-    emit: Emit,
+    run: TrainedRun, workspace: Workspace, score: Score, *, name: str, tables: TableType = "fp32", emit: Emit
 ) -> int | None:
     """Compare the scores of a sample of raw rows by a run and by an artifact.
 

@@ -30,16 +30,7 @@ from recsys_cli.etl.reading.rows import (
     reshaped_schema,
     whole_ids,
 )
-from recsys_cli.etl.reading.text import (
-    Chunk,
-    Parsed,
-    chunks,
-    empty_chunk,
-    parse,
-    parse_in_order,
-    resolve,
-    window,
-)
+from recsys_cli.etl.reading.text import Chunk, Parsed, chunks, empty_chunk, parse, parse_in_order, resolve, window
 from recsys_cli.etl.reading.times import DETECT, described
 from recsys_cli.etl.reading.typed_files import (
     NpyTable,
@@ -83,6 +74,7 @@ class Reader:
         ids: Columns of ids; see `whole_ids`.
         first: Number of the first row, for `order`.
         rejected: The skipped rows so far.
+        padded: Receives the columns of whole numbers with leading zeros; None for an error at ids with them.
     """
 
     table: RawTable
@@ -96,6 +88,7 @@ class Reader:
     ids: Collection[str] = ()
     first: int = 0
     rejected: list[BadRow] = field(default_factory=list)
+    padded: set[str] | None = None
 
     def schema(self) -> pa.Schema:
         """Return the schema of the batches, from the first file with rows, with the type of the elements for `explode`.
@@ -187,7 +180,7 @@ class Reader:
         elif self.table.format == "csv" and is_plain:
             size = min(_WINDOW, sizes[at] // 4)
             chunk = window(self._resolved[0], file, min(share, 1 - size / max(1, sizes[at])), size)
-            rows = self._with_constants(parse(chunk, self._in_files, skip_bad=True).rows, file)
+            rows = self._parse(chunk).rows
         elif at == 0 or self.table.format == "npy":
             return None
         else:
@@ -321,8 +314,26 @@ class Reader:
             )
 
     def _parse(self, chunk: Chunk) -> Parsed:
-        parsed = parse(chunk, self._in_files, skip_bad=self.skip_bad, every_row=self.every_row, times=self.times)
+        parsed = parse(
+            chunk, self._in_files, skip_bad=self.skip_bad, every_row=self.every_row, times=self.times, whole=self._whole
+        )
+        if self.padded is not None:
+            self.padded.update(parsed.padded)
+        elif parsed.padded:
+            ((name, text), *_) = parsed.padded.items()
+            raise DataError(
+                f"{chunk.file}: column {name} has the id {text!r}, and the first rows have numbers, so it would be {int(text)}",
+                hint=f"set types: {{{name}: string}} next to the table's files, or int64 if leading zeros mean nothing",
+            )
         return replace(parsed, rows=self._with_constants(parsed.rows, chunk.file))
+
+    @cached_property
+    def _whole(self) -> list[str]:
+        """Columns of text files without a declared type that may be ids."""
+        stored = {new: old for old, new in self.table.rename.items()}
+        declared = {column.name for column in self.table.columns if column.dtype is not None}
+        names = self._in_files if self.padded is not None else (stored.get(name, name) for name in self.ids)
+        return [name for name in names if name not in declared]
 
     def _parquet(self) -> Iterator[pa.Table]:
         if self._arrays is not None:

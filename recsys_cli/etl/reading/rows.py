@@ -51,10 +51,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 _PLAIN = (
-    (
-        lambda kind: str(kind) in {"large_string", "string_view"},
-        pa.string(),
-    ),  # views are unknown to Arrow before release 16
+    # Views are unknown to Arrow before release 16.
+    (lambda kind: str(kind) in {"large_string", "string_view"}, pa.string()),
     (lambda kind: str(kind) in {"large_binary", "binary_view"}, pa.binary()),
     (pa.types.is_fixed_size_binary, pa.binary()),
     (pa.types.is_float16, pa.float32()),
@@ -74,8 +72,7 @@ def refuse_nested(schema: pa.Schema, *, where: str) -> None:
 
 
 def _is_nested(kind: pa.DataType) -> bool:
-    inner = kind.value_type if is_list(kind) else kind
-    return bool(pa.types.is_nested(inner))
+    return bool(pa.types.is_nested(kind.value_type if is_list(kind) else kind))
 
 
 def refuse_mixed_times(stored: pa.DataType, target: pa.Field, *, where: str, typed_by: str) -> None:

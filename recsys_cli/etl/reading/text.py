@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from types import MappingProxyType
 from typing import TypeVar, cast
@@ -40,7 +40,7 @@ from recsys_cli.etl.reading.rows import plain_type
 from recsys_cli.etl.reading.times import to_times, typed_column
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
-_SAMPLE_BYTES = 4 << 20
+_SAMPLE_BYTES, _CHECKED = 4 << 20, 64 << 10
 _HEADER_SHOWN = 200
 # Digits of an identifier rather than a number: leading zeros, or more digits than float64 has.
 _IDENTIFIER = {"int64": r"^[+-]?0\d", "float64": r"^[+-]?\d{16,}$"}
@@ -341,10 +341,11 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Parsed:
-    """The good and bad rows of a chunk."""
+    """The good and bad rows of a chunk, and a number with leading zeros by column; see `parse`."""
 
     rows: pa.Table
     bad: Sequence[BadRow] = ()
+    padded: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse(
@@ -354,11 +355,12 @@ def parse(
     skip_bad: bool = False,
     every_row: bool = False,
     times: Collection[str] = (),
+    whole: Collection[str] = (),
 ) -> Parsed:
     """Parse some columns of a chunk, in order, or all.
 
     `every_row` (no row may be skipped, types are fixed) and `times` (the time columns) only change the hint of the
-    error.
+    error. Leading zeros in the columns `whole` are found in its first and last rows: all would take longer.
 
     Raises:
         DataError: A row is bad and `skip_bad` is false.
@@ -379,7 +381,19 @@ def parse(
         if bad and not skip_bad:
             raise _error(bad, table, times, every_row=every_row)
         rows = _with_times(rows, table)
-    return Parsed(_finished(rows, table, columns), bad)
+    whole = [name for name in whole if types.get(name) == pa.int64()]
+    return Parsed(_finished(rows, table, columns), bad, _padded(text, table, whole) if whole else {})
+
+
+def _padded(text: bytes | bytearray, table: RawTable, columns: list[str]) -> dict[str, str]:
+    """Return a number with leading zeros by column, of the first and, in a text without quotes, the last rows."""
+    if len(text) > 2 * _CHECKED:
+        first, last = text[:_CHECKED], text[-_CHECKED:]
+        last = b"" if table.quote and table.quote.encode() in last else last.partition(b"\n")[2]
+        text = first[: end_of_rows(first, table)] + last
+    texts = _sample(text, table, columns, pa.string())
+    found = {name: values.filter(pc.match_substring_regex(values, r"^0\d+$")) for name, values in texts.items()}
+    return {name: values[0].as_py() for name, values in found.items() if len(values)}
 
 
 def _fast(text: bytes | bytearray, table: RawTable, types: Mapping[str, pa.DataType]) -> pa.Table | None:

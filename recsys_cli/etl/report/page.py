@@ -8,15 +8,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from recsys_cli.etl.report.facts import (
-    Distinct,
-    Facts,
-    Frequency,
-    LabelFacts,
-    RepeatedPairs,
-    SplitFacts,
-    conclude,
-)
+from recsys_cli.etl.report.facts import Distinct, Facts, Frequency, LabelFacts, RepeatedPairs, SplitFacts, conclude
 from recsys_cli.etl.report.queries import EtlCounts, gather_facts
 from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.ops.fitted_plan import FittedPlan

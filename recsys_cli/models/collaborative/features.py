@@ -173,11 +173,7 @@ class CollaborativeFeatures(nn.Module):
         num_columns = len(self.categories.columns)
         cells = elements.row * num_columns + elements.column
         return shrunk_means(
-            cells,
-            values.double(),
-            values.new_zeros(num_rows * num_columns, dtype=torch.float64),
-            1e-9,
-            elements.weight,
+            cells, values.double(), values.new_zeros(num_rows * num_columns, dtype=torch.float64), 1e-9, elements.weight
         ).view(num_rows, num_columns)
 
 

@@ -31,9 +31,7 @@ class PopularityConfig(HistoryOptions):
     """Popularity: ranks items by their number of interactions in train; the baseline for every other model."""
 
     # In seconds: from a day to three years.
-    search_space: ClassVar[Mapping[str, Any]] = {
-        "model.half_life": {"low": 86_400.0, "high": 1e8, "log": True},
-    }
+    search_space: ClassVar[Mapping[str, Any]] = {"model.half_life": {"low": 86_400.0, "high": 1e8, "log": True}}
 
     half_life: float | None = Field(None, gt=0)
     """Half-life of an interaction's weight, in seconds, or in the unit of numeric timestamps. None for no decay."""
@@ -81,9 +79,7 @@ class EASEConfig(HistoryOptions):
     After Steck, "Embarrassingly Shallow Autoencoders for Sparse Data" (2019).
     """
 
-    search_space: ClassVar[Mapping[str, Any]] = {
-        "model.regularization": {"low": 1.0, "high": 50_000.0, "log": True},
-    }
+    search_space: ClassVar[Mapping[str, Any]] = {"model.regularization": {"low": 1.0, "high": 50_000.0, "log": True}}
 
     format: ClassVar[int] = 2
 

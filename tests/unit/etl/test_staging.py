@@ -135,11 +135,7 @@ def test_rows_of_several_files_are_read_into_contiguous_memory(tmp_path: Path) -
 
     rows = read([Span(first, 1, 0, 2), Span(second, 1, 1, 2)], SHORT.schema, NAMES)
 
-    assert rows.to_pydict() == {
-        "text": ["b", "12345678", "b"],
-        "number": [0, 2, 5],
-        "other": ["w", "y", "u"],
-    }
+    assert rows.to_pydict() == {"text": ["b", "12345678", "b"], "number": [0, 2, 5], "other": ["w", "y", "u"]}
     assert all(column.num_chunks == 1 for column in rows.columns)
 
 

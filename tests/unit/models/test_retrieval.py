@@ -362,11 +362,7 @@ def test_without_log_q_popular_items_are_pushed_down() -> None:
 
 def test_sampled_negatives_are_corrected_by_their_expected_count(monkeypatch: pytest.MonkeyPatch) -> None:
     model = two_tower_model(num_negatives=240)
-    monkeypatch.setattr(
-        ItemCatalog,
-        "sample",
-        lambda self, number: self.items.repeat(40),
-    )
+    monkeypatch.setattr(ItemCatalog, "sample", lambda self, number: self.items.repeat(40))
     torch.testing.assert_close(chosen(model), CONDITIONAL, atol=0.01, rtol=0)
 
 

@@ -174,11 +174,7 @@ def test_histories_filters_and_unknown_users(client: Client, movies: Recommender
         "where": np.array([[b""], [b"genres contains Comedy"], [b""]], object),
         "where.null": column(True, False, True),
     }
-    queries = [
-        Query(user=99_999),
-        Query(user=7, history=[1], where="genres contains Comedy"),
-        Query(history=[3, 5]),
-    ]
+    queries = [Query(user=99_999), Query(user=7, history=[1], where="genres contains Comedy"), Query(history=[3, 5])]
     answers = movies.recommend(queries)
     assert [answer.source for answer in answers] == ["popularity", "fold-in", "fold-in"]
     check(client("movies_recommend", given), answers)

@@ -89,12 +89,7 @@ _KEYS = (Role.USER, Role.ITEM)
 
 
 def write_repository(
-    served: ServedModel,
-    folder: Path,
-    *,
-    key: str,
-    source: Mapping[str, Any],
-    histories: bool = True,
+    served: ServedModel, folder: Path, *, key: str, source: Mapping[str, Any], histories: bool = True
 ) -> TritonRepository:
     """Write a model repository, and then its manifest.
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.data import open_source
+from recsys_cli.detect.sampling import sampled
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading import text as text_files
 from recsys_cli.etl.reading.reader import Reader
@@ -73,6 +74,20 @@ def test_lists_are_split_by_the_declared_separator() -> None:
     assert read["scores"].to_pylist() == [[1, 2], None, [7], [8]]
     with pytest.raises(DataError, match="column scores: an element of a list is not int64"):
         reader(text, lists=lists, types={"scores": "int64"}).read()
+
+
+@pytest.mark.parametrize("rows", ["007,1", "a,1\n007,2", "1,2,3\n007,2", "'8',1\n007,2", " 8,1\n007,2"])
+def test_ids_with_leading_zeros_after_the_first_rows_are_no_numbers(rows: str) -> None:
+    Path("p.csv").write_text(f"item,n\n{rows}\n")
+    Path("r.csv").write_text("item,n\n7,1\n")
+    options = {"files": ["r.csv", "p.csv"], "quote": "'"}
+    (table,) = open_source("files", {"interactions": options}).tables(Path())
+    with pytest.raises(DataError, match=r"column item has the id '007', .* it would be 7") as raised:
+        Reader(table, ids=("item",), skip_bad=True).read()
+    assert "types: {item: string}" in str(raised.value.hint)
+    assert sampled("t", options).options["types"] == {"item": "string"}
+    declared = open_source("files", {"interactions": {**options, "types": {"item": "int64"}}}).tables(Path())[0]
+    assert 7 in Reader(declared, ids=("item",), skip_bad=True).read()["item"].to_pylist()
 
 
 def test_text_without_a_header_has_the_declared_names() -> None:

@@ -41,11 +41,7 @@ def test_repeated_pairs_within_and_across_splits(report: Report) -> None:
 
     assert facts.pairs is not None
     assert facts.pairs.share == 1
-    assert facts.pairs.rows == {
-        "train": 5,
-        "valid": 3,
-        "test": 3,
-    }  # without nulls and cold-start users and items
+    assert facts.pairs.rows == {"train": 5, "valid": 3, "test": 3}  # without nulls and cold-start users and items
     assert facts.pairs.repeated == {"train": 2, "valid": 1, "test": 0}
     assert facts.pairs.seen == {"valid": {"train": 2}, "test": {"train": 2, "valid": 1}}
     warnings = texts(facts, "warning")
