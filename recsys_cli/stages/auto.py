@@ -20,7 +20,7 @@ from recsys_cli.packages import pq
 from recsys_cli.registry import AUTO
 from recsys_cli.stages import Candidate, StageResult
 from recsys_cli.stages.run_selection import run_key, unfinished_run
-from recsys_cli.training.member import Member
+from recsys_cli.training.member import refuse_torchrun
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, not_finished, write_json
 
 METRIC = "ndcg@10"
@@ -85,11 +85,7 @@ def train_candidates(
         RecsysError: All candidates failed; the error is that of the last one.
         KeyboardInterrupt: Interrupted; the next call resumes the run.
     """
-    if (member := Member.from_environment()) is not None:
-        raise ConfigError(
-            f"model.name=auto trains several models, most of them in one process, and torchrun has started {member.world_size}",
-            hint="run it without torchrun, then set model.name to the model to train on all of them",
-        )
+    refuse_torchrun("model.name=auto trains several models, most of them in one process")
     found, results = candidates_of(config, data), {}
     failure: RecsysError | None = None
     messages: dict[str, list[Message]] = {label: [] for label in found.configs}

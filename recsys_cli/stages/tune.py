@@ -31,6 +31,7 @@ from recsys_cli.stages.monitor import order_of
 from recsys_cli.stages.run_selection import run_key, train_lock, unfinished_run
 from recsys_cli.stages.train import train_on
 from recsys_cli.training import hardware
+from recsys_cli.training.member import refuse_torchrun
 from recsys_cli.training.objective import Monitor
 from recsys_cli.tuning.report import show
 from recsys_cli.tuning.trial import EpochFigure, State, Trial, best_of, gather, line
@@ -117,6 +118,7 @@ def tune(
         TrainingError: All trials failed.
         KeyboardInterrupt: Interrupted; the next call resumes the trial.
     """
+    refuse_torchrun("each process of recsys tune searches by itself")
     data = prepared_data(config, workspace)
     if config.model.name == AUTO:
         config = chosen_config(config, data, workspace)

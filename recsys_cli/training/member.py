@@ -51,3 +51,12 @@ def _impossible(variables: Mapping[str, str]) -> ConfigError:
         f"the environment variables describe an impossible process: {text}",
         hint="start the processes with torchrun or `recsys train --devices N`, or unset RANK and WORLD_SIZE",
     )
+
+
+def refuse_torchrun(reason: str) -> None:
+    """Check that torchrun has not started several processes; a `ConfigError` with the reason."""
+    if (member := Member.from_environment()) is not None:
+        raise ConfigError(
+            f"{reason}, and torchrun has started {member.world_size}",
+            hint="run it without torchrun, then train the model it finds on all processes",
+        )

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
@@ -342,31 +342,20 @@ def _as_lost_rank(error: Exception) -> LostRankError:
 def _publish(store: dist.Store, member: Member, error: Exception) -> None:
     message = error.message if isinstance(error, RecsysError) else f"{type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, RecsysError) else None
-    # Only the first failure is stored.
-    _without_store_errors(lambda: store.compare_set(_FAILED, "", json.dumps([member.rank, message, hint])))
+    with suppress(RuntimeError):  # the store may be gone together with its process
+        store.compare_set(_FAILED, "", json.dumps([member.rank, message, hint]))  # only the first failure is stored
 
 
 def _cause(store: dist.Store, lost: LostRankError) -> LostRankError:
     """Return the published error of the failed rank as a `LostRankError`, or `lost` without one."""
-
-    def read() -> Any:
-        until = time.monotonic() + _CAUSE_TIMEOUT
-        while not store.check([_FAILED]):  # `wait` would write to stderr on a timeout
-            if time.monotonic() > until:
-                return None
+    until = time.monotonic() + _CAUSE_TIMEOUT
+    with suppress(RuntimeError):
+        while time.monotonic() < until:
+            if store.check([_FAILED]):  # `wait` would write to stderr on a timeout
+                rank, message, hint = json.loads(store.get(_FAILED))
+                return LostRankError(f"rank {rank}: {message}", hint=hint)
             time.sleep(0.02)
-        return json.loads(store.get(_FAILED))
-
-    published = _without_store_errors(read)
-    return lost if published is None else LostRankError(f"rank {published[0]}: {published[1]}", hint=published[2])
-
-
-def _without_store_errors(call: Any) -> Any:
-    """Return the result of a call; None if the store is gone together with its process."""
-    try:
-        return call()
-    except RuntimeError:
-        return None
+    return lost
 
 
 def _first_line(error: Exception) -> str:

@@ -224,8 +224,9 @@ def test_auto_is_refused_where_one_model_is_needed(tmp_path, config, workspace, 
     with pytest.raises(ConfigError, match=r"train\.continue_from is of one"):
         candidates_of(warm, data)
     monkeypatch.setattr("os.environ", {**os.environ, "RANK": "0", "WORLD_SIZE": "2"})
-    with pytest.raises(ConfigError, match="torchrun has started 2"):
-        train(config, workspace)
+    for command in (train, tune):
+        with pytest.raises(ConfigError, match="torchrun has started 2"):
+            command(config, workspace)
 
 
 def test_a_plan_has_those_of_the_candidates(tmp_path, config, workspace):
