@@ -121,16 +121,10 @@ def test_hoist_moves_global_options_to_the_front(line, hoisted):
     assert hoist(line) == hoisted
 
 
-def run_line(*line: str, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
-    """Run the program as a process of its own."""
-    program = "from recsys_cli.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", program, *line], capture_output=True, text=True, cwd=cwd, check=False, **options
-    )  # type: ignore[call-overload,no-any-return]
-
-
 def test_output_fits_the_encoding_of_the_terminal(tmp_path):
-    done = run_line("ls", "ops", "Categorify", cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    line = [sys.executable, "-m", "recsys_cli", "ls", "ops", "Categorify"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     assert "Categorify" in done.stdout
 

@@ -42,13 +42,7 @@ class Shell:
             timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, f"recsys {' '.join(arguments)}: {done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
-
-    def json(self, *arguments: str) -> dict:
-        return json.loads(subprocess.run(
-            [RECSYS, "--json", *arguments], cwd=self.folder, env=self.environment, text=True, capture_output=True, check=True,
-            timeout=300,
-        ).stdout)  # fmt: skip
+        return done.stdout
 
     def runs(self) -> list[Path]:
         return sorted((self.folder / "workspace" / "runs").iterdir())
@@ -59,11 +53,12 @@ def shell(tmp_path):
     return Shell(tmp_path)
 
 
+@pytest.mark.slow
 def test_four_commands_lead_to_a_report(shell):
     shell.run("download", "x.yaml")
     shell.run("etl", "x.yaml")
     shell.run("train", "--epochs", "2")
-    result = shell.json("evaluate")
+    result = json.loads(shell.run("--json", "evaluate"))
 
     (run,) = shell.runs()
     assert result["run"] == run.name

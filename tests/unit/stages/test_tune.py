@@ -92,6 +92,7 @@ def test_each_combination_of_values_is_tried_once(make_prepared, workspace):
     assert tune_on(data, a_config(space, trials=40, train=own), workspace).up_to_date
 
 
+@pytest.mark.slow
 def test_same_seed_same_trials(make_prepared, tmp_path):
     data = make_prepared(rows=600)
     config = a_config(RANGE, trials=11, train={"epochs": 1})  # more than TPE draws at random
@@ -124,6 +125,7 @@ def test_force_begins_anew(make_prepared, workspace):
     assert len(ranking(made.artifact)) == 1
 
 
+@pytest.mark.slow
 def test_what_is_behind_is_ended_early(make_prepared, workspace):
     # More good rates than bad ones: whatever the order of the trials, the median of those that have ended is good at last.
     space = {"train.learning_rate": {"choices": [0.03, 0.04, 0.05, 0.06, 0.07, 1e-6, 1.1e-6, 1.2e-6]}}

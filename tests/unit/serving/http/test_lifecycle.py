@@ -32,6 +32,7 @@ BundleOf = Callable[[str], Path]
 TOKEN = "a-token-of-enough-length"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fsync", ["always", "interval"])
 def test_a_kill_loses_nothing_acknowledged(tmp_path: Path, bundle_of: BundleOf, fsync: str) -> None:
     acknowledged: set[tuple[int, int]] = set()
@@ -178,6 +179,7 @@ def _swap(server: Running, link: Path, folder: Path) -> None:
     server.process.send_signal(signal.SIGHUP)
 
 
+@pytest.mark.slow
 def test_killed_workers_start_again_from_the_bundle_loaded_last(tmp_path: Path, bundle_of: BundleOf) -> None:
     """The manifests of the damaged bundles are those of the loaded one."""
     link = tmp_path / "current"
@@ -223,6 +225,7 @@ def _stays_after_damage(server: Running, link: Path, tmp_path: Path) -> None:
     assert server.post("/recommend", {"user": 1})["items"]
 
 
+@pytest.mark.slow
 def test_workers_share_feedback_and_end_with_their_parent(tmp_path: Path, bundle_of: BundleOf) -> None:
     with running(tmp_path, str(bundle_of("ease")), "--workers", "2") as server:
         for number in range(5):
@@ -261,6 +264,7 @@ def test_the_log_of_a_killed_worker_that_starts_no_more_is_read_to_its_last_line
         assert [one["item"] for one in server.get("/users/9500")["history"]] == [3]
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_follow_the_others_says_so_and_goes_on(tmp_path: Path, bundle_of: BundleOf) -> None:
     with running(tmp_path, str(bundle_of("ease")), "--workers", "2") as server:
         log = tmp_path / "feedback" / "000000.worker-0.jsonl"
@@ -278,6 +282,7 @@ def test_a_worker_that_cannot_follow_the_others_says_so_and_goes_on(tmp_path: Pa
     assert errors.count("the feedback of other workers is read again") == 1
 
 
+@pytest.mark.slow
 def test_the_next_server_removes_the_metrics_of_killed_ones(tmp_path: Path, bundle_of: BundleOf) -> None:
     (tmp_path / "tmp").mkdir()
     line, env = (str(bundle_of("ease")), "--workers", "2"), {"TMPDIR": str(tmp_path / "tmp")}

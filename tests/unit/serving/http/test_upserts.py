@@ -101,6 +101,7 @@ def test_what_does_not_fit_is_refused(server: Running, body: dict[str, Any], mes
     assert server.ask("GET", "/items/901?bundle=fm").status_code == 404
 
 
+@pytest.mark.slow
 def test_upserts_survive_kills_swaps_and_compaction_in_all_workers(tmp_path: Path, bundle_of: BundleOf) -> None:
     link = tmp_path / "current"
     link.symlink_to(bundle_of("two-tower"))
