@@ -64,7 +64,7 @@ def fit_run(  # noqa: PLR0913 - one call for both kinds of models
     if ranks.world_size > 1 or config.train.continue_from is not None:
         raise ConfigError(
             f"{config.model.name} is fitted at once, in one process and without a warm start",
-            hint="set train.devices=1 and remove train.continue_from",
+            hint="set train.devices=1, run it without torchrun, and remove train.continue_from",
         )
     context = make_context(data, "train", device=model.device, memory=config.train.memory_mib)
     objective = _objective(data, model, config, emit=emit)
