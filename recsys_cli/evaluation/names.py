@@ -47,19 +47,44 @@ class Item:
         return self.title or self.id
 
 
-class IdNames:
-    """Decodes encoded ids; vocabularies are read on demand.
+@dataclass(frozen=True)
+class Ids:
+    """Raw ids of a column: the vocabulary, followed by the cold keys of its dimension table.
 
-    Cold items are identified by their row of the joined table. Titles are in the order of `values`, null for items
-    without one.
+    Attributes:
+        values: Raw ids; shape (N,).
+        num_train: Size of the vocabulary.
+        cardinality: Upper bound of encoded ids; table rows of cold keys start here.
     """
+
+    values: pa.Array
+    num_train: int
+    cardinality: int
+
+    def encoded(self, positions: int | npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """Return the encoded ids or table rows of positions among the values."""
+        cold = positions + self.cardinality - self.num_train
+        return np.where(np.less(positions, self.num_train), FIRST + positions, cold).astype(np.int64)
+
+    def positions_of(self, encoded: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the positions of encoded ids or table rows among the values; negative for ids without a value."""
+        cold = np.where(np.less(encoded, self.cardinality), -1, encoded - self.cardinality + self.num_train)
+        return np.where(np.less(encoded, FIRST + self.num_train), np.subtract(encoded, FIRST), cold)
+
+    def decode(self, encoded: npt.NDArray[np.int64]) -> pa.Array:
+        """Return the raw ids of encoded ids or table rows."""
+        return self.values.take(pa.array(self.positions_of(encoded)))
+
+
+class IdNames:
+    """Decodes encoded ids; vocabularies are read on demand. Titles are in the order of `values`, null for items without one."""
 
     def __init__(self, data: PreparedData, titles: pa.Array | None = None) -> None:
         self._data = data
         self._titles = titles
         self._columns = {role: data.schema.only(role) for role in (Role.USER, Role.ITEM)}
         self._vocabularies: dict[str, pa.Array] = {}
-        self._all: dict[Role, pa.Array] = {}
+        self._ids: dict[Role, Ids] = {}
         self._tables: dict[Role, pa.Table] = {}
 
     @property
@@ -67,24 +92,30 @@ class IdNames:
         """Schema of the data."""
         return self._data.schema
 
-    def values(self, role: Role) -> pa.Array:
-        """Return raw ids in order of encoded ids; cold items follow the others."""
-        if role not in self._all:
+    def ids(self, role: Role) -> Ids:
+        """Return the raw ids of a role, cold ones included."""
+        if role not in self._ids:
             column = self._columns[role]
-            values = self._vocabulary(column)
-            self._all[role] = pa.concat_arrays([values, self._cold(column)]) if role is Role.ITEM else values
-        return self._all[role]
+            values, path = self._vocabulary(column), self._data.cold_keys(column.name)
+            cold = [read_parquet(path, ["value"])["value"].combine_chunks().cast(values.type)] if path.is_file() else []
+            self._ids[role] = Ids(pa.concat_arrays([values, *cold]), len(values), int(column.cardinality or 0))
+        return self._ids[role]
+
+    def values(self, role: Role) -> pa.Array:
+        """Return raw ids in order of encoded ids; cold items follow the others, and cold users are left out."""
+        ids = self.ids(role)
+        return ids.values if role is Role.ITEM else ids.values.slice(0, ids.num_train)
 
     def encode(self, role: Role, raw: pa.Array) -> npt.NDArray[np.int64]:
         """Return the encoded ids of raw ids in any spelling of `cast_ids`; -1 for unknown ids."""
         values = self.values(role)
         given = raw if raw.type == values.type else cast_ids(raw.to_pylist(), values.type)
         positions = pc.fill_null(pc.index_in(given, value_set=values), -1).to_numpy()
-        return np.where(positions < 0, -1, self._encoded(role, positions)).astype(np.int64)
+        return np.where(positions < 0, -1, self.ids(role).encoded(positions))
 
     def decode(self, role: Role, encoded: npt.NDArray[np.int64]) -> pa.Array:
         """Return the raw ids; the inverse of `encode`."""
-        return self.values(role).take(self._positions(role, encoded))
+        return self.ids(role).decode(encoded)
 
     def user(self, user_idx: int) -> str:
         """Return the raw id of a user."""
@@ -99,7 +130,7 @@ class IdNames:
         """Return id, title and features of an item."""
         return Item(
             id=self._value(self._columns[Role.ITEM], item_idx),
-            title=self._title(int(self._positions(Role.ITEM, item_idx))),
+            title=self._title(int(self.ids(Role.ITEM).positions_of(item_idx))),
             features=self.features(Role.ITEM, item_idx),
         )
 
@@ -120,23 +151,21 @@ class IdNames:
             ConfigError: The id is unknown; the message has similar ids, or the split of the user.
         """
         values = self.values(role)
+        examples = ", ".join(str(value) for value in values[:_NEAR])
         if (given := cast_ids([text], values.type)[0]).is_valid and (position := pc.index(values, given).as_py()) >= 0:
-            return int(self._encoded(role, position))
+            return int(self.ids(role).encoded(position))
         if role is Role.USER and (split := self._held_out(text)) is not None:
             raise ConfigError(
                 f"user {text!r} is in {split}, not in train; only users of train can be inspected",
-                hint=f"choose one of the {len(values):,} users of train, such as "
-                + ", ".join(str(value) for value in values[:_NEAR]),
+                hint=f"choose one of the {len(values):,} users of train, such as {examples}",
             )
         titled = self._titled(text) if role is Role.ITEM else []
         if len(titled) == 1:
-            return int(self._encoded(role, titled[0]))
+            return int(self.ids(role).encoded(titled[0]))
         shown = [f"{values[position]} ({self._title(position)})" for position in titled[:_NEAR]]
         near = ", ".join(shown or self._near(role, text))
-        examples = ", ".join(str(value) for value in values[:_NEAR])
-        trained = len(self._vocabulary(self._columns[role]))
-        joined = len(values) - trained
-        where = f"train and {joined:,} more in the joined table" if joined else "train"
+        trained = self.ids(role).num_train
+        where = f"train and {len(values) - trained:,} more in the joined table" if len(values) > trained else "train"
         raise ConfigError(
             f"unknown {role.value} {text!r}{f'; similar: {near}' if near else ''}",
             hint=f"use a value of {self._columns[role].name} in the raw data: {trained:,} are in {where}"
@@ -154,26 +183,6 @@ class IdNames:
             if hashes is not None and (hashes == hashed).any():
                 return split
         return None
-
-    def _encoded(self, role: Role, positions: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the encoded ids at positions among the values."""
-        num_train, first_cold = len(self._vocabulary(self._columns[role])), int(self._columns[role].cardinality or 0)
-        return np.where(positions < num_train, FIRST + positions, first_cold + positions - num_train)
-
-    def _positions(self, role: Role, encoded: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the positions of encoded ids among the values; negative without one."""
-        num_train, first_cold = len(self._vocabulary(self._columns[role])), int(self._columns[role].cardinality or 0)
-        positions = np.where(
-            np.less(encoded, first_cold), np.subtract(encoded, FIRST), num_train + encoded - first_cold
-        )
-        return np.where((positions >= num_train) & np.less(encoded, first_cold), -1, positions)
-
-    def _cold(self, column: Column) -> pa.Array:
-        """Return the raw cold keys of a column's table, in order of rows."""
-        kind, path = self._vocabulary(column).type, self._data.cold_keys(column.name)
-        if not path.is_file():
-            return pa.array([], kind)
-        return read_parquet(path, ["value"])["value"].combine_chunks().cast(kind)
 
     def _title(self, position: int) -> str | None:
         title: str | None = (
@@ -233,7 +242,7 @@ class IdNames:
         if FIRST <= encoded < FIRST + len(values):
             return str(values[encoded - FIRST])
         if column.role is Role.ITEM and encoded >= int(column.cardinality or 0):
-            return str(self.values(Role.ITEM)[int(self._positions(Role.ITEM, encoded))])
+            return str(self.ids(Role.ITEM).decode(np.array([encoded]))[0])
         return "null" if encoded == NULL else "unseen"
 
 

@@ -14,8 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli.errors import DataError
+from recsys_cli.evaluation.names import Ids
 from recsys_cli.features.columns import row_column
-from recsys_cli.features.schema import FIRST, Column, file_of
+from recsys_cli.features.schema import Column, file_of
 from recsys_cli.features.spec import cast_ids
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.values import comparable, from_arrow, stored
@@ -27,31 +28,17 @@ _DIGITS = 19
 
 
 @dataclass(frozen=True)
-class IdIndex:
-    """Index of the raw ids of a column: the vocabulary, followed by the cold keys of its dimension table.
+class IdIndex(Ids):
+    """Raw ids with an index of the vocabulary and one of the cold keys."""
 
-    Attributes:
-        values: Raw ids; shape (N,).
-        vocabulary: Index of the vocabulary.
-        cold: Index of the cold keys.
-        cardinality: Upper bound of encoded ids; table rows of cold keys start here.
-    """
-
-    values: pa.Array
     vocabulary: VocabularyIndex
     cold: VocabularyIndex
-    cardinality: int
 
     @classmethod
     def of(cls, values: pa.Array, *, num_train: int, cardinality: int) -> IdIndex:
-        """Build the index of a vocabulary of `num_train` values, followed by cold keys."""
-        trained, cold = values.slice(0, num_train), values.slice(num_train)
-        return cls(values, VocabularyIndex.build(trained), VocabularyIndex.build(cold), cardinality)
-
-    @property
-    def num_train(self) -> int:
-        """Size of the vocabulary."""
-        return len(self.vocabulary)
+        """Build the indexes of a vocabulary of `num_train` values, followed by cold keys."""
+        indexes = map(VocabularyIndex.build, (values.slice(0, num_train), values.slice(num_train)))
+        return cls(values, num_train, cardinality, *indexes)
 
     def indexes(self, column: Column) -> dict[str, VocabularyIndex]:
         """Return both indexes by the names of `RowEncoder`: the vocabulary of the column, and its column of table rows."""
@@ -89,20 +76,6 @@ class IdIndex:
         is_plain = text.isprintable() or not any(category(character) in {"Cc", "Cs"} for character in text)
         return text if text.strip() and is_plain else None
 
-    def encoded(self, positions: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """Return the encoded ids or table rows of positions among the values."""
-        return np.where(
-            positions < self.num_train, FIRST + positions, self.cardinality + positions - self.num_train
-        ).astype(np.int64)
-
-    def positions_of(self, encoded: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the positions of encoded ids or table rows among the values; the inverse of `encoded`."""
-        return np.where(encoded < self.cardinality, encoded - FIRST, self.num_train + encoded - self.cardinality)
-
-    def decode(self, encoded: npt.NDArray[np.int64]) -> pa.Array:
-        """Return the raw ids of encoded ids or table rows."""
-        return self.values.take(pa.array(self.positions_of(encoded)))
-
     def write_values(self, path: Path) -> None:
         """Write the raw ids as an Arrow file."""
         table = pa.table({"value": self.values})
@@ -127,7 +100,7 @@ class IdIndex:
             )
         if any(len(one) and one.is_text != is_text for one in (index, cold)):
             raise ValueError(f"ids of {values.type} have an index of another type")
-        return cls(values, index, cold, int(column.cardinality or 0))
+        return cls(values, len(index), int(column.cardinality or 0), index, cold)
 
 
 def build_indexes(fitted: FittedPlan, built: Mapping[str, VocabularyIndex]) -> dict[str, VocabularyIndex]:

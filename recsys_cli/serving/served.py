@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from recsys_cli.config import Placement, RunConfig
 from recsys_cli.evaluation.held_out import by_train_rows
 from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, make_context, model_of, placement_of
 from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.new_users import ColdItems
-from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Column, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import DimensionTables
@@ -230,11 +228,4 @@ class ServedModel:
 
 def index_of(data: PreparedData, role: Role) -> IdIndex:
     """Return the index of the raw user or item ids of prepared data."""
-    column = data.schema.only(role)
-    assert column.vocabulary is not None, f"{column.name} has no vocabulary"
-    num_train = pq.read_metadata(data.vocabulary(column.vocabulary)).num_rows
-    values, cold = IdNames(data).values(role), data.cold_keys(column.name)
-    if role is Role.USER and cold.is_file():
-        keys = read_parquet(cold, ["value"])["value"].combine_chunks().cast(values.type)
-        values = pa.concat_arrays([values, keys])
-    return IdIndex.of(values, num_train=num_train, cardinality=int(column.cardinality or 0))
+    return IdIndex.of(**vars(IdNames(data).ids(role)))
