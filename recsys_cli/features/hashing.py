@@ -13,6 +13,8 @@ _TEXT_STREAM = 1
 GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 _COUNTER_MASK = (1 << 24) - 1
+_FEW = 16
+"""Long texts and words up to which plain Python and NumPy, respectively, are faster."""
 _FLOAT64, _UINT64 = struct.Struct("<d"), struct.Struct("<Q")
 
 
@@ -140,10 +142,12 @@ def _hash_texts(texts: Words) -> npt.NDArray[np.uint64]:
     hashes = hash_counters(texts.lengths.view(np.uint64), TEXT_KEY)
     hashes = np.where(texts.lengths > 0, hash_counters(texts.word(0), hashes), hashes)
     rows, number = np.flatnonzero(texts.lengths > WORD_BYTES), 1
-    while len(rows):
+    while len(rows) > _FEW or (len(rows) and number < _FEW):
         hashes[rows] = hash_counters(texts.word(number, rows), hashes[rows])
         number += 1
         rows = rows[texts.lengths[rows] > WORD_BYTES * number]
+    for row in rows.tolist():
+        hashes[row] = _hash_bytes(texts.text(row))
     return hashes
 
 

@@ -57,6 +57,11 @@ class Words:
             words.view(np.uint8)[: last - first] = np.frombuffer(data, np.uint8, count=last)[first:]
         return cls(offsets[:-1] - first, np.diff(offsets), words.astype(np.uint64, copy=False))
 
+    def text(self, row: int) -> bytes:
+        """Return the bytes of one text."""
+        first = int(self.starts[row])
+        return self.words.astype("<u8", copy=False).view(np.uint8)[first : first + int(self.lengths[row])].tobytes()
+
     def word(self, number: int, rows: npt.NDArray[np.intp] | slice = slice(None)) -> npt.NDArray[np.uint64]:
         """Return word `number` of each text, padded with zeros; each has to have one."""
         starts = self.starts[rows] + WORD_BYTES * number

@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recsys_cli.features.hashing import below, can_hash, hash_counters, hash_packed, hash_values, mix, permutation
+from recsys_cli.features.hashing import (
+    below,
+    can_hash,
+    hash_counters,
+    hash_packed,
+    hash_value,
+    hash_values,
+    mix,
+    permutation,
+)
 from recsys_cli.features.string_keys import BLOCK_ROWS, Words, pack, unpack
 
 
@@ -88,6 +97,12 @@ def test_hashes_of_texts_never_change() -> None:
     ]
     for values in (pa.array(texts), pa.array(texts).cast(pa.large_binary()), pa.array(texts).dictionary_encode()):
         assert hash_values(values).tolist() == hashes
+
+
+@pytest.mark.parametrize("count", [1, 16, 17, 40])
+def test_long_texts_hash_in_plain_python_as_in_numpy(count: int) -> None:
+    texts = ["a", "", *(f"{number:x}é" * (7 * number + 90) for number in range(count)), "b"]
+    assert hash_values(pa.array(texts).slice(1)).tolist() == [hash_value(text) for text in texts[1:]]
 
 
 def test_a_text_has_the_same_hash_at_any_offset() -> None:
