@@ -45,7 +45,11 @@ def named_run(session: Session, name: str | None, emit: Emit) -> TrainedRun:
     if name is not None:
         from recsys_cli.workspace import finished
 
-        return finished(session.workspace.run(name))
+        run = finished(session.workspace.run(name))
+        if len(like := session.workspace.runs_like(name)) > 1:  # of a model, such as several candidates of `auto`
+            of = "" if run.evaluation.is_file() else ", not evaluated"
+            emit(Message(f"run {run.folder.name}: the latest of {len(like):,} runs of {name}{of} (all: recsys status)"))
+        return run
     return _best_run(session, emit)
 
 

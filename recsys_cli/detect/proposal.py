@@ -72,7 +72,8 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
         repeats=repeats,
     )  # fmt: skip
     categories = list(dict.fromkeys((user, item, *own.categories)))
-    of_tables = {one.table.sample.name: _joined_columns(one, taken=list(table.columns)) for one in joined}
+    taken = [role.column for role in table.roles.values()] if task.ranks else list(table.columns)  # by the plan
+    of_tables = {one.table.sample.name: _joined_columns(one, taken=taken) for one in joined}
     for one in joined:
         if used := of_tables[one.table.sample.name].used:
             ops.append(

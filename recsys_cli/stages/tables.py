@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -36,15 +37,12 @@ def read_columns(
     """
     table = _read(path, texts)
     if missing := [name for name in names if name not in table.column_names]:
-        raise DataError(
-            f"{path}: no column {', '.join(missing)}; the columns are {listed(table.column_names)}",
-            hint="name the columns as in the raw data",
-        )
+        raise _lacking(path, missing, table)
     return table.select([*names, *(name for name in optional if name in table.column_names and name not in names)])
 
 
 def read_column(path: Path, *names: str) -> list[Any]:
-    """Return a column of ids: the first of some names in a parquet or csv file, or else its first one; or the lines of a text file.
+    """Return a column of ids: the first of some names in a parquet or csv file, or its only one; or the lines of a text file.
 
     Ids of csv and text files are text.
 
@@ -53,9 +51,11 @@ def read_column(path: Path, *names: str) -> list[Any]:
     """
     if path.suffix in {".parquet", ".csv"}:
         table = _read(path, None)
-        found = next((name for name in names if name in table.column_names), 0)
-        values: list[Any] = table.column(found).to_pylist()
-        return values
+        found = [name for name in names if name in table.column_names]
+        if not found and table.num_columns > 1:
+            raise _lacking(path, names[:1], table)
+        values: list[Any] = table.column(found[0] if found else 0).to_pylist()
+        return values if found or path.suffix == ".parquet" else [table.column_names[0], *values]
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -75,10 +75,21 @@ def _read(path: Path, texts: Sequence[str] | None) -> pa.Table:
             options = pa_csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
             table = pa_csv.read_csv(path, convert_options=options)
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: cannot read a table: {error}", hint="write parquet or csv with a header") from error
+        raise DataError(
+            f"{path}: cannot read a table: {error}", hint="write parquet, or csv with commas and a header"
+        ) from error
     if not table.num_columns:
         raise DataError(f"{path}: the table has no columns", hint="write parquet or csv with a header")
+    if twice := [name for name, count in Counter(table.column_names).items() if count > 1]:
+        raise DataError(f"{path}: the header names {listed(twice)} twice", hint="give each column a name of its own")
     return table
+
+
+def _lacking(path: Path, missing: Sequence[str], table: pa.Table) -> DataError:
+    return DataError(
+        f"{path}: no column {', '.join(missing)}; the columns are {listed(table.column_names)}",
+        hint="name the columns as in the raw data; csv has commas between them",
+    )
 
 
 def check_format(path: Path) -> None:

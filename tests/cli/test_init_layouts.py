@@ -206,7 +206,7 @@ def test_a_table_without_header_is_joined_to_a_parquet_file(recsys):
 
 
 def test_several_tables_of_one_key_and_columns_of_one_name_are_joined(recsys):
-    write("plays.csv", lambda k, u, i: f"{u},{i},{1_600_000_000 + 60 * k}", "user_id,item_id,time")
+    write("plays.csv", lambda k, u, i: f"{u},{i},{1_600_000_000 + 60 * k},{k / 8}", "user_id,item_id,time,price")
     write("users.csv", lambda k, u, i: f"{k},User {k},c{k % 3}", "user_id,name,kind", rows=20)
     write("items.csv", lambda k, u, i: f"{k},Item {k},k{k % 4}", "item_id,name,kind", rows=15)
     write("stock.csv", lambda k, u, i: f"{k},{k % 5}", "item_id,stock", rows=15)
@@ -214,6 +214,7 @@ def test_several_tables_of_one_key_and_columns_of_one_name_are_joined(recsys):
     config, notes = proposed(recsys, "plays.csv", "users.csv", "items.csv", "stock.csv", "prices.csv")
     joined = {op.table: op.columns for op in config.features.joins}
     assert sorted(joined) == ["items", "prices", "stock", "users"]
+    assert joined["prices"] == ("price",)  # that of the plays is no feature of a ranking
     kinds = sorted(name for columns in joined.values() for name in columns if "kind" in name)
     assert kinds in (["items_kind", "kind"], ["kind", "users_kind"])
     assert not any("not used" in note for note in notes)

@@ -130,6 +130,14 @@ def test_unknown_users_of_a_file_get_popularity(trained):
     made = trained("--json", "recommend", "--users", "numbers.txt", "--out", "numbers.parquet").json
     assert (made["users"], made["popular"]) == (2, 1)
     assert pq.read_schema("numbers.parquet").field("user").type == pa.int64()
+    for text, code, message in (
+        ("3\n1\n", 0, "3"), ("a,b\n3,1\n", 4, "no column userId; the columns are a, b"),
+        ("userId,userId\n3,1\n", 4, "the header names userId twice"),
+    ):  # fmt: skip
+        Path("odd.csv").write_text(text)
+        answer = trained("recommend", "--users", "odd.csv", "--force", "--k", "1", "--out", "odd.jsonl")
+        assert (answer.code, message in (Path("odd.jsonl").read_text() if code == 0 else answer.err)) == (code, True)
+    assert len(Path("odd.jsonl").read_text().splitlines()) == 2
     Path("strangers.txt").write_text("nobody\n999\n")
     refused = trained("recommend", "--users", "strangers.txt", "--out", "none.csv")
     assert refused.code == 2
