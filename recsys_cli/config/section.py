@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 class Section(BaseModel):
     """Base of all sections: frozen, and unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 def require_distinct(values: _T) -> _T:

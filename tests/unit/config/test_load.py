@@ -73,6 +73,7 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         (EPOCHS, "  epochs: 0", "16: train.epochs: has to be at least 1, not 0"),
         (EPOCHS, "  sparse_embeddings: maybe", "16: train.sparse_embeddings: has to be true or false, not 'maybe'"),
         (EPOCHS, "  learning_rate:", "16: train.learning_rate: has to be a number, not nothing"),
+        (EPOCHS, "  learning_rate: .inf", "16: train.learning_rate: has to be a finite number, not inf"),
         ("train:", "trian:", "15: trian: unknown key (did you mean train?)"),
         (EPOCHS, "  precision: fp8", "16: train.precision: has to be 'auto', 'fp32', 'bf16' or 'fp16', not 'fp8'"),
         (
