@@ -72,6 +72,14 @@ def test_a_user_a_history_and_an_item(trained):
     assert head == "for user nobody, ease: the most popular items instead"
 
 
+def test_a_model_of_several_runs_names_the_run(trained):
+    assert "runs of ease" not in trained("recommend", "ease", "--user", "4").err
+    assert trained("-q", "train", "c.yaml", "model.regularization=7").code == 0
+    run = TrainedRun(max(Path("workspace/runs").iterdir()))
+    answer = trained("recommend", "ease", "--user", "4")
+    assert f"run {run.folder.name}: the latest of 2 runs of ease, not evaluated" in answer.err
+
+
 def test_files_for_all_users_for_some_and_for_new_ones(trained):
     Path("allowed.txt").write_text("movieId\n1\n2\n3\n")
     Path("users.csv").write_text("userId\n3\n1\n")
