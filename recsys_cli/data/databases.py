@@ -58,7 +58,7 @@ def table_queries(address: str) -> list[tuple[str, str | None]]:
     with table_errors("database", secret=address), rows_of(names, address, "database") as reader:
         found = reader.read_all()
     pairs = zip(*(column.to_pylist() for column in found.columns), strict=True)
-    return [(name, _table_query(f"{_quoted(schema)}.{_quoted(name)}", name, address)) for schema, name in pairs]
+    return [(name, _table_query(f"{quoted(schema)}.{quoted(name)}", name, address)) for schema, name in pairs]
 
 
 def _table_query(table: str, name: str, address: str) -> str | None:
@@ -68,7 +68,7 @@ def _table_query(table: str, name: str, address: str) -> str | None:
         kept = [field.name for field in reader.schema if not is_nested(field.type)]
         if len(kept) == len(reader.schema):
             return query
-    return f"SELECT {', '.join(map(_quoted, kept))} FROM {table}" if kept else None  # noqa: S608 (quoted)
+    return f"SELECT {', '.join(map(quoted, kept))} FROM {table}" if kept else None  # noqa: S608 (quoted)
 
 
 def is_nested(kind: pa.DataType) -> bool:
@@ -76,7 +76,8 @@ def is_nested(kind: pa.DataType) -> bool:
     return bool(pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_interval(kind))
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return a name as an identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recsys_cli.data.databases import is_database, table_queries
+from recsys_cli.data.databases import is_database, quoted, table_queries
 from recsys_cli.data.files import SUFFIXES, Files, FilesOptions, TableOptions, address, locate
 from recsys_cli.data.raw_files import RawFile, holds_secret, is_url, unpacked_name
 from recsys_cli.data.source import RawTable
@@ -341,15 +341,11 @@ def _flat(columns: list[pa.Field], table: RawTable) -> str:
     """Return a query, quoted for a shell, that makes columns of objects: of keys usual for a role or else all; and of a list."""
     paths = [(one.name, key) for one in columns if not is_list(one.type) for key in _keys(one)]
     usual = [(name, key) for name, key in paths if is_known(key) or is_known(f"{name}_{key}")]
-    found = [f"{_quoted(name)}.{_quoted(key)} AS {_quoted(f'{name}_{key}')}" for name, key in usual or paths]
+    found = [f"{quoted(name)}.{quoted(key)} AS {quoted(f'{name}_{key}')}" for name, key in usual or paths]
     lists = sorted((one for one in columns if is_list(one.type)), key=lambda one: not any(map(is_known, _keys(one))))
-    found += [f"unnest({_quoted(one.name)}, recursive := true)" for one in lists[:1]]
-    names = ", ".join(_quoted(one.name) for one in columns)
-    return shlex.quote(f"SELECT * EXCLUDE ({names}), {', '.join(found)} FROM {_quoted(table.files[0])}")  # noqa: S608 - printed
-
-
-def _quoted(name: object) -> str:
-    return '"' + str(name).replace('"', '""') + '"'
+    found += [f"unnest({quoted(one.name)}, recursive := true)" for one in lists[:1]]
+    names = ", ".join(quoted(one.name) for one in columns)
+    return shlex.quote(f"SELECT * EXCLUDE ({names}), {', '.join(found)} FROM {quoted(str(table.files[0]))}")  # noqa: S608 - printed
 
 
 def _is_nested(kind: pa.DataType) -> bool:

@@ -160,7 +160,7 @@ def split_of(task: Task, table: Table) -> tuple[dict[str, Any], str]:
     if task.kind == "histories":
         return {"method": "leave-last-out"}, "the last item of each history is test, the one before it valid"
     if task.kind == "impressions":
-        return _TEMPORAL, f"the latest impressions are test, the ones before valid{_by_order(table)}"
+        return dict(_TEMPORAL), f"the latest impressions are test, the ones before valid{_by_order(table)}"
     if task.is_session and task.ranks and "order" not in table.roles:
         return {"method": "session", **_SHARES}, f"whole sessions; the latest to end are test{_by_order(table)}"
     if time is None and task.ranks and "order" in table.roles:
@@ -171,7 +171,7 @@ def split_of(task: Task, table: Table) -> tuple[dict[str, Any], str]:
         return {"method": "random", **_SHARES, "seed": 42}, why
     if task.kind != "clicks" and (share := _known_users(table, str(task.user), time)) < _KNOWN:
         return _split_of_new_users(task, table, time, share)
-    return _TEMPORAL, "the latest rows are test, the rows before them valid: as in production"
+    return dict(_TEMPORAL), "the latest rows are test, the rows before them valid: as in production"
 
 
 def _split_of_new_users(task: Task, table: Table, time: Profile, share: float) -> tuple[dict[str, Any], str]:
