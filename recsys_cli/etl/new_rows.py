@@ -18,14 +18,14 @@ from recsys_cli.errors import DataError, listed
 from recsys_cli.etl.engine import Engine, check_ops, choose
 from recsys_cli.etl.filters import choose_rows
 from recsys_cli.etl.reading.reader import Reader, interactions_reader
-from recsys_cli.etl.reading.times import DETECT
+from recsys_cli.etl.reading.times import as_stored, detection
 from recsys_cli.etl.staging import rows_per_shard
 from recsys_cli.etl.transform import ROW_GROUP_ROWS, Written, count_missing, flattened, prepare
 from recsys_cli.events import Emit, Message, Progress
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.features.spec import is_list, is_text
-from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.fitted_plan import FittedPlan, time_formats
 from recsys_cli.ops.values import nan_to_null
 from recsys_cli.workspace import PreparedData, replacing
 
@@ -91,8 +91,10 @@ class NewRows:
         dataset, features = self.config.dataset, self.config.features
         table = open_given(dataset.name, dataset.options, path).tables(Path())[0]
         whole = replace(interactions_reader(self.config, table), every_row=True, skip_bad=False)
+        known = time_formats(self.fitted_on)
+        times = {one.name for one in self.fitted_on if pa.types.is_timestamp(one.type)} | {*whole.times}
         read = partial(
-            replace, whole, times={name: how for name, how in whole.times.items() if name in self.fitted_on.names}
+            replace, whole, times={name: detection(known.get(name)) for name in self.fitted_on.names if name in times}
         )
         if table.format == "csv" and not table.header:
             return read(table=_described(table, [column.name for column in table.columns], self.fitted_on, path))
@@ -210,8 +212,8 @@ def _with_floats(columns: Sequence[RawColumn], names: Sequence[str]) -> tuple[Ra
 
 
 def _typed(column: RawColumn, kind: pa.DataType, path: str) -> RawColumn:
-    if pa.types.is_timestamp(kind):  # the format comes from the dataset, or is detected
-        return replace(column, time=column.time or DETECT)
+    if pa.types.is_timestamp(kind):  # see `times` of the reader
+        return column
     return replace(column, dtype=column.dtype or _read_as(kind, column, path))
 
 
@@ -234,8 +236,7 @@ def _cast(values: pa.ChunkedArray, field: pa.Field, path: str) -> pa.ChunkedArra
     if not pa.types.is_floating(field.type):
         values = nan_to_null(values)
     try:
-        # Times may have a finer unit in the new file; an overflow of a number is an error.
-        return values.cast(field.type, safe=not pa.types.is_timestamp(values.type))
+        return as_stored(values, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(
             f"{path}: column {field.name} is {values.type}, and the plan was fitted on {field.type}: {error}",

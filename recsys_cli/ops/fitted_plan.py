@@ -20,6 +20,15 @@ from recsys_cli.ops.plan import FeaturePlan
 from recsys_cli.ops.program import COLD, GATHERED, INTERACTIONS, Program
 from recsys_cli.packages import pc
 
+TIME_FORMAT = b"time format"
+"""Metadata of a raw column of times: their format in the files."""
+
+
+def time_formats(raw: pa.Schema) -> dict[str, str]:
+    """Return the formats of the times at fit time, by raw column; none in data of earlier versions."""
+    noted = {field.name: (field.metadata or {}).get(TIME_FORMAT) for field in raw}
+    return {name: how.decode() for name, how in noted.items() if how is not None}
+
 
 @dataclass(frozen=True)
 class FittedPlan:

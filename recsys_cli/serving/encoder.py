@@ -16,7 +16,7 @@ from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops import Categorify
-from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.ops.fitted_plan import FittedPlan, time_formats
 from recsys_cli.ops.grouping import GroupOp
 from recsys_cli.ops.numeric import FILLED
 from recsys_cli.ops.op import Op
@@ -178,7 +178,8 @@ class RowEncoder:
         part = slice_plan(fitted, [*names, *map(row_column, keys)])
         self.inputs: Mapping[str, pa.DataType] = part.inputs
         self.brought: Mapping[str, str] = part.brought
-        self._readers = {n: reader(n, kind, is_id=n in fitted.plan.raw_ids) for n, kind in part.inputs.items()}
+        ids, times = fitted.plan.raw_ids, time_formats(fitted.inputs[INTERACTIONS])
+        self._readers = {n: reader(n, kind, is_id=n in ids, how=times.get(n, "iso")) for n, kind in part.inputs.items()}
         types: Types = dict(part.inputs)
         self._steps = compile_nodes(part.nodes, fitted, types, indexes or {})
         self._outputs = {column.name: finisher(column.dtype) for column in self.columns}

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from recsys_cli.errors import DataError
+from recsys_cli.features.schema import TICKS
 from recsys_cli.features.spec import cast_ids, is_list, is_text
 from recsys_cli.ops.values import Array, Values, element, from_arrow, numpy_type, stored
 
@@ -27,8 +28,8 @@ _SPACED_OFFSET = re.compile(r" ([+-]\d{2}(:?\d{2})?)$")
 _OFFSET = re.compile(r":\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?$")
 
 
-def converter(kind: pa.DataType) -> Convert:
-    """Return the conversion of values to a raw type; of list elements for their type."""
+def converter(kind: pa.DataType, how: str = "iso") -> Convert:
+    """Return the conversion of values to a raw type, and of times as text also in their format; of list elements for their type."""
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -41,7 +42,7 @@ def converter(kind: pa.DataType) -> Convert:
     if types.is_null(kind):
         return _nothing
     if types.is_timestamp(kind):
-        return _time(kind)
+        return _time(kind, how)
     if is_text(kind):
         return _bytes if types.is_binary(kind) or types.is_large_binary(kind) else _text
     if types.is_decimal(kind):
@@ -148,15 +149,15 @@ def _of_arrow(kind: pa.DataType) -> Convert:
     return convert
 
 
-def _time(kind: pa.DataType) -> Convert:
-    """Return the conversion to a timestamp: ISO text, a datetime (UTC without a zone), or a number in the unit of the type."""
+def _time(kind: pa.DataType, how: str) -> Convert:
+    """Return the conversion to a timestamp: text, a datetime (UTC without a zone), or a number in the unit of the type."""
     unit = kind.unit
 
     def time(value: Any) -> int | None:
         if type(value) is int:
             return _stored_integer(value)
         if isinstance(value, str):
-            return _iso(value, unit)
+            return _of_text(value, unit, how)
         if isinstance(value, np.datetime64):
             return None if np.isnat(value) else int(value.astype(f"M8[{unit}]").astype(np.int64))
         if isinstance(value, datetime.date):
@@ -174,6 +175,17 @@ def _stored_integer(value: Any) -> int:
     if not -(2**63) <= value < 2**63:
         raise ValueError("the range is that of int64")
     return int(value)
+
+
+def _of_text(text: str, unit: str, how: str) -> int:
+    """Return the ticks of a time in a format of the raw data, or in ISO 8601."""
+    given = how.rsplit(" ", maxsplit=1)[-1]
+    try:
+        if given in TICKS:
+            return _stored_integer(round(Decimal(text) * (TICKS[unit] // TICKS[given])))
+        return _moment(datetime.datetime.strptime(text, how), unit) if "%" in how else _iso(text, unit)
+    except (ValueError, ArithmeticError):
+        return _iso(text, unit)
 
 
 def _iso(text: str, unit: str) -> int:
@@ -194,16 +206,17 @@ Read: TypeAlias = "Callable[[Sequence[Any] | Array], Values]"
 _WRONG = (ValueError, TypeError, OverflowError, pa.ArrowException)
 
 
-def reader(name: str, kind: pa.DataType, *, is_id: bool = False) -> Read:
+def reader(name: str, kind: pa.DataType, *, is_id: bool = False, how: str = "iso") -> Read:
     """Return the conversion of a column of requests.
 
     Args:
         name: Column name, for errors.
         kind: Raw type.
         is_id: Whether values are ids: an empty text is null, as in raw data, and all spellings of `cast_ids` are read.
+        how: Format of times at fit time, see `time_formats`.
     """
     held, ragged = element(kind), is_list(kind)
-    dtype, convert = stored(held), _id(held) if is_id else converter(held)
+    dtype, convert = stored(held), _id(held) if is_id else converter(held, how)
 
     def converted(row: int, value: Any) -> Any:
         try:

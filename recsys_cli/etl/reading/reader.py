@@ -31,7 +31,7 @@ from recsys_cli.etl.reading.rows import (
     whole_ids,
 )
 from recsys_cli.etl.reading.text import Chunk, Parsed, chunks, empty_chunk, parse, parse_in_order, resolve, window
-from recsys_cli.etl.reading.times import DETECT, described
+from recsys_cli.etl.reading.times import CLEAR, DETECT, described
 from recsys_cli.etl.reading.typed_files import (
     NpyTable,
     estimated_parquet_rows,
@@ -43,6 +43,7 @@ from recsys_cli.etl.reading.typed_files import (
 )
 from recsys_cli.features.schema import TICKS
 from recsys_cli.features.split import SPLITS, TRAIN, FilesSplit
+from recsys_cli.ops.fitted_plan import TIME_FORMAT
 from recsys_cli.ops.program import INTERACTIONS, Program
 
 _SAMPLE_BYTES, _PACKED_SAMPLE_BYTES = 1 << 20, 4 << 20
@@ -390,7 +391,7 @@ class Inputs:
 
     Attributes:
         interactions: The reader of the interactions under "all", or one per split of a files split.
-        schema: Names and types of the columns of the plan in the interactions.
+        schema: Names and types of the columns of the plan in the interactions, with the formats of times as metadata.
     """
 
     program: Program
@@ -442,7 +443,8 @@ class Inputs:
             of_table = [op for _, op in program.joins if op.table == name]
             reader.columns = tuple(dict.fromkeys(column for op in of_table for column in (op.on, *op.columns)))
             reader.ids = tuple(op.on for op in of_table)
-        return cls(program, interactions, joined, pa.schema([schema.field(name) for name in program.reads]))
+        fields = [_noted(schema.field(name), first.known_times.get(name, "s")) for name in program.reads]
+        return cls(program, interactions, joined, pa.schema(fields))
 
     @property
     def remarks(self) -> list[str]:
@@ -458,6 +460,10 @@ class Inputs:
     def rejected(self) -> list[BadRow]:
         """The skipped bad rows so far."""
         return [row for reader in (*self.interactions.values(), *self.joined.values()) for row in reader.rejected]
+
+
+def _noted(field: pa.Field, how: str) -> pa.Field:
+    return field if how in CLEAR else field.with_metadata({**(field.metadata or {}), TIME_FORMAT: how.encode()})
 
 
 def _interactions(config: RunConfig, tables: Mapping[str, RawTable], raw: Path) -> dict[str, Reader]:

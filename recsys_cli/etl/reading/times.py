@@ -24,11 +24,13 @@ if TYPE_CHECKING:  # `validate` of numbers needs no Polars
 DETECT = "detect"
 """Format of a time column before detection."""
 _ISO, _FINE_ISO = "iso", "iso ns"
+CLEAR = frozenset({_ISO, _FINE_ISO, "s", "int64 s", "float64 s"})
+"""Formats that later rows show themselves."""
 _FORMAT_SAMPLE = 10_000
 """Number of strings for format detection; the order of day and month uses the whole sample."""
 
 # Years 1990 to 2103, to exclude dates in digits such as 201910010233 from ms.
-_RANGES = {unit: (63 * TICKS[unit] * 10**7, 42 * TICKS[unit] * 10**8) for unit in ("ms", "us", "ns")}
+_RANGES = {unit: (63 * TICKS[unit] * 10**7, 42 * TICKS[unit] * 10**8) for unit in ("s", "ms", "us", "ns")}
 _ISO_SHAPE = (
     r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?( ?(Z|UTC|GMT|[+-]\d{2}(:?\d{2})?))?)?$"  # e.g. 2019-10-01
 )
@@ -58,26 +60,36 @@ class NotATimeError(pa.ArrowInvalid):
     """A string in another format than its column."""
 
 
+def detection(known: str | None) -> str:
+    """Return the format for later rows: as detected, but as `known` from earlier rows where their own is ambiguous."""
+    return f"{DETECT} {known}" if known else DETECT
+
+
+def _with_known(how: str | None) -> tuple[str | None, str | None]:
+    word, _, known = str(how).partition(" ")
+    return (DETECT, known) if word == DETECT else (how, None)
+
+
 def typed_column(column: RawColumn, sample: pa.ChunkedArray, where: str) -> RawColumn:
     """Return a time column of a text file with its type and format, from its first values as strings."""
     texts = _non_empty(sample)
     if column.separator is not None:
         return replace(column, time=None)
-    if "%" in str(column.time):
+    how, known = _with_known(column.time)
+    if "%" in str(how):
         return replace(column, dtype="string")
     if column.dtype in {"timestamp", "timestamp with zone"}:
         fine = len(texts) and _matches(texts, r"\.\d{7,9}(\D|$)")
         return replace(column, dtype="string", time=_FINE_ISO) if fine else replace(column, time=None)
-    how = column.time
     if how == DETECT and column.dtype == "string":
-        how = text_format(texts, where, column.name)
+        how = text_format(texts, where, column.name, known)
     if how in {None, "int64", "float64"}:
         how = DETECT
     if how not in {DETECT, *TICKS}:  # a string format, detected or declared
         return replace(column, dtype="string", time=how)
     if column.dtype == "string":
         column = replace(column, dtype=_number_type(texts))
-    return replace(column, time=unit_of(_as_numbers(texts)) if how == DETECT else how)
+    return replace(column, time=unit_of(_as_numbers(texts), known) if how == DETECT else how)
 
 
 def _number_type(texts: pa.ChunkedArray) -> Literal["int64", "float64"]:
@@ -88,15 +100,19 @@ def _as_numbers(texts: pa.ChunkedArray) -> np.ndarray:
     return texts.filter(pc.match_substring_regex(texts, _REAL)).cast(pa.float64()).to_numpy()
 
 
-def unit_of(numbers: np.ndarray) -> str | None:
-    """Return the unit of numbers since 1970 if ms, µs or ns, else None."""
+def unit_of(numbers: np.ndarray, known: str | None = None) -> str | None:
+    """Return the unit of numbers since 1970 if ms, µs or ns, else None; that of a known format for no time from 1990 to 2103."""
     sizes = np.abs(numbers[np.isfinite(numbers) & (numbers != 0)])
     middle = float(np.median(sizes)) if len(sizes) else 0.0
-    return next((unit for unit, (low, high) in _RANGES.items() if low <= middle < high), None)
+    last = str(known).rsplit(" ", maxsplit=1)[-1]
+    unit = next((unit for unit, (low, high) in _RANGES.items() if low <= middle < high), last)
+    return unit if unit in {"ms", "us", "ns"} else None
 
 
-def text_format(texts: pa.ChunkedArray, where: str, name: str) -> str | None:
+def text_format(texts: pa.ChunkedArray, where: str, name: str, known: str | None = None) -> str | None:
     """Return the format of most strings: `iso`, `iso ns`, `int64`, `float64` or strptime; None for no strings.
+
+    Day and month have the order of a known format of their separator.
 
     Raises:
         DataError: No format matches, or the order of day and month is ambiguous.
@@ -114,12 +130,15 @@ def text_format(texts: pa.ChunkedArray, where: str, name: str) -> str | None:
         )
     if best == _ISO and _matches(sample, r"\.\d{7,9}(\D|$)"):
         return _FINE_ISO
-    return _day_or_month(texts, best, where, name) if re.match("%m[/.-]%d", best) else best
+    if not re.match("%m[/.-]%d", best):
+        return best
+    other = best.replace("%m", "%x").replace("%d", "%m").replace("%x", "%d")
+    same = (how for how in (best, other) if str(known).startswith(how[:5]))
+    return next(same, None) or _day_or_month(texts, best, other, where, name)
 
 
-def _day_or_month(texts: pa.ChunkedArray, how: str, where: str, name: str) -> str:
+def _day_or_month(texts: pa.ChunkedArray, how: str, other: str, where: str, name: str) -> str:
     """Return the format with the order of day and month by numbers above 12."""
-    other = how.replace("%m", "%x").replace("%d", "%m").replace("%x", "%d")
     day, month = r"(1[3-9]|2\d|3[01])", r"(0?[1-9]|1[0-2])"
     day_first, month_first = (_matches(texts, rf"^{one}\D{two}\D") for one, two in ((day, month), (month, day)))
     if day_first != month_first:
@@ -147,17 +166,18 @@ def _matches(texts: pa.ChunkedArray, shape: str) -> int:
 def stored_type(values: pa.ChunkedArray, how: str, where: str, name: str) -> tuple[str | None, pa.DataType]:
     """Return the time format of a Parquet column, and the type of its times, from its first values, of a plain type."""
     kind = values.type
+    found, known = _with_known(how)
     if pa.types.is_string(kind):
         texts = _non_empty(values)
-        detected = text_format(texts, where, name) if how == DETECT else how
+        detected = text_format(texts, where, name, known) if found == DETECT else found
         if detected in {None, "int64", "float64", *TICKS}:  # numbers as strings
-            unit = detected if detected in TICKS else unit_of(_as_numbers(texts)) or "s"
+            unit = detected if detected in TICKS else unit_of(_as_numbers(texts), known) or "s"
             detected = f"{_number_type(texts)} {unit}"
         return detected, to_times(pa.chunked_array([], kind), str(detected)).type
     if not is_number(kind):
         return None, kind
-    if how == DETECT:
-        how = unit_of(values.drop_null().to_numpy().astype(np.float64)) or "s"
+    if found == DETECT:
+        how = unit_of(values.drop_null().to_numpy().astype(np.float64), known) or "s"
     return how, to_times(pa.chunked_array([], pa.int64() if kind == pa.uint64() else kind), how).type
 
 
@@ -205,9 +225,25 @@ def to_times(values: pa.ChunkedArray, how: str) -> pa.ChunkedArray:
     return values.cast(pa.int64()).cast(pa.timestamp(how))
 
 
+def as_stored(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Convert times to those of another type: numbers are seconds since 1970.
+
+    Raises:
+        pa.ArrowException: A time does not fit.
+    """
+    if pa.types.is_timestamp(kind) and is_number(values.type):
+        is_real = pa.types.is_floating(values.type)
+        values = _of_floats(values, "s") if is_real else values.cast(pa.int64()).cast(pa.timestamp("s"))
+    elif pa.types.is_timestamp(values.type) and is_number(kind):
+        values = pc.divide(values.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).cast(pa.float64()), 1e6)
+        values = values if pa.types.is_floating(kind) else pc.floor(values)
+    # Times may have a finer unit.
+    return values.cast(kind, safe=not pa.types.is_timestamp(values.type))
+
+
 def _of_floats(values: pa.ChunkedArray, unit: str) -> pa.ChunkedArray:
     """Round to the next finer unit, the precision of a float64 of this size."""
-    finer = {"ms": "us", "us": "ns", "ns": "ns"}[unit]
+    finer = {"s": "us", "ms": "us", "us": "ns", "ns": "ns"}[unit]
     numbers = values.cast(pa.float64()).to_numpy()
     valid = np.isfinite(numbers) & (np.abs(numbers) * (TICKS[finer] // TICKS[unit]) < 2.0**63)
     ticks = np.rint(np.where(valid, numbers, 0.0) * (TICKS[finer] // TICKS[unit])).astype(np.int64)

@@ -1,6 +1,7 @@
 """A fitted plan on new rows: the same result as in etl, and missing columns."""
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from recsys_cli.etl import new_rows
 from recsys_cli.etl.new_rows import Applied
 from recsys_cli.events import Event, Message
 from recsys_cli.features.columns import ROW_NUMBER, USER_HASH
+from recsys_cli.features.schema import TICKS
+from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.serving.encoder import RowEncoder
 from recsys_cli.stages.apply import apply, find_data
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace, write_manifest
@@ -410,3 +414,47 @@ def test_float_ids_that_are_not_exact_are_refused_as_by_etl(value, refused, here
                 run()
         else:
             run()
+
+
+DAY_FIRST, NOON = ["13/02/2019 12:00", "01/02/2019 12:00", "28/02/2019 12:00"], 1_549_022_400
+
+
+@pytest.mark.parametrize(
+    ("form", "trained", "new", "seconds"),
+    [
+        ("csv", DAY_FIRST, "01/02/2019 12:00", NOON),
+        ("parquet", DAY_FIRST, "01/02/2019 12:00", NOON),
+        ("csv", DAY_FIRST, "2019-02-01 12:00:00", NOON),
+        ("csv", DAY_FIRST, NOON, NOON),
+        ("parquet", [str(NOON * 1_000)] * 3, "1000", 1),
+        ("csv", [NOON * 1_000] * 3, 1_000, 1),
+        ("csv", [NOON * 1_000] * 3, NOON, NOON),
+        ("csv", [NOON] * 3, NOON * 1_000, NOON),
+        ("parquet", [NOON + 0.5] * 3, NOON * 1_000 + 500, NOON + 0.5),
+        ("parquet", [NOON] * 3, datetime.fromtimestamp(NOON, UTC).replace(tzinfo=None), NOON),
+    ],
+)
+def test_times_of_new_rows_have_the_format_of_the_fit(form, trained, new, seconds, here, workspace):
+    write = pq.write_table if form == "parquet" else csv.write_csv
+    write(TRAIN.select(["userId", "movie", "rating"])[:3].append_column("time", pa.array(trained)), f"old.{form}")
+    write(TRAIN.select(["userId", "movie"])[:1].append_column("time", pa.array([new])), f"new.{form}")
+    dataset, split = {"name": "files", "interactions": f"old.{form}"}, {"method": "random", "valid": 0, "test": 0}
+    data = prepared(workspace, dataset=dataset, features=plan(), split=split)
+    unit = TICKS[data.schema["time"].unit or "s"]
+    assert applied(data, workspace, f"new.{form}")["time"][0].as_py() == seconds * unit
+    if isinstance(new, str):
+        encoder = RowEncoder(FittedPlan.read(data.folder), data.schema, only=["time"])
+        assert encoder.arrays({"time": [new]})["time"] == [seconds * unit]
+
+
+def test_data_of_earlier_versions_has_times_by_detection(here, workspace):
+    pq.write_table(TRAIN.set_column(5, "time", pa.array(DAY_FIRST * 2)), "train.parquet")
+    data = prepared(workspace, features=plan(), split={"method": "random", "valid": 0, "test": 0})
+    plain = pa.schema([field.remove_metadata() for field in pq.read_schema(data.raw_columns)])
+    pq.write_table(plain.empty_table(), data.raw_columns)
+    reseal(data)
+    for text, day in zip(DAY_FIRST[:2], (13, 1), strict=True):
+        pq.write_table(TRAIN[:1].set_column(5, "time", pa.array([text])), f"{day}.parquet")
+    assert applied(data, workspace, "13.parquet")["time"][0].as_py() == (NOON + 12 * 86_400) * 10**6
+    with pytest.raises(DataError, match="day and month are ambiguous"):
+        applied(data, workspace, "1.parquet")
