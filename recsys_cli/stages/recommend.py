@@ -160,7 +160,7 @@ def recommend_histories(
     """
     served = recommender.served
     names = (served.user.name, served.item.name)
-    raw_users, items = (column.to_pylist() for column in read_columns(histories, names, texts=names).columns)
+    raw_users, items = (column.to_pylist() for column in read_columns(histories, names).columns)
     users = _typed(raw_users, served.users.values.type)
     lists: dict[Any, list[Any]] = {}
     for user, item in zip(users.to_pylist(), items, strict=True):

@@ -9,16 +9,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recsys_cli.errors import ConfigError
-from recsys_cli.etl.new_rows import Applied
+from recsys_cli.config import RunConfig
+from recsys_cli.data.files import SUFFIXES, locate
+from recsys_cli.data.raw_files import unpacked_name
+from recsys_cli.detect.dialect import dialect
+from recsys_cli.errors import ConfigError, DataError, listed
+from recsys_cli.etl.new_rows import Applied, NewRows
 from recsys_cli.evaluation.loaded_run import config_of, model_in_context
 from recsys_cli.evaluation.pointwise import score_rows
 from recsys_cli.events import Emit, ignore
 from recsys_cli.models.embedding import TableType
+from recsys_cli.ops.program import INTERACTIONS
 from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.serving.recommender import Recommender
 from recsys_cli.stages.apply import apply
-from recsys_cli.stages.tables import check_format, read_columns, table_writer
+from recsys_cli.stages.tables import check_format, table_writer
 from recsys_cli.workspace import Bundle, TrainedRun, Workspace
+
+_DIALECT = {"separator", "quote", "decimal", "encoding", "format"}
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ def score(
     """Score rows in the format of the dataset's interactions, and write the column `score` in their order.
 
     Args:
-        source: A run, which prepares rows by the ETL, or a bundle, which reads parquet or csv.
+        source: A run, which reads and prepares rows as by its config, or a bundle, which detects the separator of text files.
         rows: The file of rows; label, weight and timestamp may be missing.
         output: A .parquet, .csv or .jsonl file, written atomically.
         workspace: Workspace of the run.
@@ -65,8 +73,7 @@ def score(
         raise ConfigError(f"{output} already exists", hint="choose another file with --out, or overwrite it: --force")
     if isinstance(source, Bundle):
         recommender = load_bundle(source.folder)
-        texts = [name for name, kind in recommender.inputs.items() if pa.types.is_string(kind)]
-        table = read_columns(rows, recommender.inputs, optional=recommender.optional_inputs, texts=texts)
+        table = _read(rows, recommender)
         scores = recommender.score({name: table.column(name).to_pylist() for name in table.column_names})
         probabilistic = recommender.served.model.probabilistic
     else:
@@ -74,6 +81,26 @@ def score(
     with table_writer(output, pa.schema([("score", pa.float32())])) as write:
         write(scores)
     return Scored(output, len(scores), probabilistic)
+
+
+def _read(rows: Path, recommender: Recommender) -> pa.Table:
+    """Return the rows for a bundle in the types of its plan, by the reader of runs."""
+    (file, *_), fitted = locate("rows", [str(rows)]), recommender.served.fitted
+    found = dialect(file) | ({} if Path(unpacked_name(file.name)).suffix.lower() in SUFFIXES else {"format": "csv"})
+    options = {"files": str(rows)} | {name: found[name] for name in _DIALECT & found.keys()}
+    dataset = {"name": "files", "interactions": options}
+    config = RunConfig.model_validate({"dataset": dataset, "features": fitted.plan})
+    raw, kinds = fitted.inputs[INTERACTIONS], dict(recommender.inputs)
+    kinds |= {name: raw.field(name).type for name in recommender.optional_inputs}
+    is_raw = {field.name for field in raw if kinds.get(field.name) == field.type}
+    schema = pa.schema([raw.field(n) if n in is_raw else pa.field(n, kind) for n, kind in kinds.items()])
+    new = NewRows(config, [str(rows)], schema)
+    if missing := [name for name in recommender.inputs if name not in new.names]:
+        raise DataError(
+            f"{rows}: no column {', '.join(missing)}; the columns are {listed(new.names)}",
+            hint="name the columns as in the raw data; text files have a header",
+        )
+    return pa.concat_tables([new.schema().empty_table(), *new.batches()])
 
 
 def score_by_run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,24 +21,16 @@ from recsys_cli.workspace import refuse_new_folders, replacing
 FORMATS = (".parquet", ".csv", ".jsonl")
 
 
-def read_columns(
-    path: Path, names: Collection[str], *, optional: Sequence[str] = (), texts: Sequence[str] = ()
-) -> pa.Table:
-    """Return columns of a parquet or csv file, and those of `optional` that it has.
-
-    Args:
-        path: The file.
-        names: The columns.
-        optional: Further columns.
-        texts: Columns of a csv file that are text, such as ids with leading zeros.
+def read_columns(path: Path, names: Sequence[str]) -> pa.Table:
+    """Return columns of ids of a parquet or csv file; those of csv files are text, because of leading zeros.
 
     Raises:
         DataError: The file is unreadable, or has no such column.
     """
-    table = _read(path, texts)
+    table = _read(path)
     if missing := [name for name in names if name not in table.column_names]:
         raise _lacking(path, missing, table)
-    return table.select([*names, *(name for name in optional if name in table.column_names and name not in names)])
+    return table.select(list(names))
 
 
 def read_column(path: Path, *names: str) -> list[Any]:
@@ -50,7 +42,7 @@ def read_column(path: Path, *names: str) -> list[Any]:
         DataError: The file is unreadable.
     """
     if path.suffix in {".parquet", ".csv"}:
-        table = _read(path, None)
+        table = _read(path)
         found = [name for name in names if name in table.column_names]
         if not found and table.num_columns > 1:
             raise _lacking(path, names[:1], table)
@@ -63,15 +55,13 @@ def read_column(path: Path, *names: str) -> list[Any]:
     return [line.strip() for line in lines if line.strip() and line.strip() not in names]
 
 
-def _read(path: Path, texts: Sequence[str] | None) -> pa.Table:
-    """Return a table; `texts` are the text columns of a csv file, None for all."""
+def _read(path: Path) -> pa.Table:
     try:
         if path.suffix == ".parquet":
             with open_parquet(str(path)) as file:
                 table = file.read()
         else:
-            names = pa_csv.open_csv(path).schema.names if texts is None else texts
-            types = dict.fromkeys(names, pa.string())
+            types = dict.fromkeys(pa_csv.open_csv(path).schema.names, pa.string())
             options = pa_csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
             table = pa_csv.read_csv(path, convert_options=options)
     except (OSError, pa.ArrowException) as error:

@@ -238,6 +238,9 @@ def test_the_formats_of_an_export_are_listed(trained, tmp_path, monkeypatch):
     assert "use bundle, onnx" in refused.err
 
 
+ROWS = ((1, 3), (2, 4), (99, 5))
+
+
 def test_a_bundle_answers_and_scores_as_the_run(trained):
     made = trained("--json", "export", "--out", "b").json
     assert made["verified_rows"] > 100
@@ -249,10 +252,17 @@ def test_a_bundle_answers_and_scores_as_the_run(trained):
         trained("--json", "recommend", *source, "--user", "4", "--k", "5").json for source in ([], ["b"])
     )
     assert by_run["items"] == by_bundle["items"]
-    pq.write_table(pa.table({"userId": [1, 2, 99], "movieId": [3, 4, 5]}), "rows.parquet")
-    for source, out in (("ease", "run.parquet"), ("b", "bundle.parquet")):
-        assert trained("score", source, "rows.parquet", "--out", out).code == 0
-    assert pq.read_table("run.parquet").equals(pq.read_table("bundle.parquet"))
+    pq.write_table(pa.table(dict(zip(("userId", "movieId"), zip(*ROWS, strict=True), strict=True))), "rows.parquet")
+    Path("rows.jsonl").write_text("".join(f'{{"movieId": {item}, "userId": "{user}"}}\n' for user, item in ROWS))
+    Path("rows.txt").write_text("userId;movieId;more\n" + "".join(f"{user};{item};1,5\n" for user, item in ROWS))
+    found = []
+    for source, rows in (("ease", "rows.parquet"), ("b", "rows.parquet"), ("b", "rows.jsonl"), ("b", "rows.txt")):
+        assert trained("score", source, rows, "--out", "s.parquet", "--force").code == 0
+        found.append(pq.read_table("s.parquet"))
+    assert all(one.equals(found[0]) for one in found)
+    Path("rows.txt").write_text("userId;more\n1;2\n")
+    lacking = trained("score", "b", "rows.txt", "--force")
+    assert (lacking.code, "no column movieId; the columns are userId, more" in lacking.err) == (4, True)
     Path("b/weights.safetensors").write_bytes(b"")
     damaged = trained("recommend", "b", "--user", "4")
     assert damaged.code == 4
