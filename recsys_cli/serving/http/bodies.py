@@ -187,7 +187,7 @@ class FeedbackAnswer(BaseModel):
     written: int
     """Number of written events."""
     unchanged: int
-    """Number of events that are in the feedback, which an insert leaves as they are."""
+    """Number of events that are in the feedback, which an insert leaves as they are, and of deletions without any."""
     unknown_items: int
     """Number of distinct items of the request that are in the catalog of no bundle."""
     fsync: Literal["always", "interval", "never"]

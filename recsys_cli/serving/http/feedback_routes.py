@@ -74,11 +74,14 @@ def feedback_routes(service: Service) -> APIRouter:
     @router.delete("/feedback", responses=answers)
     async def delete(user: _Id, item: _Id | None = None) -> Response:
         """Delete the feedback of a user: on one item, or all of it."""
-        own: Id = user if desk.state.of_user(user) else service.fleet.id_of(Role.USER, user)
-        if item is None:
-            return await _written([desk.event("delete", user=own)], 1, [])
-        one: Id = item if desk.state.has(own, item) else service.fleet.id_of(Role.ITEM, item)
-        return await _written([desk.event("delete", user=own, item=one)], 1, [one])
+        async with desk.claimed(()):
+            own: Id = user if desk.state.of_user(user) else service.fleet.id_of(Role.USER, user)
+            if item is None:
+                is_held = bool(desk.state.of_user(own)) or not desk.is_current
+                return await _written([desk.event("delete", user=own)] if is_held else [], 1, [])
+            one: Id = item if desk.state.has(own, item) else service.fleet.id_of(Role.ITEM, item)
+            is_held = desk.state.has(own, one) or not desk.is_current
+            return await _written([desk.event("delete", user=own, item=one)] if is_held else [], 1, [one])
 
     return router
 

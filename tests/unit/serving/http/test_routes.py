@@ -115,7 +115,9 @@ def test_feedback_changes_the_next_answer(server: Running) -> None:
     assert (newest["item"], newest["label"], newest["feedback"]) == (first[0], 0.0, True)
     server.ask("PUT", "/feedback", {"events": [{**event, "label": 0, "time": 1.0}]})
     assert server.get("/users/11?k=100")["history"][-1]["item"] == first[0]
-    assert server.ask("DELETE", "/feedback?user=11").status_code == 200
+    deletions = ["user=11&item=-5", "user=11", "user=11", f"user=11&item={first[0]}"]
+    answers = [server.ask("DELETE", f"/feedback?{one}").json() for one in deletions]
+    assert [(one["written"], one["unchanged"]) for one in answers] == [(0, 1), (1, 0), (0, 1), (0, 1)]
     assert server.recommended(11, bundle="mf") == first
 
 
