@@ -73,9 +73,11 @@ def check_additional(name: str, *, of_numbers: bool) -> None:
         raise ConfigError(f"{name} has a cut-off; evaluate.k sets the cut-offs of all metrics")
     metric = foreign(name)
     if metric is None:
-        near = suggest(name, [*OPTIONAL, *plugins.declared("metric").names])
+        added, others = [*OPTIONAL, *plugins.declared("metric").names], [*POINTWISE, *GROUPED, *RANKING, *BEYOND]
+        near = suggest(name, [*added, *others])
         what = f"{name} is always reported" if metric_named(name) else f"unknown metric {name!r}{near}"
-        raise ConfigError(f"{what}; this key takes {', '.join(OPTIONAL)} and metrics of plugins (docs/plugins.md)")
+        takes = f"this key takes {', '.join(OPTIONAL)} and metrics of plugins (docs/plugins.md)"
+        raise ConfigError(f"{what}; {takes}; the others of `recsys ls metrics` are always reported")
     if isinstance(metric, PointwiseMetric) and metric.of_errors != of_numbers:
         needed = "numeric" if metric.of_errors else "binary"
         raise ConfigError(f"{name} needs a {needed} label")

@@ -31,6 +31,7 @@ _HALF_LIVES = (8, 64)
 """Parts of the time of train that are half-lives of popularity."""
 _ROWS, _FEWEST_EPOCHS, _PATIENCE = 3_000_000, 3, 3
 """Most rows of sasrec in all epochs, its fewest epochs, and its patience: 32 s of a core for MovieLens latest-small."""
+_RESUME = "recsys train --resume continues the candidates of auto"
 Train = Callable[..., StageResult[TrainedRun]]
 
 
@@ -139,7 +140,8 @@ def _chosen(config: RunConfig, data: PreparedData, workspace: Workspace) -> tupl
     runs = {label: run for label, key in keys.items() for run in finished if run.folder.name.endswith(key[:8])}
     interrupted = [unfinished_run(workspace, key) for label, key in keys.items() if label not in runs]
     if found := [run for run in interrupted if run is not None]:
-        raise not_finished(found[-1])
+        error = not_finished(found[-1])
+        raise MissingArtifactError(error.message, hint=_RESUME) if len(configs) > 1 else error
     if not runs:
         raise _not_trained(finished, data, workspace)
     best = _ranked(runs)[0].label if len(runs) > 1 else next(iter(runs))

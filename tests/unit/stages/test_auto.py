@@ -169,8 +169,9 @@ def test_an_interrupted_choice_is_no_choice(config, workspace, monkeypatch):
         patch.setattr(ease.EASE, "learn", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             train(config, workspace)
-    with pytest.raises(MissingArtifactError, match=r"-ease-.* is not finished"):
+    with pytest.raises(MissingArtifactError, match=r"-ease-.* is not finished") as caught:
         find_run(config, workspace)
+    assert caught.value.hint == "recsys train --resume continues the candidates of auto"  # as after the interrupt
     made = train(config, workspace).artifact
     assert find_run(config, workspace).folder == made.folder
 
