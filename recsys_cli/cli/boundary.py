@@ -37,6 +37,8 @@ def hoist(args: list[str]) -> list[str]:
             front.append(arg)
         elif arg in _WITH_VALUE:
             front += [arg, *(value for value in [next(remaining, None)] if value is not None)]
+        elif arg == "--output" or arg.startswith("--output="):  # of earlier versions
+            rest.append("--out" + arg.removeprefix("--output"))
         else:
             rest.append(arg)
     return front + rest

@@ -47,8 +47,11 @@ _ELSEWHERE = {"split": ListedKind.SPLITS, "schedule": ListedKind.SCHEDULES, "ops
 def ls(
     ctx: typer.Context,
     kind: Annotated[
-        ListedKind, typer.Argument(metavar="|".join(ListedKind), help="Kind of entries to list.", show_default=False)
-    ],
+        ListedKind | None,
+        typer.Argument(
+            metavar="|".join(ListedKind), help="Kind of entries to list. Default: the kinds.", show_default=False
+        ),
+    ] = None,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -64,6 +67,9 @@ def ls(
     recsys ls ops Categorify explains the op and its options.
     """
     session: Session = ctx.obj
+    if kind is None:
+        session.answer({"kinds": [*ListedKind]}, lambda to, result: line(to, "\n".join(result["kinds"])))
+        return
     rows = _LISTS[kind](session)
     if name is None:
         session.answer({kind.value: [*rows, *_declared(kind)]}, lambda to, result: _draw_list(to, kind, result))

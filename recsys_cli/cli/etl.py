@@ -41,7 +41,7 @@ def etl(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output",
+            "--out",
             "-o",
             metavar="FILE",
             help="Parquet file to write (with --apply).",
@@ -60,7 +60,7 @@ def etl(
         _apply(session, apply, joined(config, overrides), output=output, force=force)
         return
     if output is not None:
-        raise ConfigError("--output needs --apply", hint="prepared data is always written to the workspace")
+        raise ConfigError("--out needs --apply", hint="prepared data is always written to the workspace")
     with current_config(session, joined(config, overrides)) as settings:
         result = run_etl(session, settings, force=force)
     session.report(result, draw)

@@ -62,7 +62,7 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter per option
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Config to write.", show_default="TABLE.yaml")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Config to write.", show_default="TABLE.yaml")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing config.")] = False,
@@ -87,9 +87,7 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter per option
         found = understand(files, given, task)
     path = output or Path(found.config_name)
     if path.exists() and not force:
-        raise ConfigError(
-            f"{path} already exists", hint="choose another file with --output, or overwrite it with --force"
-        )
+        raise ConfigError(f"{path} already exists", hint="choose another file with --out, or overwrite it with --force")
     checked = _write(found, path, session)
     session.report({**_result(found, path), "notes": [*found.notes, *checked]}, _draw)
 

@@ -75,9 +75,7 @@ def _output(files: Sequence[str], output: Path | None, *, force: bool) -> Path:
         output = Path(f"{name.partition('.')[0].replace('*', '') or 'new'}.prepared.parquet")
     refuse_new_folders(output)
     if any(Path(file).exists() and output.exists() and Path(file).samefile(output) for file in files):
-        raise ConfigError(f"{output} is one of the input files", hint="choose another file with --output")
+        raise ConfigError(f"{output} is one of the input files", hint="choose another file with --out")
     if output.exists() and not force:
-        raise ConfigError(
-            f"{output} already exists", hint="choose another file with --output, or overwrite it: --force"
-        )
+        raise ConfigError(f"{output} already exists", hint="choose another file with --out, or overwrite it: --force")
     return output

@@ -115,9 +115,11 @@ def test_the_config_of_an_interrupted_stage_is_current(recsys, monkeypatch, labe
         (["etl", "--workspace=there"], ["--workspace=there", "etl"]),
         (["ls", "--", "--json"], ["ls", "--", "--json"]),
         (["etl", "-w"], ["-w", "etl"]),
+        (["init", "t.csv", "--output", "c.yaml"], ["init", "t.csv", "--out", "c.yaml"]),
+        (["etl", "--output=x"], ["etl", "--out=x"]),
     ],
 )
-def test_hoist_moves_global_options_to_the_front(line, hoisted):
+def test_hoist_moves_global_options_to_the_front_and_knows_the_earlier_out(line, hoisted):
     assert hoist(line) == hoisted
 
 

@@ -101,6 +101,8 @@ def test_models_are_listed_by_purpose_best_first(recsys):
     models = recsys("ls", "models", "--json").json["models"]
     assert {model["name"] for model in models} == {registry.AUTO, *registry.MODELS}
     assert models[0]["name"] == registry.AUTO
+    kinds = recsys("ls")
+    assert (kinds.code, kinds.out.split()[:3]) == (0, ["datasets", "splits", "ops"])
     assert "ease" in recsys("ls", "models", registry.AUTO).out
     results = Path(__file__).resolve().parents[2] / "scripts" / "results"
     topk = json.loads((results / "quality_topk.json").read_text())["loo"]

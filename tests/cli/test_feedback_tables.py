@@ -77,7 +77,7 @@ SPLITS = ("train", "valid", "test")
 def test_the_table_is_like_the_interactions_and_part_of_the_next_preparation(kind, form, recsys):
     table = rows(kind)
     WRITE[form](table, f"t.{form}")
-    ok(recsys("init", f"t.{form}", "--output", "c.yaml", "--yes"))
+    ok(recsys("init", f"t.{form}", "--out", "c.yaml", "--yes"))
     log(EVENTS[kind])
     like = {"ratings": ("--like", "5"), "events": ("--like", "view"), "purchases": ()}[kind]
     ok(recsys("feedback", "--config", "c.yaml", *like))
@@ -154,7 +154,7 @@ def test_times_with_a_zone_and_lists_of_items_stay_what_they_are(form, line, rec
         basket = {"customer": f"c{number}", "items": items, "at": 1_700_000_000 + number}
         lines.append(f"{customer},{items[0]},{at.isoformat()}+00:00" if form == "csv" else json.dumps(basket))
     Path(f"t.{form}").write_text("\n".join(lines) + "\n")
-    ok(recsys("init", f"t.{form}", "--output", "c.yaml", "--yes"))
+    ok(recsys("init", f"t.{form}", "--out", "c.yaml", "--yes"))
     log(EVENTS["purchases"][:1])
     ok(recsys("feedback", "--config", "c.yaml"))
     assert Path(f"workspace/feedback/interactions.{form}").read_text().splitlines()[-1] == line
@@ -164,7 +164,7 @@ def test_times_with_a_zone_and_lists_of_items_stay_what_they_are(form, line, rec
 
 def test_the_config_is_that_of_the_last_stage_and_columns_come_before_it(recsys):
     rows("events").with_columns(pl.col("at").dt.replace_time_zone("UTC")).write_parquet("t.parquet")
-    ok(recsys("init", "t.parquet", "--output", "c.yaml", "--yes"))
+    ok(recsys("init", "t.parquet", "--out", "c.yaml", "--yes"))
     ok(recsys("-q", "etl", "c.yaml"))
     log(EVENTS["events"])
     refused = recsys("feedback")
@@ -178,7 +178,7 @@ def test_the_config_is_that_of_the_last_stage_and_columns_come_before_it(recsys)
 
 def test_a_value_that_does_not_fit_its_column_is_refused(recsys):
     rows("purchases").write_parquet("t.parquet")
-    ok(recsys("init", "t.parquet", "--output", "c.yaml", "--yes"))
+    ok(recsys("init", "t.parquet", "--out", "c.yaml", "--yes"))
     log([Event("put", 1, "c3", "a book", None, TIME)])
     refused = recsys("feedback", "--config", "c.yaml")
     assert refused.code == 2
@@ -187,7 +187,7 @@ def test_a_value_that_does_not_fit_its_column_is_refused(recsys):
 
 def test_a_label_of_two_columns_needs_the_names(recsys):
     rows("ratings").with_columns(other=pl.col("stars")).write_csv("t.csv")
-    ok(recsys("init", "t.csv", "--output", "c.yaml", "--yes"))
+    ok(recsys("init", "t.csv", "--out", "c.yaml", "--yes"))
     text = Path("c.yaml").read_text()
     Path("c.yaml").write_text(text.replace("expression: stars > 3", "expression: stars + other > 6"))
     log(EVENTS["ratings"])
@@ -201,7 +201,7 @@ def test_feedback_of_a_shop_has_a_quantity_and_no_dislikes(recsys):
     draw = random.Random(5)
     sales = rows("purchases").with_columns(quantity=pl.Series([draw.choice([1, 2, 6, -1]) for _ in range(2_000)]))
     sales.write_csv("t.csv")
-    ok(recsys("init", "t.csv", "--output", "c.yaml", "--yes"))
+    ok(recsys("init", "t.csv", "--out", "c.yaml", "--yes"))
     assert "expression: quantity > 0" in Path("c.yaml").read_text()
     log((*EVENTS["purchases"], Event("put", 3, "c5", 31, 0.0, TIME + 7), Event("put", 4, "c5", 32, -1.0, TIME + 8)))
     answer = ok(recsys("feedback", "--config", "c.yaml", "--like", "1"))
@@ -214,7 +214,7 @@ def test_feedback_of_a_shop_has_a_quantity_and_no_dislikes(recsys):
 
 def test_a_filter_of_a_column_without_feedback_is_named(recsys):
     rows("purchases").write_csv("t.csv")
-    ok(recsys("init", "t.csv", "--output", "c.yaml", "--yes"))
+    ok(recsys("init", "t.csv", "--out", "c.yaml", "--yes"))
     text = Path("c.yaml").read_text()
     Path("c.yaml").write_text(text.replace("  ops:\n", "  ops:\n    - {op: Filter, expression: price > 0.1}\n"))
     log(EVENTS["purchases"])

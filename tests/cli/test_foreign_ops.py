@@ -120,7 +120,7 @@ def test_a_foreign_op_learns_and_applies(recsys, op):
     assert sorted(prices()) == pytest.approx([n / 7 for n in range(8)])
     Path("new.csv").write_text("userId,movieId,rating,price\nu1,i1,5,14\n")
     run = next(Path("workspace/runs").iterdir())
-    answer = recsys("etl", "--apply", run, "new.csv", "--output", "new.parquet", "--trust", FOREIGN)
+    answer = recsys("etl", "--apply", run, "new.csv", "--out", "new.parquet", "--trust", FOREIGN)
     assert answer.code == 0, answer.err
     assert pq.read_table("new.parquet").column("price").to_pylist() == [2.0]
 

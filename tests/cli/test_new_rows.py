@@ -31,7 +31,7 @@ def test_mistakes_are_named(recsys, labelled):
         3, "error: no run or prepared data 'abc' in workspace; there are: none yet",
     )  # fmt: skip
     assert recsys("etl", "--apply", "abc").code == 2
-    assert "--output needs --apply" in recsys("etl", "ratings.yaml", "--output", "x.parquet").err
+    assert "--out needs --apply" in recsys("etl", "ratings.yaml", "--out", "x.parquet").err
     made = recsys("etl", "ratings.yaml", "etl.engine=polars", "--json").json
     new = labelled.with_name("new.csv")
     new.write_text("user_id\nu1\n")

@@ -210,7 +210,7 @@ def test_a_path_below_new_folders_is_refused_and_makes_none(trained):
     Path("rows.csv").write_text("userId,movieId\n1,3\n2,4\n")
     wrong = ["--out", "no/such/x.csv"]
     commands = (["recommend", "--all", *wrong], ["score", "ease", "rows.csv", *wrong], ["export", "ease", *wrong],
-                ["compare", "ease", "ease", "--html", wrong[1]], ["init", "rows.csv", "--output", "no/such/c.yaml"])  # fmt: skip
+                ["compare", "ease", "ease", "--html", wrong[1]], ["init", "rows.csv", "--out", "no/such/c.yaml"])  # fmt: skip
     for command in commands:
         refused = trained(*command)
         assert (refused.code, "no is no folder" in refused.err, Path("no").exists()) == (2, True, False), command

@@ -50,7 +50,7 @@ class Shop:
 
 def test_the_feedback_of_a_shop_is_in_the_next_training(tmp_path):
     shop = Shop(tmp_path)
-    shop.run("init", "events.csv", "--output", "shop.yaml", "--yes")
+    shop.run("init", "events.csv", "--out", "shop.yaml", "--yes")
     shop.run("etl", "shop.yaml")
     shop.run("train")
     shop.run("export", "--out", "bundle")
