@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from recsys_cli.cli.serve import PositiveAbove
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import line, notes, table
-from recsys_cli.errors import RecsysError
+from recsys_cli.errors import ConfigError, RecsysError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,28 +31,45 @@ Html = Annotated[
 def compare(
     ctx: typer.Context,
     runs: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            metavar="RUN", help="Evaluated runs (name, its beginning or end, or its model).", show_default=False
+            metavar="RUN",
+            help="Evaluated runs (name, its beginning or end, or its model); or shares, such as main=0.9 test=0.1.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(
-            "--against", metavar="RUN", help="Compare with this run instead of the first.", show_default=False
+            "--against", metavar="RUN", help="Compare with this run or arm instead of the first.", show_default=False
         ),
     ] = None,
     html: Html = None,
+    feedback: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Compare traffic shares in this feedback log.", show_default=False),
+    ] = None,
+    positive_above: PositiveAbove = None,
 ) -> None:
-    """Compare evaluated runs by paired significance tests.
+    """Compare evaluated runs by paired significance tests, or traffic shares of the server by their feedback.
 
     The runs need the same evaluation task: equal users and rows. Each difference has a 95 % interval and a paired test with a
     correction for multiple comparisons. A difference whose interval excludes zero may still not
     be significant after the correction.
+
+    With --feedback, hits are positive feedback, users are units, and intervals hold at any look. Shares are for feedback of logs
+    without arms.
     """
     session: Session = ctx.obj
-    from recsys_cli.stages.compare import compare
+    from recsys_cli.stages.compare import compare, compare_arms
 
+    runs = runs or []
+    if feedback is not None:
+        if html is not None:
+            raise ConfigError("--html has no page of --feedback", hint="use --json")
+        arms = compare_arms(feedback, runs, against=against, positive_above=positive_above)
+        session.answer(asdict(arms), _draw_arms)
+        return
     comparison = compare(runs, session.workspace, against=against, html=html)
     if {run.run for run in comparison.runs} - {*runs, against}:
         comparison = _with_other_data(session, comparison)
@@ -90,3 +109,25 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     line(to, f"{METHOD} Number of tests: {comparison.tests}.", style="dim")
     if result["report"]:
         line(to, f"page: {result['report']}")
+
+
+def _draw_arms(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw the arms and their verdicts."""
+    columns = ("arm", "share", "users", "with hits", "hits", "hits at full traffic")
+    formats = {"share": ".1%", "users": ",", "users_with_hits": ",", "hits": ",", "at_full_traffic": ",.0f"}
+    rows = [(arm["name"], *(format(arm[name], how) for name, how in formats.items())) for arm in result["arms"]]
+    table(to, "", columns, rows)
+    for arm in result["arms"][1:]:
+        verdict = f"{arm['verdict']} than {result['against']}" if arm["verdict"] else "no verdict yet"
+        ends = "too few users with hits"
+        if arm["ratio"] is not None:
+            ends = (
+                f"{arm['ratio']:.2f} times the hits per user; 95 % at any look: {arm['low']:.2f} to {arm['high']:.2f}"
+            )
+        line(to, f"{arm['name']}: {verdict} ({ends})")
+    counted = {
+        "assigned": "events without an arm are assigned by the given shares",
+        "left_out": "events without an arm, or of a time with one bundle, are left out",
+        "damaged": "damaged lines of the log are skipped",
+    }
+    notes(to, (f"{result[name]:,} {text}" for name, text in counted.items() if result[name]))

@@ -28,7 +28,7 @@ _Feedback = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder of the feedback log.", show_default="feedback in the workspace"),
 ]
-_PositiveAbove = Annotated[
+PositiveAbove = Annotated[
     float | None,
     typer.Option(
         metavar="LABEL",
@@ -59,7 +59,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     fsync: Annotated[
         FsyncPolicy, typer.Option(metavar="always|interval|never", help="Flush of feedback before its answer.")
     ] = FsyncPolicy.INTERVAL,
-    positive_above: _PositiveAbove = None,
+    positive_above: PositiveAbove = None,
     token_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="File with a bearer token.", show_default="RECSYS_TOKEN"),

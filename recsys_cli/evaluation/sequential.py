@@ -1,7 +1,7 @@
 """Inference that is valid at any look: the ratio of hits of two traffic shares, and changes of daily figures.
 
-An e-value above 1 / level is an alarm. Its chance at *any* look is at most the level (Ville's inequality), so a daily look
-needs no correction. `tests/unit/evaluation/test_sequential.py` repeats the simulations behind the constants.
+An e-value above 1 / level is an alarm. Its chance at *any* look is at most the level (Ville's inequality), so a look a day
+needs no correction.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from recsys_cli.packages import special
 
 LEVEL = 0.05
 """Chance of a false alarm at any look."""
-_EFFECT = 0.25
-"""Standard deviation of the log ratios that the e-value bets on."""
-_FEWEST = 10.0
-"""Expected users with a hit in the smaller arm; with less the asymptotics fail."""
+_EFFECT = 0.25  # standard deviation of the log ratios that the e-value bets on
+_FEWEST = 10.0  # expected users with a hit in the smaller arm; with less the asymptotics fail
 _RATIOS = np.exp(np.linspace(-6, 6, 4001))
 
 
@@ -52,18 +50,17 @@ def ratio_of_hits(arm: Hits, other: Hits, *, level: float = LEVEL) -> tuple[floa
     """Return the ratio of hits per assigned user, and its interval at any look; None with too few users.
 
     The share of each arm is known, so the number of users without a hit is not needed. The interval holds the ratios
-    with an e-value below 1 / level: the normal mixture of Robbins (1970; Howard, Ramdas, McAuliffe and Sekhon, 2021, eq.
-    14) in its asymptotic form (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, 2024). The variance is that under the
+    with an e-value below 1 / level: the normal mixture of Robbins (1970; Howard, Ramdas, McAuliffe and Sekhon, 2021) in its
+    asymptotic form (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, 2024). The variance is that under the
     ratio in question, with users as units: the rate of hits pooled, the hits per user of each arm its own. With a
     variance of the arm's own few hits alone, shares of 10 and 2 % had 10 to 60 % false alarms, here at most 2 %.
     """
     small = min(arm.share, other.share) / (arm.share + other.share)
     if (arm.users + other.users) * small < _FEWEST or not other.total:
         return None
-    inside = _RATIOS[_evidence_against(_RATIOS, arm, other) < -math.log(level)]
     ratio = arm.at_full_traffic / other.at_full_traffic
-    ends = (float(inside[0]), float(inside[-1])) if len(inside) else (ratio, ratio)
-    return ratio, min(ends[0], ratio) if arm.total else 0.0, max(ends[1], ratio)
+    inside = [*_RATIOS[_evidence_against(_RATIOS, arm, other) < -math.log(level)].tolist(), ratio]
+    return ratio, min(inside) if arm.total else 0.0, max(inside)
 
 
 def _evidence_against(ratio: Floats, arm: Hits, other: Hits) -> Floats:
@@ -80,14 +77,10 @@ def _evidence_against(ratio: Floats, arm: Hits, other: Hits) -> Floats:
 
 WARM_UP = 21
 """Days before the first bet."""
-_DAYS = 7
-"""Days of a bet: slower drifts are no alarm, nor are slow trends and dependent days."""
-_SPREAD = 100.0
-"""Day k has the share s / ((k + s - 1) (k + s)) of the stakes, which add up to 1 without an end."""
-_SURPRISE = 3.0
-"""Largest surprise of a day, in standard deviations; also the outliers that the fit sees."""
-_SHIFT = 4.0
-"""Variance of the shifts that a bet is on."""
+_DAYS = 7  # of a bet: slower drifts are no alarm, nor are slow trends and dependent days
+_SPREAD = 100.0  # s: day k has the share s / ((k + s - 1) (k + s)) of the stakes, which add up to 1
+_SURPRISE = 3.0  # the largest surprise of a day, in standard deviations
+_SHIFT = 4.0  # variance of the shifts that a bet is on
 
 
 def evidence_of_change(values: Sequence[float | None], *, period: int = 7) -> Floats:
@@ -95,8 +88,8 @@ def evidence_of_change(values: Sequence[float | None], *, period: int = 7) -> Fl
 
     Each day is predicted from the days before, by least squares on the weekday, a trend and yesterday's value; its
     surprise is a normal score (recursive residuals of Brown, Durbin and Evans, 1975). On each day a small stake is bet on a
-    shift that begins then: Robbins' normal mixture over its size, mixed over the days it may begin (Robbins and Siegmund,
-    1972; Shin, Ramdas and Rinaldo, 2024), and settled after 7 days. Give counts as logarithms and shares as logits.
+    shift that begins then: Robbins' normal mixture over its size, mixed over the days it may begin (Lorden, 1971; Shin,
+    Ramdas and Rinaldo, 2024), and settled after 7 days. Give counts as logarithms and shares as logits.
 
     Args:
         values: One figure a day, without gaps in the calendar; None for a day without a figure.

@@ -1,4 +1,4 @@
-"""`recsys compare`: paired tests of evaluated runs."""
+"""`recsys compare`: paired tests of evaluated runs, and the arms of a feedback log."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 from recsys_cli.evaluation.compare.comparison import Comparison, compare_runs
 from recsys_cli.evaluation.compare.pages import comparison_page
+from recsys_cli.serving.feedback.arms import Arms, arms_of
+from recsys_cli.stages.serve import shares_of
 from recsys_cli.workspace import Workspace, refuse_new_folders, write_text
 
 
@@ -32,3 +34,16 @@ def compare(
     if html is not None:
         write_text(html, comparison_page(comparison))
     return comparison
+
+
+def compare_arms(
+    folder: Path, given: Sequence[str], *, against: str | None = None, positive_above: float | None = None
+) -> Arms:
+    """Compare the hits of the traffic shares of `recsys serve`; see `arms_of` for values and errors.
+
+    Raises:
+        ConfigError: A given share is invalid.
+    """
+    names = dict.fromkeys(part.partition("=")[0] for part in ",".join(given).split(",") if part)
+    shares = shares_of(given, names, option="") if given else {}
+    return arms_of(folder, shares, against=against, positive_above=positive_above)

@@ -85,7 +85,7 @@ def named_bundles(given: Sequence[str]) -> dict[str, Path]:
     return bundles
 
 
-def shares_of(given: Sequence[str], bundles: Mapping[str, Path]) -> dict[str, float]:
+def shares_of(given: Sequence[str], bundles: Mapping[str, object], *, option: str = "--share ") -> dict[str, float]:
     """Return the share of the users by bundle, of arguments such as `a=0.9` or `a=0.9,b=0.1`; equal ones by default.
 
     Raises:
@@ -94,17 +94,18 @@ def shares_of(given: Sequence[str], bundles: Mapping[str, Path]) -> dict[str, fl
     if not given:
         return dict.fromkeys(bundles, 1 / len(bundles))
     shares: dict[str, float] = {}
+    hint = f"{option}a=0.9,b=0.1"
     for part in ",".join(given).split(","):
         name, _, share = part.partition("=")
-        _check_name(name, bundles, "--share")
+        _check_name(name, bundles, option.strip())
         try:
             shares[name] = float(share)
         except ValueError:
-            raise ConfigError(f"--share {part}: no number", hint="--share a=0.9,b=0.1") from None
+            raise ConfigError(f"{option}{part}: no number", hint=hint) from None
         if not 0 <= shares[name] <= 1:
-            raise ConfigError(f"--share {part}: not from 0 to 1", hint="--share a=0.9,b=0.1")
+            raise ConfigError(f"{option}{part}: not from 0 to 1", hint=hint)
     if abs(sum(shares.values()) - 1) > 1e-6:
-        raise ConfigError(f"the shares add up to {sum(shares.values()):g}", hint="--share a=0.9,b=0.1")
+        raise ConfigError(f"the shares add up to {sum(shares.values()):g}", hint=hint)
     return shares
 
 
@@ -175,7 +176,7 @@ def _unit(kind: pa.DataType, how: str, form: str) -> str:
     return "%Y-%m-%d" if pa.types.is_date(kind) else "s"
 
 
-def _check_name(name: str, bundles: Mapping[str, Path], option: str) -> None:
+def _check_name(name: str, bundles: Mapping[str, object], option: str) -> None:
     if name not in bundles:
         raise ConfigError(f"{option} {name}: no such bundle", hint=f"the bundles are {', '.join(bundles)}")
 

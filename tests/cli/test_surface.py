@@ -27,7 +27,7 @@ def test_usage_is_written_as_people_type_it():
         name: command.get_usage(command.make_context(f"recsys {name}", [], resilient_parsing=True))
         for name, command in group.commands.items()
     }  # type: ignore[attr-defined]
-    assert usage["compare"].split() == ["Usage:", "recsys", "compare", "[OPTIONS]", "RUN..."]
+    assert usage["compare"].split() == ["Usage:", "recsys", "compare", "[OPTIONS]", "[RUN]..."]
     assert usage["inspect"].split() == ["Usage:", "recsys", "inspect", "[OPTIONS]", "user|item", "ID"]
     assert not [line for line in usage.values() if "{" in line or "}" in line]
 

@@ -21,6 +21,9 @@ _CHECKSUM = b',"crc":"'
 _NEEDED = {"put": ("user", "item"), "delete": ("user",), "hide": ("item",), "show": ("item",), "upsert": ("item",)}
 
 
+_FIELDS = ("user", "item", "label", "time", "event", "title", "features", "arm", "share")
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """A change of the feedback.
@@ -35,6 +38,7 @@ class Event:
         event: Kind of the interaction, such as purchase; None for the only feedback of its pair.
         title: Title of an upserted item; None without a new one.
         features: Raw values of an upserted item by column; None takes earlier upserts back.
+        arm, share: Bundle of the user when feedback was put, and its share of the users; None in logs without arms.
     """
 
     kind: Kind
@@ -46,6 +50,8 @@ class Event:
     event: str | None = None
     title: str | None = None
     features: Mapping[str, Any] | None = None
+    arm: str | None = None
+    share: float | None = None
 
     @property
     def entry(self) -> Entry:
@@ -58,7 +64,7 @@ class Event:
 
     def line(self) -> bytes:
         """Return the line of the log, with its line end."""
-        values = {name: getattr(self, name) for name in ("user", "item", "label", "time", "event", "title", "features")}
+        values = {name: getattr(self, name) for name in _FIELDS}
         given = {name: value for name, value in values.items() if value is not None}
         plain = json.dumps({**given, "kind": self.kind, "at": self.at}, separators=(",", ":")).encode()[:-1]
         return plain + _CHECKSUM + f'{zlib.crc32(plain):08x}"}}\n'.encode()
@@ -85,7 +91,7 @@ def _is_sound(event: Event) -> bool:
     """
     given = {name: value for name in ("user", "item", "label", "time") if (value := getattr(event, name)) is not None}
     numbers = [value for value in given.values() if not isinstance(value, str)]
-    texts = [value for value in (event.user, event.item, event.event, event.title) if isinstance(value, str)]
+    texts = [value for value in (event.user, event.item, event.event, event.title, event.arm) if isinstance(value, str)]
     return (
         set(_NEEDED[event.kind]) <= given.keys()
         and type(event.at) is int
@@ -97,6 +103,8 @@ def _is_sound(event: Event) -> bool:
         and isinstance(event.event, str | None)
         and isinstance(event.title, str | None)
         and isinstance(event.features, dict | None)
+        and isinstance(event.arm, str | None)
+        and (event.share is None or (type(event.share) in {int, float} and 0 < event.share <= 1))
         and all(text.encode() or not text for text in texts)
     )
 

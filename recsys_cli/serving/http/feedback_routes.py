@@ -42,9 +42,12 @@ def feedback_routes(service: Service) -> APIRouter:
             key = (*pair, one.event, None if one.event is None else moment)
             if overwrite or key not in given:
                 given[key] = one, moment
+        arms = {user: service.fleet.arm_of(user) for user, *_ in given}
         async with desk.claimed(given):
             events = [
-                desk.event("put", user=key[0], item=key[1], label=one.label, time=moment, event=one.event)
+                desk.event(
+                    "put", user=key[0], item=key[1], label=one.label, time=moment, event=one.event, **arms[key[0]]
+                )
                 for key, (one, moment) in given.items()
                 if overwrite or not desk.state.holds(*key)
             ]

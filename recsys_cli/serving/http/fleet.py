@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import hashlib
 import logging
 import os
 import threading
@@ -23,6 +22,7 @@ from recsys_cli.features.schema import Role
 from recsys_cli.serving.bundle import checked_manifest, load_bundle
 from recsys_cli.serving.bundle_checks import naming
 from recsys_cli.serving.catalog import Catalog
+from recsys_cli.serving.feedback.arms import name_of
 from recsys_cli.serving.feedback.state import Event, FeedbackState, Id
 from recsys_cli.serving.http.batching import ModelThread, Work
 from recsys_cli.serving.http.metrics import Metrics
@@ -178,6 +178,11 @@ class Fleet:
         own = self.canonical(Role.USER, user) if isinstance(user, int | float | str) else None
         return self._deployments[name_of(user if own is None else own, self._settings.shares)]
 
+    def arm_of(self, user: Id) -> dict[str, Any]:
+        """Return the bundle of a user and its share, as they are in the log with the user's feedback."""
+        name = self.of_user(user).name
+        return {"arm": name, "share": self._settings.shares[name]}
+
     def id_of(self, role: Role, raw: Id) -> Id:
         """Return an id of feedback in the type of the first bundle's column.
 
@@ -308,19 +313,3 @@ def warm(model: Recommender) -> float:
     started = time.perf_counter()
     model.recommend([Query(user=first)])
     return time.perf_counter() - started
-
-
-def name_of(user: object, shares: Mapping[str, float]) -> str:
-    """Return the bundle of a user's share: the same for any order of the shares."""
-    point, ordered = share_point(user), sorted(shares.items())
-    for name, share in ordered:
-        point -= share
-        if point < 0:
-            return name
-    return ordered[-1][0]
-
-
-def share_point(user: object) -> float:
-    """Return a number from 0 to 1, stable by user id as text."""
-    digest = hashlib.blake2b(str(user).encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
