@@ -61,6 +61,7 @@ class TrainedRun(workspace.TrainedRun):
         user_idx = run.names.encode(Role.USER, raw)
         if (user_idx < 0).any():
             raise _unknown(raw.filter(pa.array(user_idx < 0)), len(raw))
+        user_idx = user_idx[np.sort(np.unique(user_idx, return_index=True)[1])]  # each once, in any spellings
         blocks = list(recommend_to_all(run.recommender, user_idx, k=k))
         user, item, rank, score = (
             np.concatenate([np.empty(0, kind), *(getattr(block, name) for block in blocks)])

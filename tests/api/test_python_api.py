@@ -62,7 +62,8 @@ def test_recommendations_are_the_rankings_of_the_evaluation(run: recsys.TrainedR
     known = rankings.users >= FIRST
     users = names.decode(Role.USER, rankings.users[known].astype(np.int64)).to_pylist()
     shuffled = users[::-1]
-    frame = run.recommend(shuffled, k=10).to_frame()
+    frame = run.recommend([*map(str, shuffled), f"{shuffled[0]}.0"], k=10).to_frame()
+    assert frame.equals(run.recommend(shuffled, k=10).to_frame())
     assert frame["user"].unique(maintain_order=True).to_list() == shuffled
     for user, items in zip(users, rankings.items[MODEL][known][:, :10], strict=True):
         wanted = names.decode(Role.ITEM, items[items >= FIRST].astype(np.int64)).to_pylist()
