@@ -20,7 +20,7 @@ from recsys_cli.config import EtlConfig, RunConfig
 from recsys_cli.cpu import Threads
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.columns import ROW_NUMBER
-from recsys_cli.features.hashing import below, hash_counters, mix, permutation
+from recsys_cli.features.hashing import below, can_hash, hash_counters, mix, permutation
 from recsys_cli.features.spec import is_list
 from recsys_cli.features.split import SPLITS, TRAIN, AnySplit, Codes, FilesSplit, RandomSplit
 from recsys_cli.ops import NegativeSampling
@@ -258,7 +258,10 @@ def _with_codes(
             yield rows, None
     else:
         plan = config.features
+        kinds = {field.name: field.type for field in sources["all"].schema()}
+        shown = plan.impression and kinds.get(plan.raw_name(plan.impression))
         names = {"user": plan.user, "timestamp": plan.timestamp}
+        names["impression"] = plan.impression if shown is not None and can_hash(shown) else None
         keys: dict[str, str] = {key: plan.raw_name(column) for key in split.reads if (column := names[key])}
         spill, columns = spill_rows(sources["all"], keys, folder)
         yield from zip(spill.batches(), split.codes(columns), strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from recsys_cli.packages import np, npt
@@ -14,10 +14,11 @@ _BINS = 1 << 16
 
 @dataclass
 class TimeBoundary:
-    """Boundary of a split: a time, and a number of further rows at that time before it."""
+    """Boundary of a split: a time, a number of further rows at that time before it, and the impressions of those so far."""
 
     time: int
     before: int
+    begun: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
     def at(cls, times: Callable[[], Iterator[Ints]], rank: int) -> TimeBoundary:
@@ -36,11 +37,15 @@ class TimeBoundary:
             low, high = low + position * step, min(high, low + (position + 1) * step - 1)
         return cls(low, rank - below)
 
-    def reached(self, times: Ints) -> npt.NDArray[np.bool_]:
-        """Return a mask of the rows of the next batch after the boundary; ties follow the order of the rows."""
+    def reached(self, times: Ints, impressions: Ints | None = None) -> npt.NDArray[np.bool_]:
+        """Return a mask of the rows of the next batch after the boundary; ties follow the rows, or the first of an impression."""
         behind = times > self.time
         ties = np.flatnonzero(times == self.time)
         behind[ties[self.before :]] = True
+        if impressions is not None and len(ties):
+            begun = impressions[ties[: self.before]]
+            self.begun = np.union1d(self.begun, begun[begun >= 0])
+            behind[ties[np.isin(impressions[ties], self.begun)]] = False
         self.before = max(0, self.before - len(ties))
         return behind
 

@@ -26,8 +26,8 @@ _LEAKAGE = (
 class _Split(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    reads: ClassVar[tuple[Literal["user", "timestamp"], ...]] = ()
-    """Input columns of `codes`."""
+    reads: ClassVar[tuple[Literal["user", "timestamp", "impression"], ...]] = ()
+    """Input columns of `codes`, those that the data has."""
     keeps_impressions: ClassVar[bool] = False
     """Whether the rows of an impression share a split."""
     in_order: ClassVar[bool | None] = False
@@ -43,7 +43,7 @@ class _Split(BaseModel):
         """Yield the codes of each batch of rows, indices into SPLITS, in memory independent of the number of rows.
 
         `columns()` iterates over all batches of rows, with the columns of `reads` as integers. `user` is a numbering
-        of the users from 0 that depends only on the raw input (order of first appearance).
+        of the users from 0 that depends only on the raw input (order of first appearance), as is `impression`, -1 without an id.
         """
         raise NotImplementedError
 
@@ -78,9 +78,9 @@ class RandomSplit(_Fractions):
 
 
 class TemporalSplit(_Fractions):
-    """Global temporal split: the earliest rows for train, the latest for test; ties follow the row number."""
+    """Global temporal split: the earliest rows for train, the latest for test; ties follow the row number, by impression."""
 
-    reads = ("timestamp",)
+    reads = ("timestamp", "impression")
     keeps_impressions = in_order = True
     holdout = "latest"
     method: Literal["temporal"] = "temporal"
@@ -89,14 +89,10 @@ class TemporalSplit(_Fractions):
         """Yield the split codes of each batch of rows."""
         num_rows = sum(len(batch["timestamp"]) for batch in columns())
         # Rounded, because 10 * (1 - 0.2 - 0.1) may be 7.000000000000001 or 6.999999999999999.
-        first_valid = int(round(num_rows * (1 - self.valid - self.test), 6))
-        first_test = int(round(num_rows * (1 - self.test), 6))
-        boundaries = [
-            TimeBoundary.at(lambda: (batch["timestamp"] for batch in columns()), rank)
-            for rank in (first_valid, first_test)
-        ]
+        ranks = (int(round(num_rows * share, 6)) for share in (1 - self.valid - self.test, 1 - self.test))
+        boundaries = [TimeBoundary.at(lambda: (batch["timestamp"] for batch in columns()), rank) for rank in ranks]
         for batch in columns():
-            later, latest = (boundary.reached(batch["timestamp"]) for boundary in boundaries)
+            later, latest = (one.reached(batch["timestamp"], batch.get("impression")) for one in boundaries)
             yield (later.astype(np.uint8) + latest).astype(np.uint8)
 
 

@@ -77,11 +77,11 @@ Numbers: TypeAlias = "Callable[[], Iterator[dict[str, npt.NDArray[np.int64]]]]"
 
 
 def spill_rows(rows: Rows, keys: Mapping[str, str], folder: Path) -> tuple[SpillFile, Numbers]:
-    """Write rows, and the columns of the split (`keys`: by "user" or "timestamp") as integers, to spill files.
+    """Write rows, and the columns of the split (`keys`: by "user", "timestamp" or "impression") as integers, to spill files.
 
-    Times become order-preserving integers; users are numbered in order of appearance.
+    Times become order-preserving integers; users and impressions are numbered in order of appearance, -1 for no impression.
     """
-    users = Numbering()
+    users, impressions = Numbering(), Numbering()
     path = folder / "numbers.arrow"
     schema = pa.schema([(key, pa.int64()) for key in keys])
     with pa.ipc.new_file(str(path), schema) as file:
@@ -93,6 +93,10 @@ def spill_rows(rows: Rows, keys: Mapping[str, str], folder: Path) -> tuple[Spill
                     columns["user"] = users.of(_without_nulls(batch, keys["user"]))
                 if "timestamp" in keys:
                     columns["timestamp"] = _in_order(batch.column(keys["timestamp"]))
+                if "impression" in keys:
+                    shown = batch.column(keys["impression"])
+                    is_null = pc.is_null(shown, nan_is_null=True).combine_chunks()
+                    columns["impression"] = pc.if_else(is_null, -1, impressions.of(shown))
                 file.write_table(pa.table({key: columns[key] for key in keys}).cast(schema).combine_chunks())
                 yield batch
 

@@ -104,6 +104,7 @@ def recipe(config: RunConfig) -> str:
         {op.name: op.format for op in config.features.ops},
         config.etl.model_dump(mode="json", exclude=set(EXECUTION_KEYS)),
         *(digest for op in config.features.ops for digest in code_of_op(op)),
+        *(["whole impressions"] if config.features.impression and "impression" in config.split.reads else []),
     )
 
 

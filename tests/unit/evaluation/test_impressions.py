@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
@@ -14,7 +16,7 @@ from recsys_cli.config import RunConfig
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.intervals import Impressions
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.features.columns import IMPRESSION_HASH
+from recsys_cli.features.columns import IMPRESSION_HASH, ROW_NUMBER
 from recsys_cli.features.split import UserSplit
 from recsys_cli.stages.compare import compare
 from recsys_cli.stages.etl import etl
@@ -151,6 +153,16 @@ def test_impressions_of_files_are_measured_and_compared(folder: Path, workspace:
         values = [Evaluation.read(run.evaluation).metrics[name].value for run in runs]
         assert list(figures[name].values.values()) == pytest.approx(values)
         assert figures[name].unit == "impressions"
+
+
+def test_temporal_split_divides_no_impression_of_one_time(folder: Path, workspace: Workspace) -> None:
+    shown = [f"i{number % 3}" if number % 10 else "" for number in range(30)]
+    rows = [f"{number % 4},{number % 7},{number % 2},{one},1" for number, one in enumerate(shown)]
+    Path("train.csv").write_text("\n".join(["user,item,clicked,impression,time", *rows]) + "\n")
+    split, features = {"method": "temporal", "valid": 0, "test": 0.93}, {**CONFIG["features"], "timestamp": "time"}
+    data = etl(RunConfig.model_validate({**CONFIG, "features": features, "split": split}), workspace).artifact
+    kept = pa.concat_tables([pq.read_table(path) for path in data.shards("train")]).column(ROW_NUMBER).to_pylist()
+    assert set(kept) == {0, *(row for row, one in enumerate(shown) if one == "i1")}  # of rows 0 and 1
 
 
 @pytest.mark.parametrize("method", ["random", "leave-last-out", "user"])

@@ -33,6 +33,9 @@ def assigned(split, *, batches: int = 1, **columns: np.ndarray) -> np.ndarray:
     return np.concatenate(list(split.codes(rows)))
 
 
+TIMES = st.one_of(st.integers(0, 4), st.sampled_from([-(2**63), 2**63 - 1, 0, 1, -1, 70_000, 10**9]))
+
+
 def test_random_split_has_its_shares() -> None:
     codes = RandomSplit(valid=0.2, test=0.1).assign_rows(np.arange(200_000, dtype=np.uint64))
     assert np.bincount(codes) / 200_000 == pytest.approx([0.7, 0.2, 0.1], abs=0.005)
@@ -52,11 +55,14 @@ def test_random_split_never_changes() -> None:
     assert codes.tolist() == [2, 0, 2, 0, 0, 0, 2, 0, 2, 0, 1, 0, 1, 0, 1, 0]
 
 
-def test_temporal_split_orders_ties_by_row() -> None:
-    times = np.array([5, 1, 5, 5, 2, 5, 3, 5, 4, 5])
-    codes = assigned(TemporalSplit(valid=0.2, test=0.2), timestamp=times)
-    # By (time, row): 1 4 6 8 0 2 | 3 5 | 7 9
-    assert codes.tolist() == [TRAIN, TRAIN, TRAIN, VALID, TRAIN, VALID, TRAIN, TEST, TRAIN, TEST]
+@given(st.lists(st.tuples(TIMES, st.integers(-1, 4)), min_size=1, max_size=40), st.integers(1, 7))
+def test_temporal_split_divides_no_impression_of_one_time(rows: list[tuple[int, int]], batches: int) -> None:
+    times, impressions = (np.array(column) for column in zip(*rows, strict=True))
+    split = TemporalSplit(valid=0.3, test=0.3)
+    by_row = assigned(split, batches=batches, timestamp=times)
+    codes = assigned(split, batches=batches, timestamp=times, impression=impressions)
+    first = {pair: by_row[row] for row, pair in reversed([*enumerate(rows)])}
+    assert codes.tolist() == [by_row[row] if pair[1] < 0 else first[pair] for row, pair in enumerate(rows)]
 
 
 def test_leave_last_out_takes_the_last_two_by_time_then_row() -> None:
@@ -72,9 +78,6 @@ def test_user_split_keeps_users_whole() -> None:
     codes = assigned(UserSplit(valid=0.2, test=0.2), user=users)
     assert all(len(set(codes[users == user])) == 1 for user in range(500))
     assert np.bincount(codes) / 5_000 == pytest.approx([0.6, 0.2, 0.2], abs=0.06)
-
-
-TIMES = st.one_of(st.integers(0, 4), st.sampled_from([-(2**63), 2**63 - 1, 0, 1, -1, 70_000, 10**9]))
 
 
 @given(
