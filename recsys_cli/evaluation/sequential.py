@@ -79,7 +79,7 @@ WARM_UP = 21
 """Days before the first bet."""
 _DAYS = 7  # of a bet: slower drifts are no alarm, nor are slow trends and dependent days
 _SPREAD = 100.0  # s: day k has the share s / ((k + s - 1) (k + s)) of the stakes, which add up to 1
-_SURPRISE = 3.0  # the largest surprise of a day, in standard deviations
+_SURPRISE = 3.0  # the largest surprise of a day, in standard deviations: two days alone are no alarm
 _SHIFT = 4.0  # variance of the shifts that a bet is on
 
 
@@ -89,7 +89,8 @@ def evidence_of_change(values: Sequence[float | None], *, period: int = 7) -> Fl
     Each day is predicted from the days before, by least squares on the weekday, a trend and yesterday's value; its
     surprise is a normal score (recursive residuals of Brown, Durbin and Evans, 1975). On each day a small stake is bet on a
     shift that begins then: Robbins' normal mixture over its size, mixed over the days it may begin (Lorden, 1971; Shin,
-    Ramdas and Rinaldo, 2024), and settled after 7 days. Give counts as logarithms and shares as logits.
+    Ramdas and Rinaldo, 2024), and settled after 7 days. Give counts as log(1 + n) and shares as
+    logits.
 
     Args:
         values: One figure a day, without gaps in the calendar; None for a day without a figure.
@@ -120,9 +121,9 @@ def change_of(values: Sequence[float | None], *, level: float = LEVEL, period: i
 def _surprises(values: Floats, period: int) -> Floats:
     """Return the normal score of each day given the days before (T,); 0 in the first days and on days without a figure."""
     known, surprises = np.isfinite(values), np.zeros(len(values))
-    if not known[:WARM_UP].any():
+    if not known.any():
         return surprises
-    early = values[:WARM_UP][known[:WARM_UP]]
+    early = values[known][:WARM_UP]
     least = 1e-9 * max(1.0, float(np.abs(early).max()))
     values = (values - early.mean()) / max(float(early.std()), least)
     days = np.arange(len(values))
@@ -130,7 +131,7 @@ def _surprises(values: Floats, period: int) -> Floats:
     for day in days[1:]:
         design[day, -1] = values[day - 1] if known[day - 1] else design[day - 1, -1]
         past = np.flatnonzero(known[:day])
-        if day < WARM_UP or not known[day] or len(past) < period + 4:
+        if day < WARM_UP or not known[day] or len(past) < 2 * period:
             continue
         expected, error, freedom = _predicted(design[past], values[past], design[day])
         distance = (values[day] - expected) / max(error, 1e-6)

@@ -254,7 +254,7 @@ def compare_runs(runs: Sequence[TrainedRun]) -> Comparison:
     names = [run.folder.name for run in runs]
     if len(set(names)) < 2 or len(set(names)) < len(names):
         hint = "recsys compare RUN RUN; recsys status shows the runs"
-        raise ConfigError(f"compare needs at least two different runs, but has {', '.join(names)}", hint=hint)
+        raise ConfigError(f"compare needs at least two different runs, but has {', '.join(names) or 'none'}", hint=hint)
     all_rankings = [rankings_of(run) for run in runs]
     evaluations = [Evaluation.read(run.evaluation) for run in runs]
     compared = _labelled(runs, evaluations)

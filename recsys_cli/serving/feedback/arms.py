@@ -111,7 +111,7 @@ def arms_of(
         problem = f"{folder} has {'the arm ' + next(iter(weights)) if weights else 'no arms'}; two are needed"
         raise ConfigError(problem, hint="give the shares of feedback without an arm: main=0.9 test=0.1")
     hits = {name: _summed(own, known[name]) for name, own in weights.items()}
-    first = against or max(sorted(hits), key=lambda name: hits[name].share)
+    first = against or max(sorted(hits), key=lambda name: round(hits[name].share, 6))
     if first not in hits:
         raise ConfigError(f"--against {first}: no such arm", hint=f"the arms are {', '.join(sorted(hits))}")
     level, arms = LEVEL / (len(hits) - 1), []
