@@ -57,8 +57,7 @@ def compare(
     correction for multiple comparisons. A difference whose interval excludes zero may still not
     be significant after the correction.
 
-    With --feedback, hits are positive feedback, users are units, and intervals hold at any look. Shares are for feedback of logs
-    without arms.
+    With --feedback, hits are positive feedback, users are units, and intervals hold at any look.
     """
     session: Session = ctx.obj
     from recsys_cli.stages.compare import compare, compare_arms

@@ -26,14 +26,7 @@ _RATIOS = np.exp(np.linspace(-6, 6, 4001))
 
 @dataclass(frozen=True)
 class Hits:
-    """Hits of the users of one arm.
-
-    Attributes:
-        share: Share of all users that the arm has.
-        users: Users with a hit.
-        total: Hits.
-        squares: Sum over users of their hits squared.
-    """
+    """Hits of an arm: its share of all users, users with a hit, hits, and the sum over users of their hits squared."""
 
     share: float
     users: int
@@ -89,8 +82,7 @@ def evidence_of_change(values: Sequence[float | None], *, period: int = 7) -> Fl
     Each day is predicted from the days before, by least squares on the weekday, a trend and yesterday's value; its
     surprise is a normal score (recursive residuals of Brown, Durbin and Evans, 1975). On each day a small stake is bet on a
     shift that begins then: Robbins' normal mixture over its size, mixed over the days it may begin (Lorden, 1971; Shin,
-    Ramdas and Rinaldo, 2024), and settled after 7 days. Give counts as log(1 + n) and shares as
-    logits.
+    Ramdas and Rinaldo, 2024), and settled after 7 days. Give log(1 + count), and logits of shares.
 
     Args:
         values: One figure a day, without gaps in the calendar; None for a day without a figure.
@@ -111,8 +103,7 @@ def evidence_of_change(values: Sequence[float | None], *, period: int = 7) -> Fl
 def change_of(values: Sequence[float | None], *, level: float = LEVEL, period: int = 7) -> int | None:
     """Return the first day, from 0, on which `evidence_of_change` is an alarm; None without one.
 
-    Divide the level by the number of figures that are watched. The alarm stays: after a change that is meant to stay, give
-    the values from that day on.
+    Divide the level by the number of figures. The alarm stays: after a wanted change, give the values from that day on.
     """
     alarms = np.flatnonzero(evidence_of_change(values, period=period) >= 1 / level)
     return int(alarms[0]) if len(alarms) else None
@@ -134,11 +125,11 @@ def _surprises(values: Floats, period: int) -> Floats:
         if day < WARM_UP or not known[day] or len(past) < 2 * period:
             continue
         expected, error, freedom = _predicted(design[past], values[past], design[day])
-        distance = (values[day] - expected) / max(error, 1e-6)
+        error = max(error, 1e-6)
+        distance = (values[day] - expected) / error
         score = -float(special.ndtri(max(special.stdtr(freedom, -abs(distance)), 1e-300)))
         surprises[day] = math.copysign(min(score, _SURPRISE), distance)
-        if abs(distance) > _SURPRISE + 1:
-            values[day] = expected + math.copysign(_SURPRISE + 1, distance) * error
+        values[day] = expected + float(np.clip(distance, -_SURPRISE - 1, _SURPRISE + 1)) * error
     return surprises
 
 

@@ -39,11 +39,7 @@ def compare(
 def compare_arms(
     folder: Path, given: Sequence[str], *, against: str | None = None, positive_above: float | None = None
 ) -> Arms:
-    """Compare the hits of the traffic shares of `recsys serve`; see `arms_of` for values and errors.
-
-    Raises:
-        ConfigError: A given share is invalid.
-    """
+    """Compare the traffic shares of `recsys serve`, with shares such as `main=0.9`; see `arms_of`."""
     names = dict.fromkeys(part.partition("=")[0] for part in ",".join(given).split(",") if part)
     shares = shares_of(given, names, option="") if given else {}
     return arms_of(folder, shares, against=against, positive_above=positive_above)
