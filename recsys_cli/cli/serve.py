@@ -44,7 +44,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
         list[str],
         typer.Argument(
             metavar="BUNDLE",
-            help="Folders of recsys export; NAME=FOLDER gives a name. SIGHUP loads changed ones again.",
+            help="Folders of recsys export or publish; NAME=FOLDER gives a name. Links are followed.",
             show_default=False,
         ),
     ],

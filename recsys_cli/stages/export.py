@@ -178,7 +178,8 @@ def served_run(run: TrainedRun, workspace: Workspace) -> ServedModel:
 def _source(run: TrainedRun) -> dict[str, Any]:
     """Return run, data, dataset, chosen options and metrics, for manifest and model card."""
     manifest = run.manifest
-    source = {"run": {"name": run.folder.name, "key": run.key}, "data": manifest["data"], "metrics": {}}
+    trained = {"name": run.folder.name, "key": run.key, "trained": manifest.get("created")}
+    source = {"run": trained, "data": manifest["data"], "metrics": {}}
     source["chosen"] = manifest.get("chosen") or {}
     try:
         evaluation = Evaluation.read(run.evaluated().evaluation)

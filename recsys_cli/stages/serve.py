@@ -79,6 +79,8 @@ def named_bundles(given: Sequence[str]) -> dict[str, Path]:
         name = name if found else folder.name or folder.resolve().name
         if not name or "/" in name:
             raise ConfigError(f"{one}: invalid name {name!r}", hint="NAME=FOLDER, such as main=bundles/current")
+        if not Bundle(folder).exists and (folder / "current").is_symlink():  # of recsys publish
+            folder /= "current"
         if name in bundles:
             raise ConfigError(f"two bundles are named {name}", hint=f"name one of them: other={folder}")
         bundles[name] = folder.absolute()

@@ -47,6 +47,7 @@ def exempt_from_collection() -> None:
 
 
 _LOG = logging.getLogger("recsys.serve")
+_POLL = 0.5  # seconds between two looks at the links
 _GRACE = 1.0
 """Seconds between the swap of a bundle and the end of the old thread."""
 
@@ -144,6 +145,7 @@ class Fleet:
         self._deployments = {name: self._load(name, self._last(name)) for name in settings.bundles}
         for one in self.all:
             self._remember(one)
+        self._seen = {one.name: str(one.folder) for one in self.all}
         self._reloading: asyncio.Task[Any] | None = None
 
     @property
@@ -225,7 +227,7 @@ class Fleet:
         """
         if self._reloading is not None and self._reloading.cancel():
             _LOG.warning("the loads under way are given up for newer ones")
-        self._reloading = asyncio.current_task()
+        self._reloading, self._seen = asyncio.current_task(), self._targets()
         for name, folder in self._settings.bundles.items():
             try:
                 if (fresh := await _apart(partial(self._changed, name, folder))) is None:
@@ -243,6 +245,16 @@ class Fleet:
             await asyncio.shield(old.thread.close(grace=_GRACE))
             del old, fresh
             exempt_from_collection()
+
+    async def watch(self, reload: Callable[[], None]) -> None:
+        """Ask for a reload when a folder, such as a symbolic link, leads elsewhere."""
+        while True:
+            if self._targets() != self._seen:
+                reload()
+            await asyncio.sleep(_POLL)
+
+    def _targets(self) -> dict[str, str]:
+        return {name: os.path.realpath(folder) for name, folder in self._settings.bundles.items()}
 
     async def close(self) -> None:
         """End the threads after what waits."""

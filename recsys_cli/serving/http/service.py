@@ -202,6 +202,7 @@ class Service:
         """Take traffic."""
         await self.fleet.follow(self.desk.state)
         self.background(self.desk.follow())
+        self.background(self.fleet.watch(lambda: self.background(self.fleet.reload())))
         exempt_from_collection()
         self.is_ready = True
 

@@ -54,7 +54,7 @@ class Settings:
     """All that a worker needs to start.
 
     Attributes:
-        bundles: Bundle folders by name; symbolic links are read again on SIGHUP.
+        bundles: Bundle folders by name; symbolic links are followed, other folders read again on SIGHUP.
         shares: Share of the users by bundle; they add up to 1.
         feedback: Folder of the feedback log.
         fsync: Flush of the log before an acknowledgment.
