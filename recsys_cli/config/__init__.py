@@ -13,10 +13,11 @@ from recsys_cli.config.sections import (
     Placement,
     RunConfig,
 )
-from recsys_cli.config.train import TrainConfig
+from recsys_cli.config.train import Recent, TrainConfig
 from recsys_cli.config.tune import TuneConfig
+from recsys_cli.config.update import UpdateConfig
 
 __all__ = [
     "EXECUTION_KEYS", "BenchConfig", "BenchModel", "DatasetConfig", "EtlConfig", "EvaluateConfig", "ModelConfig", "Placement",
-    "RunConfig", "TrainConfig", "TuneConfig", "dump", "from_values", "load", "vary", "with_model",
+    "Recent", "RunConfig", "TrainConfig", "TuneConfig", "UpdateConfig", "dump", "from_values", "load", "vary", "with_model",
 ]  # fmt: skip

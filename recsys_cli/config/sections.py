@@ -14,6 +14,7 @@ from recsys_cli.config.protocol import ProtocolConfig
 from recsys_cli.config.section import MAX_COUNT, MAX_SEED, Section
 from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
+from recsys_cli.config.update import UpdateConfig
 from recsys_cli.features.split import AnySplit, RandomSplit, splits
 from recsys_cli.metrics.foreign import SAMPLED
 from recsys_cli.metrics.named import MAX_CUT_OFF
@@ -202,6 +203,8 @@ class RunConfig(Section):
     """Hyperparameter search of `recsys tune` over keys of `model` and `train`; not part of any key."""
     bench: BenchConfig | None = None
     """Models compared by `recsys bench` on the same data; not part of any key."""
+    update: UpdateConfig | None = None
+    """The daily `recsys update`; not part of any key."""
     protocol: ProtocolConfig | None = None
     """Published figures, shown by `recsys bench` next to ours (`recsys ls protocols`); not part of any key."""
 

@@ -15,6 +15,15 @@ from recsys_cli.registry import TRACKERS, lookup
 Device = Literal["auto", "cpu", "cuda"]
 
 
+class Recent(Section):
+    """The rows of a continued training: those after a time, and a sample of the earlier ones against forgetting."""
+
+    after: float
+    """Time in seconds since 1970."""
+    history: float = Field(3.0, ge=0)
+    """Sampled earlier rows per later row; of models trained on users, users without and with later rows."""
+
+
 class TrainConfig(Section):
     """Training of a model."""
 
@@ -22,6 +31,8 @@ class TrainConfig(Section):
     continue_from: str | None = None
     """Warm start: name of a finished run of this workspace. The data may have grown: embedding rows are matched by value, new
     values get new rows. The optimizer state is reset. Set by `recsys train --continue RUN`."""
+    recent: Recent | None = Field(None, exclude_if=lambda recent: recent is None)  # absent from keys of runs without it
+    """Train on recent rows and a sample of the others; None: on all. Set by `recsys update`."""
     epochs: int = Field(1, ge=1, le=MAX_COUNT)
     """Passes over the training rows."""
     batch_size: Annotated[int, Field(ge=1, le=MAX_COUNT)] | Literal["auto"] = 32_768

@@ -261,7 +261,8 @@ def tables(patterns: Sequence[str]) -> list[Sample]:
     for options, paths, names in groups.values():
         splits, whole = _splits(paths)
         name = _name(names[paths.index(whole[0])], taken=found)
-        sample = sampled(name, {"files": whole[0] if len(whole) == 1 else tuple(whole), **options})
+        together = next((one for one in patterns if len(whole) > 1 and _is_all_of(one, whole)), None)
+        sample = sampled(name, {"files": together or (whole[0] if len(whole) == 1 else tuple(whole)), **options})
         left_out = [path for path in paths if path not in {*whole, *splits.values()}]
         remarks = sample.remarks
         if left_out:
@@ -280,6 +281,11 @@ def tables(patterns: Sequence[str]) -> list[Sample]:
     first, *rest = found.values()
     notes = tuple(f"{path} is left out: {str(error).removeprefix(f'{path}: ')}" for path, error in no_tables.items())
     return [replace(first, remarks=first.remarks + notes), *rest]
+
+
+def _is_all_of(pattern: str, paths: Sequence[str]) -> bool:
+    """Whether a glob or folder has these files alone: it stays in the config, for files to come."""
+    return not is_copied(pattern) and _archive(pattern) is None and [str(one) for one in located(pattern)] == list(paths)
 
 
 def _splits(paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:

@@ -102,6 +102,7 @@ class Preparation:
         scratch: An empty scratch folder.
         folder: The folder of the artifact.
         limit: Number of interactions to read from the start; None for all.
+        fitted: The fitted plan of other data, applied as it is; None to fit one.
     """
 
     config: RunConfig
@@ -110,6 +111,7 @@ class Preparation:
     folder: Path
     emit: Emit
     limit: int | None = None
+    fitted: FittedPlan | None = None
 
     def run(self) -> dict[str, Any]:
         """Write the artifact and return the entries of its manifest."""
@@ -125,7 +127,7 @@ class Preparation:
                     self.emit(Message(remark))
                 staged, chosen = self._stage(inputs)
             with _timed(seconds, "fit"):
-                fitted = fit(self.config.features, staged, engine, executor, self.emit)
+                fitted = self.fitted or fit(self.config.features, staged, engine, executor, self.emit)
             with _timed(seconds, "transform and write"):
                 quality = self._write(engine, executor, fitted, staged)
         rejected = inputs.rejected

@@ -192,9 +192,9 @@ class ComputeSettings:
 
 def measure(
     model: Model, data: PreparedData, config: EvaluateConfig, *,
-    compute: ComputeSettings | None = None, is_chosen: bool = False,
+    compute: ComputeSettings | None = None, is_chosen: bool = False, baselines: bool = True,
 ) -> tuple[Measurements, Rankings]:  # fmt: skip
-    """Evaluate a model on its device, and the baselines, on the same rows and users.
+    """Evaluate a model on its device, and with `baselines` those that rank, on the same rows and users.
 
     Return metrics with intervals, and the rankings and scores behind them. `is_chosen`: valid chose the model among several.
 
@@ -203,7 +203,7 @@ def measure(
         DataError: A binary label is not 0 or 1, or a numeric label is missing.
         TrainingError: The model's scores are not finite.
     """
-    return _Measurement(model, data, config, compute or ComputeSettings(), is_chosen).run()
+    return _Measurement(model, data, config, compute or ComputeSettings(), is_chosen, baselines).run()
 
 
 def choose_split(data: PreparedData, config: EvaluateConfig) -> str:
@@ -229,6 +229,7 @@ class _Measurement:
     config: EvaluateConfig
     compute: ComputeSettings
     is_chosen: bool
+    baselines: bool
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     partial: list[str] = field(default_factory=list)
@@ -347,7 +348,8 @@ class _Measurement:
         systems = {MODEL: self.model}
         train = TrainingContext(lambda: task.by_user.hidden(task.by_user.train.observed()), tables.join)
         cache = FittedCache(self.data.folder / "baselines")
-        for label, (name, options) in ranking_baselines(schema, self.config).items():
+        baselines = ranking_baselines(schema, self.config) if self.baselines else {}
+        for label, (name, options) in baselines.items():
             with self._timed(f"fit {label}"):
                 systems[label] = fit_baseline(name, options, schema, train, context, device=device, cache=cache)
         self.notes += _catalog_notes(systems)

@@ -18,6 +18,7 @@ from recsys_cli.features.hashing import mix
 from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.order import EpochSteps, Permutation
+from recsys_cli.loader.recent import RecentRows, read_chosen, read_times
 from recsys_cli.loader.records import Records, join_spans, layout_of_split, read_records
 from recsys_cli.loader.streaming import Resident, Streaming, StreamingEpoch, prefetch
 from recsys_cli.loader.tables import DimensionTables
@@ -155,9 +156,12 @@ class UserLoader(MemoryLoader):
         rank: int = 0,
         world_size: int = 1,
         parts: int = 1,
+        recent: RecentRows | None = None,
     ) -> None:
         is_warm = (interactions.user_idx >= FIRST) & (interactions.item_idx >= FIRST)
         users = np.flatnonzero(np.bincount(interactions.user_idx[is_warm]) >= 2)
+        if recent is not None:
+            users = users[recent.chosen(np.isin(users, interactions.user_idx[recent.is_later(interactions.times)]))]
         if not len(users):
             raise DataError(
                 "no user of train has two items, so there is no next item to predict",
@@ -190,6 +194,7 @@ class Loader(EpochSteps):
         parts: Parts of a step (gradient accumulation); each rank gets a piece of every part.
         times: Add the timestamps, int64 or float64, to the features.
         history_users: Users of the split's rows in file order, added to the features as HISTORY_USER; not with `shuffle`.
+        recent: Take only these rows, all resident.
 
     Raises:
         DataError: A file does not match schema.json, or train has no rows.
@@ -211,22 +216,25 @@ class Loader(EpochSteps):
         parts: int = 1,
         times: bool = False,
         history_users: npt.NDArray[np.int32] | None = None,
+        recent: RecentRows | None = None,
     ) -> None:
         schema = data.schema
         self._labels = tuple(column.name for column in schema.labels)
         self._weight = schema.weight.name if schema.weight else None
         layout, groups = layout_of_split(data, split, times=times)
         num_rows = sum(group.num_rows for group in groups)
+        chosen = None if recent is None else np.flatnonzero(recent.chosen(recent.is_later(read_times(data, split))))
+        num_rows = num_rows if chosen is None else len(chosen)
         super().__init__(num_rows, batch_size=batch_size, rank=rank, world_size=world_size, parts=parts)
         self._device = _known(device)
         self._history_users = None if history_users is None else torch.tensor(history_users)
         self._keys = schema.tables
         self._tables = DimensionTables(data, device=self._device, keys=self._keys)
         budget = memory << 20
-        self.resident = layout.num_bytes(groups) <= budget
+        self.resident = chosen is not None or layout.num_bytes(groups) <= budget
         self._source: Resident | Streaming
         if self.resident:
-            records = read_records(layout, groups)
+            records = read_records(layout, groups) if chosen is None else read_chosen(layout, groups, chosen, budget)
             self._source = Resident(_on_device(records, self._device), seed=seed if shuffle else None)
         else:
             self._source = Streaming(layout, groups, budget=budget, seed=seed if shuffle else None)

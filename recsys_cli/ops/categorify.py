@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -67,6 +68,8 @@ class Categorify(Op):
     vocabs: Annotated[dict[str, str], AfterValidator(FrozenDict)] = FrozenDict()
     """Given vocabularies: path by column (by vocabulary if `joint`). A Parquet or CSV file, with the values in column `value`
     or the first column, or a text file with one value per line. Ids follow the file; counts are those of train."""
+    grow: bool = Field(default=False, exclude_if=operator.not_)  # absent from keys of plans without it
+    """Append the values of train outside a given vocabulary to it, in the usual order; those given keep their ids."""
 
     @model_validator(mode="after")
     def _options_fit(self) -> Self:
@@ -78,7 +81,9 @@ class Categorify(Op):
             raise ValueError("joint needs at least two columns")
         if unknown := sorted(set(self.vocabs) - set(self.vocabularies)):
             raise ValueError(f"vocabs names {unknown}; the vocabularies are {list(self.vocabularies)}")
-        if self.vocabs and (self.freq_threshold or self.max_size is not None):
+        if self.grow and not self.vocabs:
+            raise ValueError("grow appends to given vocabularies: set vocabs")
+        if self.vocabs and not self.grow and (self.freq_threshold or self.max_size is not None):
             raise ValueError(
                 "a given vocabulary is used completely; move freq_threshold and max_size to a Categorify without vocabs"
             )
@@ -123,7 +128,7 @@ class Categorify(Op):
     @property
     def leaves_out(self) -> bool:
         """Whether train may contain values outside the vocabulary."""
-        return bool(self.freq_threshold or self.max_size is not None or self.vocabs)
+        return bool(self.freq_threshold or self.max_size is not None or (self.vocabs and not self.grow))
 
     def vocabulary_of(self, column: str) -> str:
         """Return the name of a column's vocabulary."""
@@ -282,13 +287,28 @@ def _vocabulary(op: Categorify, name: str, counts: pa.Table) -> pa.Table:
     if name in op.vocabs:
         kind = _plain(unpacked(counts.slice(0, 0)).column("value").combine_chunks()).type
         values = read_vocabulary(op.vocabs[name], name, kind)
-        return pa.table({"value": values, "count": _counts_in(pa.table({"value": values}), counts)})
+        given = pa.table({"value": values, "count": _counts_in(pa.table({"value": values}), counts)})
+        return pa.concat_tables([given, _appended(op, given, counts)]) if op.grow else given
+    return _most_frequent(op, counts, taken=0)
+
+
+def _most_frequent(op: Categorify, counts: pa.Table, *, taken: int) -> pa.Table:
+    """Return the values of a vocabulary with `taken` values before them."""
     if op.freq_threshold > 1:
         counts = counts.filter(pc.greater_equal(counts.column("count"), op.freq_threshold))
     ordered = in_order(counts)
     if op.max_size is not None:
-        ordered = ordered.slice(0, op.max_size - FIRST - op.num_buckets)
+        ordered = ordered.slice(0, max(0, op.max_size - FIRST - op.num_buckets - taken))
     return pa.table({"value": _plain(ordered.column("value").combine_chunks()), "count": ordered.column("count")})
+
+
+def _appended(op: Categorify, given: pa.Table, counts: pa.Table) -> pa.Table:
+    """Return the values of train to append to a given vocabulary."""
+    counts = unpacked(counts)
+    values = _plain(counts.column("value").combine_chunks())
+    known = pc.is_in(values, value_set=given.column("value").combine_chunks())
+    new = pa.table({"value": values, "count": counts.column("count")}).filter(pc.invert(known))
+    return _most_frequent(op, new, taken=given.num_rows).cast(given.schema)
 
 
 def _counts_in(vocabulary: pa.Table, counts: pa.Table) -> pa.ChunkedArray:

@@ -15,6 +15,7 @@ from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.loader import Loader, UserLoader, check_targets, scales
+from recsys_cli.loader.recent import RecentRows
 from recsys_cli.loader.targets import negatives_per_positive
 from recsys_cli.models import build
 from recsys_cli.models.model import Model, TrainingContext
@@ -114,15 +115,19 @@ def _batches(
     data: PreparedData, model: Model, context: TrainingContext, config: TrainConfig, ranks: Ranks
 ) -> Loader | UserLoader:
     """Return the loader of this rank's share of the training rows."""
+    recent = None
+    if config.recent is not None:
+        recent = RecentRows(config.recent.after * data.schema.ticks, config.recent.history, config.seed)
     if model.rows == "users":
         return UserLoader(
             context.interactions(), data.schema, batch_size=config.batch_size, seed=config.seed, device=model.device,
             rank=ranks.rank, world_size=ranks.world_size, parts=config.gradient_accumulation_steps,
+            recent=recent,
         )  # fmt: skip
     return Loader(
         data, "train", batch_size=config.rows_of_a_step, shuffle=True, seed=config.seed, device=model.device,
         memory=config.memory_mib, rank=ranks.rank, world_size=ranks.world_size, parts=config.gradient_accumulation_steps,
-        times=model.timestamp is not None,
+        times=model.timestamp is not None, recent=recent,
     )  # fmt: skip
 
 

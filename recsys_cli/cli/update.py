@@ -1,0 +1,81 @@
+"""The command `recsys update`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from recsys_cli.cli.params import Config, Overrides, config_path, joined, read_config, split_arguments
+from recsys_cli.cli.session import Session
+from recsys_cli.cli.tables import line
+from recsys_cli.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+REFUSED = 7
+"""Exit code of a refused update: the version before is served."""
+
+
+def update(
+    ctx: typer.Context,
+    config: Config = None,
+    overrides: Overrides = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="CHECK", help="Take the rows or the model despite this check."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="DATE", help="Take the rows later than this date again.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Train a full model beside the continued one.")] = False,
+) -> None:
+    """Take new rows, train on, compare with the served version, and publish."""
+    session: Session = ctx.obj
+    line_ = joined(config, overrides)
+    settings = read_config(session, line_)
+    name = config_path(session, split_arguments(line_)[0]).stem
+    with session.working("update") as emit:
+        from recsys_cli.stages.update import update as bring_up_to_date
+
+        made = bring_up_to_date(
+            settings, session.workspace, name, accept=accept or (), since=_time(since), full=full, emit=emit
+        )
+    result = asdict(made) | {
+        "next": _next(made.verdict, [one.check for one in made.problems], session.workspace.root / "published" / name)
+    }
+    session.report(result, draw)
+    if made.verdict == "refused":
+        raise typer.Exit(REFUSED)
+
+
+def draw(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw the verdict; the steps were messages."""
+    served = (
+        "nothing is served" if result["version"] is None else f"version {result['version']} is served ({result['run']})"
+    )
+    line(to, f"{result['verdict']}: {served}", style="yellow" if result["verdict"] == "refused" else "")
+    if result["next"]:
+        line(to, f"next: {result['next']}", style="dim")
+
+
+def _next(verdict: str, checks: list[str], folder: Path) -> str:
+    if verdict != "refused":
+        return f"recsys serve {folder}"
+    accepted = " ".join(f"--accept {check!r}" if " " in check else f"--accept {check}" for check in checks or ["gate"])
+    return f"correct the data and run it again, or recsys update CONFIG {accepted}"
+
+
+def _time(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--from {text}: no date", hint="--from 2026-11-28, or 2026-11-28T06:00") from None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,395 @@
+"""`recsys update`: a day of a served recommender.
+
+New rows are taken, ids grow, the model continues, a gate decides, and a version is published. All parts are artifacts with keys: a
+killed update goes on where it ended, and a second one of the same day does nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from recsys_cli.config import Recent, RunConfig, UpdateConfig
+from recsys_cli.data import open_source
+from recsys_cli.errors import DataError, MissingArtifactError
+from recsys_cli.etl.days import Day, NewInteractions, new_interactions
+from recsys_cli.evaluation.loaded_run import config_of
+from recsys_cli.events import Emit, Message, ignore
+from recsys_cli.features.schema import Role, file_of
+from recsys_cli.features.split import TemporalSplit
+from recsys_cli.loader.recent import read_times
+from recsys_cli.models import kind_of
+from recsys_cli.ops import Categorify
+from recsys_cli.packages import pq
+from recsys_cli.registry import AUTO
+from recsys_cli.stages.day_checks import Problem, added, kept, problems
+from recsys_cli.stages.download import download
+from recsys_cli.stages.etl import etl, inputs
+from recsys_cli.stages.gate import Gate, judge, outcomes, prepared_as, value_of
+from recsys_cli.stages.keys import files_in
+from recsys_cli.stages.publish import Publication
+from recsys_cli.stages.train import train
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, read_json, write_json
+
+_FIRST_SHARE = 0.02
+"""Held-out share of the first update, which has all rows."""
+Verdict = Literal["promoted", "refused", "nothing new"]
+
+
+@dataclass(frozen=True)
+class Update:
+    """The result of an update.
+
+    Attributes:
+        verdict: Whether a new version is served.
+        steps: What each step did, by name.
+        problems: The failed checks of a refused day.
+        gate: The comparison with yesterday's model; None for the first version and before training.
+        version: Number of the served version; None before the first.
+        run: Its run.
+    """
+
+    verdict: Verdict
+    steps: Mapping[str, str]
+    problems: tuple[Problem, ...] = ()
+    gate: Gate | None = None
+    version: int | None = None
+    run: str | None = None
+
+
+@dataclass
+class State:
+    """What the updates so far have taken and made; one JSON file, replaced at the end of each update.
+
+    Attributes:
+        key: Key of the inputs of the last update.
+        files: Checksums of the interaction files by path.
+        rows: Number of all rows so far.
+        through: Time of the last row, in seconds since 1970.
+        days: Facts of the accepted days.
+        ids: Prepared data with the latest vocabularies.
+        versions: Published versions: number, run, data, metric, value and training settings.
+        since_full: Updates since the last full training.
+        refused: Result of the last update, if it was refused.
+    """
+
+    key: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+    rows: int = 0
+    through: float | None = None
+    days: list[Day] = field(default_factory=list)
+    ids: str = ""
+    versions: list[dict[str, Any]] = field(default_factory=list)
+    since_full: int = 0
+    refused: dict[str, Any] | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> State:
+        """Read the file; an empty state without one."""
+        if not path.is_file():
+            return cls()
+        content = read_json(path, hint="remove the folder to start anew", expected={"files": dict, "days": list})
+        sums = [{**day, "sums": {name: tuple(of) for name, of in day["sums"].items()}} for day in content.pop("days")]
+        try:
+            return cls(**content, days=[Day(**day) for day in sums])
+        except TypeError as error:
+            raise DataError(f"{path}: {error}", hint="remove the folder to start anew") from error
+
+    def write(self, path: Path) -> None:
+        """Replace the file."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {**vars(self), "days": [asdict(day) for day in self.days]})
+
+
+def update(
+    config: RunConfig, workspace: Workspace, name: str, *,
+    accept: Collection[str] = (), since: float | None = None, full: bool = False, emit: Emit = ignore,
+) -> Update:  # fmt: skip
+    """Bring a served recommender up to date with the rows of a config.
+
+    Args:
+        config: The config; `split` and the epochs of a continued model are those of `update`.
+        workspace: The workspace.
+        name: Name of the publication, such as the stem of the config's file.
+        accept: Names of checks that may fail, and `gate`.
+        since: Take the rows later than this time again, in seconds since 1970.
+        full: Train a full model beside the continued one.
+        emit: Receives progress and messages.
+
+    Raises:
+        ConfigError: The data has no times, or the config does not fit.
+        MissingArtifactError: A run or prepared data of the served version is gone.
+    """
+    with workspace.lock(f"update-{name}", emit=emit):
+        return _Updating(config, workspace, name, frozenset(accept), emit).run(since, full=full)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Today's run with its metric; `is_full` if a full training was among the candidates."""
+
+    run: TrainedRun
+    metric: str
+    value: float | None
+    gate: Gate | None
+    is_full: bool
+
+
+@dataclass
+class _Updating:
+    config: RunConfig
+    workspace: Workspace
+    name: str
+    accept: frozenset[str]
+    emit: Emit
+    steps: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return self.workspace.root / "daily" / self.name
+
+    @property
+    def options(self) -> UpdateConfig:
+        return self.config.update or UpdateConfig()
+
+    def run(self, since: float | None, *, full: bool) -> Update:
+        state, publication = (
+            State.read(self.folder / "state.json"),
+            Publication(self.workspace.root / "published" / self.name),
+        )
+        served = _served(state, publication)
+        if not open_source(self.config.dataset.name, self.config.dataset.options).info.is_own:
+            download(self.config.dataset, self.workspace, emit=self.emit)
+        identity = inputs(self.config, self.workspace)
+        key = key_of("update", identity, _settings(self.config))
+        if since is not None and state.through is not None:
+            state.through = min(since, state.through)
+            state.days = [day for day in state.days if day.last <= since]
+        elif key == state.key and not full and not (state.refused and self.accept):
+            return self._as_before(state, served)
+        files = files_in(identity["raw"])
+        try:
+            new = self._take(state, files)
+            if served is not None and not new.rows and {*files} == {*state.files}:
+                state.key = key
+                state.write(self.folder / "state.json")
+                return self._as_before(state, served)
+            if served is not None and (found := self._unusual(state, new)):
+                return self._refused(state, key, served, found)
+            data, own = self._grow(state, new, first=served is None)
+        except DataError as error:
+            if served is None:
+                raise
+            return self._refused(state, key, served, (Problem("reading", error.message),))
+        candidate = self._candidate(state, served, own, data, full=full)
+        gate = candidate.gate
+        if gate is not None and not gate.passed and "gate" not in self.accept:
+            return self._refused(state, key, served, gate=gate)  # its rows count as new in the next update
+        _taken(state, new, key, files, data)
+        return self._publish(state, publication, candidate, data)
+
+    def _say(self, step: str, text: str) -> None:
+        self.steps[step] = text
+        self.emit(Message(f"{step}: {text}", facts={"step": step}))
+
+    def _as_before(self, state: State, served: Mapping[str, Any] | None) -> Update:
+        refused = state.refused
+        if refused is not None:
+            self._say("take", "no new rows since the refused update")
+            gate = Gate(**refused["gate"]) if refused["gate"] else None
+            return self._result("refused", served, [Problem(**one) for one in refused["problems"]], gate)
+        self._say("take", "no new rows")
+        return self._result("nothing new", served)
+
+    def _result(
+        self,
+        verdict: Verdict,
+        served: Mapping[str, Any] | None,
+        found: Sequence[Problem] = (),
+        gate: Gate | None = None,
+    ) -> Update:
+        version, run = (served["version"], served["run"]) if served else (None, None)
+        return Update(verdict, dict(self.steps), tuple(found), gate, version, run)
+
+    def _take(self, state: State, files: Mapping[str, str]) -> NewInteractions:
+        raw, known, only = self.workspace.raw(self.config.dataset.name).folder, None, None
+        if state.through is not None:
+            known = self._known(state)
+            new = {path for path in files if path not in state.files}
+            if new and all(files.get(path) == checksum for path, checksum in state.files.items()):
+                only = frozenset(new)
+        found = new_interactions(self.config, raw, after=state.through, files=only, rows_before=state.rows, known=known)
+        self._say("take", f"{found.rows:,} new rows{f', {found.late:,} of them late' if found.late else ''}")
+        return found
+
+    def _known(self, state: State) -> dict[str, Any]:
+        data = self.workspace.data(state.ids)
+        columns = {role.value: data.schema.only(role) for role in (Role.USER, Role.ITEM)}
+        names = {role: column.vocabulary for role, column in columns.items() if column.vocabulary is not None}
+        return {role: pq.read_table(data.vocabulary(name))["value"].combine_chunks() for role, name in names.items()}
+
+    def _unusual(self, state: State, new: NewInteractions) -> tuple[Problem, ...]:
+        assert state.through is not None
+        found = problems(new, state.days, through=state.through, now=time.time())
+        for one in (one for one in found if one.check in self.accept):
+            self.emit(Message(f"accepted: {one.check}: {one.text}", "warning"))
+        return tuple(one for one in found if one.check not in self.accept)
+
+    def _grow(self, state: State, new: NewInteractions, *, first: bool) -> tuple[PreparedData, RunConfig]:
+        """Prepare all rows with the ids so far, and the latest rows held out."""
+        share = _FIRST_SHARE if first else self.options.held_out * max(1, new.fresh) / new.total
+        split = TemporalSplit(method="temporal", valid=0, test=share)
+        ops = self.config.features.ops
+        if state.ids:
+            ops = tuple(self._with_ids(op, state) for op in ops)
+        features = self.config.features.model_copy(update={"ops": ops})
+        own = self.config.model_copy(update={"split": split, "features": features})
+        made = etl(own, self.workspace, emit=self.emit)
+        sizes = made.artifact.manifest["vocabularies"]
+        self._say("grow", ", ".join(f"{size:,} values of {name}" for name, size in sizes.items()) or "no ids")
+        return made.artifact, own
+
+    def _with_ids(self, op: Any, state: State) -> Any:
+        """Return a Categorify with the vocabularies so far as given ones; a copy, because old data is removed."""
+        if not isinstance(op, Categorify):
+            return op
+        data, vocabs = self.workspace.data(state.ids), dict(op.vocabs)
+        for name in (name for name in op.vocabularies if name not in vocabs):
+            copy = self.folder / "ids" / state.ids[:16] / file_of(name)
+            if not copy.is_file():
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                partial = copy.with_suffix(".partial")
+                shutil.copyfile(data.vocabulary(name), partial)
+                partial.replace(copy)
+            vocabs[name] = str(copy)
+        return Categorify(**{**op.model_dump(), "vocabs": vocabs, "grow": True})
+
+    def _candidate(
+        self, state: State, served: Mapping[str, Any] | None, own: RunConfig, data: PreparedData, *, full: bool
+    ) -> _Candidate:
+        """Train today's model, or two if a full training is due, and compare with yesterday's."""
+        every = self.options.full_every
+        is_due = full or served is None or (every is not None and state.since_full + 1 >= every)
+        configs = {} if served is None else self._continued(served, own, is_due=is_due)
+        if is_due or not configs:
+            configs["full"] = own
+        runs = {how: train(one, self.workspace, resume=None, emit=self.emit).artifact for how, one in configs.items()}
+        self._say("train", " and ".join(f"{how}: {run.folder.name}" for how, run in runs.items()))
+        measured = {how: outcomes(run, data, self.emit) for how, run in runs.items()}
+        if served is None:
+            metric, rankings = measured["full"]
+            return _Candidate(runs["full"], metric, value_of(metric, rankings), None, is_full=True)
+        yesterday = self.workspace.run(served["run"])
+        as_yesterday = prepared_as(yesterday, own, self.workspace, self.emit)
+        metric, before = outcomes(yesterday, as_yesterday, self.emit)
+        compare = partial(judge, metric, before, tolerance=self.options.tolerance, config=own.evaluate)
+        gates = {how: compare(found) for how, (_, found) in measured.items()}
+        best = max(gates, key=lambda how: gates[how].gain)
+        self.workspace.remove(as_yesterday)
+        self._say("gate", _in_words(gates[best], best, served))
+        return _Candidate(runs[best], metric, value_of(metric, measured[best][1]), gates[best], is_full="full" in runs)
+
+    def _continued(self, served: Mapping[str, Any], own: RunConfig, *, is_due: bool) -> dict[str, RunConfig]:
+        """Return the config that continues yesterday's run, or refits its model if that is fitted at once."""
+        if served["settings"] != _settings(own):
+            return {}
+        yesterday = self.workspace.run(served["run"])
+        if own.model.name == AUTO:
+            chosen = config_of(yesterday)
+            own = own.model_copy(update={"model": chosen.model, "train": chosen.train})
+        if kind_of(own.model.name).rows == "all":
+            return {} if is_due else {"refitted": own}
+        recent = Recent(after=served["through"], history=self.options.history)
+        options = {
+            "continue_from": yesterday.folder.name, "epochs": self.options.epochs, "early_stopping": None, "recent": recent,
+        }  # fmt: skip
+        return {"continued": own.model_copy(update={"train": own.train.model_copy(update=options)})}
+
+    def _refused(
+        self, state: State, key: str, served: Mapping[str, Any] | None, found: Sequence[Problem] = (),
+        gate: Gate | None = None,
+    ) -> Update:  # fmt: skip
+        for one in found:
+            self._say(f"refused {one.check}", one.text)
+        state.key = key
+        state.refused = {"problems": [asdict(one) for one in found], "gate": asdict(gate) if gate else None}
+        state.write(self.folder / "state.json")
+        return self._result("refused", served, found, gate)
+
+    def _publish(self, state: State, publication: Publication, candidate: _Candidate, data: PreparedData) -> Update:
+        version = publication.publish(candidate.run, self.workspace, emit=self.emit)
+        made: dict[str, Any] = {
+            "version": version.number, "run": candidate.run.folder.name, "data": data.key, "metric": candidate.metric,
+            "value": candidate.value, "settings": _settings(self.config), "through": last_time(data),
+        }  # fmt: skip
+        state.versions = [*(one for one in state.versions if one["version"] != version.number), made]
+        state.since_full = 0 if candidate.is_full else state.since_full + 1
+        state.refused = None
+        state.write(self.folder / "state.json")
+        self._prune(state)
+        self._say("publish", f"version {version.number} is served: {version.folder}")
+        return self._result("promoted", made, gate=candidate.gate)
+
+    def _prune(self, state: State) -> None:
+        """Remove runs, prepared data and ids of versions that no rollback reaches."""
+        stays = state.versions[-self.options.keep :]
+        for one in state.versions[: -self.options.keep]:
+            run, data = self.workspace.run_named(one["run"]), self.workspace.data(one["data"])
+            if run.folder.is_dir() and one["run"] not in {other["run"] for other in stays}:
+                self.workspace.remove(run)
+            if data.folder.is_dir() and one["data"] not in {state.ids, *(other["data"] for other in stays)}:
+                self.workspace.remove(data)
+        state.versions = stays
+        state.write(self.folder / "state.json")
+
+
+def _in_words(gate: Gate, how: str, served: Mapping[str, Any]) -> str:
+    stale = f"; yesterday's had {served['value']:.4f} on its day" if served["value"] is not None else ""
+    return (
+        f"{gate.metric} {gate.today:.4f} ({how}), yesterday's model {gate.yesterday:.4f}, difference "
+        f"[{gate.low:+.4f}, {gate.high:+.4f}] by {gate.users:,} users{stale}: {'passed' if gate.passed else 'refused'}"
+    )
+
+
+def _taken(state: State, new: NewInteractions, key: str, files: Mapping[str, str], data: PreparedData) -> None:
+    """Record rows as taken."""
+    state.key, state.files, state.ids, state.rows = key, dict(files), data.key, new.total
+    state.through = max((one for one in (state.through, new.last) if one is not None), default=None)
+    by_day = {day.day: day for day in state.days}
+    for day in new.days:
+        by_day[day.day] = added([by_day[day.day], day]) if day.day in by_day else day
+    state.days = kept([by_day[day] for day in sorted(by_day)]) if by_day else []
+
+
+def last_time(data: PreparedData) -> float:
+    """Return the time of the last row of train, in seconds since 1970."""
+    times = read_times(data, "train")
+    assert times is not None
+    return float(times.max()) / data.schema.ticks
+
+
+def _served(state: State, publication: Publication) -> dict[str, Any] | None:
+    """Return the record of the served version: after a rollback not the last one."""
+    current = publication.current
+    if current is None:
+        return None
+    found = [one for one in state.versions if one["version"] == current.number]
+    if not found:
+        raise MissingArtifactError(
+            f"{publication.folder} serves version {current.number}, and no update has made it",
+            hint="recsys rollback, or remove the publication to start anew",
+        )
+    return found[0]
+
+
+def _settings(config: RunConfig) -> str:
+    """Return the hash of the settings that a continued model needs unchanged."""
+    features = config.features.model_dump(mode="json")
+    ops = [{key: value for key, value in op.items() if key not in {"vocabs", "grow"}} for op in features["ops"]]
+    return key_of("daily", json.dumps(config.model.model_dump(mode="json"), sort_keys=True), {**features, "ops": ops})

@@ -1,0 +1,252 @@
+"""`recsys update`: days of a shop with a weekly rhythm, new users and items; bad days; ids; the gate; restarts."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from recsys_cli.cli import app
+from recsys_cli.config import load
+from recsys_cli.errors import DataError
+from recsys_cli.etl.days import Day, NewInteractions, new_interactions
+from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.stages.day_checks import Problem, added, problems
+from recsys_cli.stages.gate import judge, outcomes
+from recsys_cli.stages.publish import Publication
+from recsys_cli.stages.update import State, Update, update
+from recsys_cli.workspace import Workspace
+
+FIRST_DAY = 19_680  # a Sunday in November 2023
+HEAD = "user,item,rating,timestamp\n"
+CONFIG = """
+dataset: {name: files, interactions: LOG}
+features:
+  user: user
+  item: item
+  label: label
+  timestamp: timestamp
+  ops:
+    - {op: Categorify, columns: [user, item]}
+    - {op: LambdaOp, expression: "rating > 2", output: label, dtype: int8}
+model: {name: MODEL}
+train: {device: cpu, trackers: []}
+"""
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from recsys_cli.config import load
+from recsys_cli.stages.update import _Updating, update
+from recsys_cli.workspace import Workspace
+setattr(_Updating, sys.argv[1], lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+update(load(Path(sys.argv[2])), Workspace(sys.argv[3]), "shop")
+"""
+Rows = np.ndarray
+
+
+def day_of_shop(number: int, *, seed: int = 0) -> Rows:
+    """Return a day's (user, item, rating, time) in order of time: Wednesdays have 60 % of the rows; users and items come and go."""
+    rng = np.random.default_rng([seed, number])
+    mean = 400 * (0.6 if number % 7 == 3 else 1.0)
+    rows = int(mean * np.exp(rng.normal(0, 0.08)))
+    users = (rng.pareto(1.5, rows) * 40).astype(int) % (250 + 3 * number) + number
+    items = (rng.pareto(1.0, rows) * 6).astype(int) % 60 * 5 + np.where(rng.random(rows) < 0.8, users % 5, 0)
+    items = np.where(rng.random(rows) < 0.03, 1_000 + number, items)
+    times = np.sort((FIRST_DAY + number) * 86_400 + rng.integers(0, 86_400, rows))
+    return np.stack([users, items + 200, rng.integers(2, 6, rows), times], axis=1)
+
+
+def write(path: Path, rows: Rows) -> None:
+    path.write_text(HEAD + "".join(f"{u},{i},{r},{t}\n" for u, i, r, t in rows))
+
+
+class Shop:
+    """A folder of daily files, a config and a workspace."""
+
+    def __init__(self, folder: Path, *, days: int = 21, model: str = "ease") -> None:
+        self.log, self.config = folder / "log", folder / "shop.yaml"
+        self.log.mkdir()
+        self.config.write_text(CONFIG.replace("LOG", f"{self.log}/*.csv").replace("MODEL", model))
+        self.workspace = Workspace(folder / "workspace")
+        self.number = 0
+        for _ in range(days):
+            self.next()
+
+    def next(self, change: Callable[[Rows], Rows] | None = None) -> Path:
+        """Write the next day."""
+        rows = day_of_shop(self.number)
+        path = self.log / f"{self.number:04d}.csv"
+        write(path, rows if change is None else change(rows))
+        self.number += 1
+        return path
+
+    def update(self, **options: object) -> Update:
+        return update(load(self.config), self.workspace, "shop", **options)
+
+    @property
+    def state(self) -> State:
+        return State.read(self.workspace.root / "daily" / "shop" / "state.json")
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory):
+    """Facts of 90 days, read from one folder; and a function that checks a file as the next day."""
+    shop = Shop(tmp_path_factory.mktemp("days"), days=90)
+    config = load(shop.config)
+    first = new_interactions(config, Path())
+    assert [day.rows for day in first.days] == [len(day_of_shop(number)) for number in range(20, 90)]
+    seen = np.concatenate([day_of_shop(number) for number in range(90)])
+    known = {role: pa.array(np.unique(seen[:, at])) for at, role in enumerate(("user", "item"))}
+
+    def check(path: Path) -> list[str]:
+        options = {"after": first.last, "files": frozenset({str(path)}), "rows_before": first.total, "known": known}
+        try:
+            new = new_interactions(config, Path(), **options)
+        except DataError:
+            return ["reading"]
+        found = problems(new, first.days, through=float(first.last or 0), now=2e9)
+        return [one.check for one in found]
+
+    return shop, check
+
+
+def test_sixty_normal_days_with_a_weekly_rhythm_are_taken(days):
+    shop, _ = days
+    facts = new_interactions(load(shop.config), Path()).days
+    for at in range(10, 70):
+        day = facts[at]
+        through = facts[at - 1].last
+        one = NewInteractions((day,), day.rows, 0, day.last, 0)
+        assert problems(one, facts[:at], through=through, now=2e9) == [], (at, day)
+
+
+def _bot(rows: Rows) -> Rows:
+    rows[::3, 0] = 7
+    return rows
+
+
+def _with(column: int, change: Callable[[Rows], Rows]) -> Callable[[Rows], Rows]:
+    def changed(rows: Rows) -> Rows:
+        rows[:, column] = change(rows[:, column])
+        return rows
+
+    return changed
+
+
+BAD = {
+    "half the rows": (lambda rows: rows[::2], "rows"),
+    "doubled rows": (lambda rows: np.repeat(rows, 2, axis=0), "rows"),
+    "swapped columns": (lambda rows: rows[:, [1, 0, 2, 3]], "unknown items"),
+    "milliseconds": (_with(3, lambda times: times * 1_000), "reading"),
+    "a constant label": (_with(2, lambda ratings: ratings * 0 + 5), "values of rating"),
+    "a bot": (_bot, "one user"),
+    "no rows": (lambda rows: rows[:0], "rows"),
+    "ids in another spelling": (_with(0, lambda users: users + 5_000_000), "unknown users"),
+    "yesterday again": (lambda _: day_of_shop(89), "late"),
+    "a future date": (_with(3, lambda times: times + 400 * 86_400), "time"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_day_is_refused(days, name):
+    shop, check = days
+    change, expected = BAD[name]
+    path = shop.log / f"{shop.number:04d}.csv"
+    try:
+        write(path, change(day_of_shop(shop.number)))
+        assert expected in check(path)
+        write(path, day_of_shop(shop.number))
+        assert check(path) == []
+    finally:
+        path.unlink()
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A shop after three updates."""
+    made = Shop(tmp_path_factory.mktemp("shop"))
+    for _ in range(3):
+        assert made.update().verdict == "promoted"
+        made.next()
+    return made
+
+
+def test_an_update_publishes_and_a_second_one_of_the_day_does_nothing(shop):
+    before = shop.state
+    found = shop.update()
+    assert (found.verdict, found.version) == ("promoted", 4)
+    assert found.gate is not None
+    assert Publication(shop.workspace.root / "published" / "shop").current.number == 4
+    state = shop.state
+    assert state.rows == sum(len(day_of_shop(number)) for number in range(shop.number))
+    assert state.through > before.through
+    assert shop.update().verdict == "nothing new"
+    assert shop.state == state
+
+
+def test_ids_keep_their_numbers_and_a_full_preparation_gives_the_same_rows(shop):
+    state = shop.state
+    older, newest = (shop.workspace.data(one["data"]) for one in (state.versions[0], state.versions[-1]))
+    for name in ("user", "item"):
+        before, after = (pq.read_table(data.vocabulary(name))["value"].to_pylist() for data in (older, newest))
+        assert len(after) > len(before)
+        assert after[: len(before)] == before
+    rows = sum(len(day_of_shop(number)) for number in range(shop.number))
+    assert newest.rows("train") + newest.rows("test") == rows
+    held_out = [pq.read_table(path)["timestamp"].to_numpy().min() for path in newest.shards("test")]
+    assert min(held_out) > max(one["through"] for one in state.versions[:-1])  # unseen by both models
+
+
+def test_a_refused_day_serves_yesterday_and_is_taken_by_its_name(shop):
+    before = shop.state
+    path = shop.next(lambda rows: rows[::4])
+    ended = CliRunner().invoke(app, ["-w", str(shop.workspace.root), "update", str(shop.config), "--json"])
+    assert ended.exit_code == 7
+    result = json.loads(ended.stdout)
+    assert [one["check"] for one in result["problems"]] == ["rows"]
+    assert "--accept rows" in result["next"]
+    assert shop.update().verdict == "refused"  # a second time, at no cost
+    assert (shop.state.rows, shop.state.versions) == (before.rows, before.versions)
+    assert shop.update(accept=["rows"]).verdict == "promoted"
+    path.write_text(HEAD)  # a changed old file is read as part of the whole table
+    assert shop.update().verdict in {"refused", "nothing new"}
+
+
+@pytest.mark.slow
+def test_a_killed_update_goes_on_and_serves_yesterday_meanwhile(tmp_path):
+    shop = Shop(tmp_path, days=15)
+    shop.update()
+    shop.next()
+    for step in ("_candidate", "_prune"):
+        line = [sys.executable, "-c", KILLED, step, str(shop.config), str(shop.workspace.root)]
+        assert subprocess.run(line, check=False).returncode == -signal.SIGKILL
+        assert Publication(shop.workspace.root / "published" / "shop").current is not None
+    assert shop.update().verdict in {"promoted", "nothing new"}
+    assert shop.state.versions[-1]["version"] == 2
+    assert shop.state.rows == sum(len(day_of_shop(number)) for number in range(16))
+
+
+def test_the_gate_refuses_a_worse_model_and_no_equal_one(shop):
+    state = shop.state
+    run, data = shop.workspace.run(state.versions[0]["run"]), shop.workspace.data(state.versions[0]["data"])
+    metric, good = outcomes(run, data, lambda _: None)
+    config = load(shop.config).evaluate
+    same = judge(metric, good, good, tolerance=0.05, config=config)
+    assert (same.passed, same.low, same.high) == (True, 0, 0)
+    bad = Rankings(**{**vars(good), "hits": {"model": np.zeros_like(good.hits["model"])}})
+    assert not judge(metric, good, bad, tolerance=0.05, config=config).passed
+    assert judge(metric, bad, good, tolerance=0.05, config=config).passed
+
+
+def test_facts_of_days_add_up():
+    one = Day(1, 10, 5.0, 2, {"user": 1}, {"x": 0}, {"x": (10, 5.0, 3.0)})
+    two = Day(2, 30, 9.0, 7, {"user": 2}, {"x": 4}, {"x": (26, 1.0, 2.0)})
+    assert added([one, two]) == Day(2, 40, 9.0, 7, {"user": 3}, {"x": 4}, {"x": (36, 6.0, 5.0)})
+    assert Problem("rows", "x").check == "rows"
