@@ -253,6 +253,7 @@ def test_two_vocabularies_of_one_name(tmp_path: Path) -> None:
         ({"vocabs": {"city": "x.csv"}, "freq_threshold": 2}, "used completely"),
         ({"freq_threshold": -1}, "greater than or equal to 0"),
         ({"num_buckets": 2**31}, "less than or equal to"),
+        ({"grow": True}, "grow appends to given vocabularies"),
     ],
 )
 def test_options_that_do_not_fit(options: dict[str, Any], problem: str) -> None:
@@ -283,6 +284,17 @@ def test_a_given_vocabulary_keeps_its_order_and_has_counts_of_train(name: str, t
         assert list(found.vocabulary(column).items()) == [("é", 0), ("bergen", 2), ("stavanger", 0), ("oslo", 3)]
         assert found.column(column, "valid") == [5, 2, 6]
         assert rest(found.fitted, column) == (1, 1)
+
+
+@every_participant
+def test_a_given_vocabulary_grows_by_the_values_of_train(name: str, tmp_path: Path) -> None:
+    path = write_vocabulary(tmp_path / "v.parquet", ["é", "bergen"])
+    rest = {None: ["oslo", "a town of a long name"], "freq_threshold": ["oslo"], "max_size": []}
+    for option, appended in rest.items():
+        more = {option: {"freq_threshold": 3, "max_size": 5}[option]} if option else {}
+        city = Categorify(columns=("city",), vocabs={"city": path}, grow=True, **more)
+        found = made(name, tmp_path / str(option), KEYS, city, train=copies(TRAIN), valid=copies(VALID))
+        assert list(found.vocabulary("city")) == ["é", "bergen", *appended]
 
 
 @every_participant

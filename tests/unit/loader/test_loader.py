@@ -16,6 +16,7 @@ import torch
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.loader import Loader
+from recsys_cli.loader.recent import RecentRows, read_times
 from recsys_cli.workspace import PreparedData
 
 Make = Callable[..., PreparedData]
@@ -284,3 +285,20 @@ def test_loader_reads_a_null_number_as_nan_and_a_null_list_as_empty(numbered: Ma
 def test_loader_refuses_impossible_arguments(numbered: Make, wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=r"a loader cannot have batch_size=\d, rank=\d of \d"):
         Loader(numbered(10), "train", **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("layout", ["star", "flat"])
+def test_recent_rows_come_with_a_sample_of_the_others(numbered: Make, layout: str) -> None:
+    data = numbered(501, shards=3, layout=layout)
+    times = read_times(data, "train")
+    assert times is not None
+    after = float(np.sort(times)[-21])
+    recent = RecentRows(after, history=3.0, seed=1)
+    chosen = recent.chosen(times > after)
+    loader = Loader(data, "train", batch_size=16, shuffle=True, recent=recent)
+    assert loader.num_rows == 80
+    every = np.array(users(Loader(data, "train", batch_size=64)))
+    assert sorted(users(loader)) == sorted(every[chosen])
+    assert set(every[times > after]) <= set(users(loader))
+    assert not np.array_equal(chosen, RecentRows(after, history=3.0, seed=2).chosen(times > after))
+    assert Loader(data, "train", batch_size=16, recent=RecentRows(1e18, history=2.0, seed=1)).num_rows == 2

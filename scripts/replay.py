@@ -1,0 +1,131 @@
+"""Days of a table, one update each: continued models against models trained anew on the same rows, paired by user.
+
+usage: replay.py RATINGS [--models mf,sasrec] [--days 10] [--share 0.15] [--set KEY=VALUE ...] [--name replay]
+
+RATINGS is a CSV with a header of user, item, rating and time, such as ratings.csv of MovieLens. The first update takes all but the
+last `--share` of the rows, in order of time; the rest comes in `--days` files of equal size. Each update publishes; then a model of
+the same config is trained on the same prepared data from the start. Both rank the held-out rows, which neither has seen. The result
+goes to scripts/results/NAME.json: NDCG@10 of continued, new and yesterday's models, the difference with its 95 % interval over
+users and days, processor seconds of an update and of the first one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from measure import keep, machine
+
+from recsys_cli.config import RunConfig, load
+from recsys_cli.evaluation.compare.outcomes import Outcomes, by_users
+from recsys_cli.stages.gate import outcomes
+from recsys_cli.stages.train import train
+from recsys_cli.stages.update import State, Update, update
+from recsys_cli.workspace import Workspace
+
+CONFIG = """
+dataset: {{name: files, interactions: {log}/*.csv}}
+features:
+  user: user
+  item: item
+  label: label
+  timestamp: timestamp
+  ops:
+    - {{op: Categorify, columns: [user, item]}}
+    - {{op: LambdaOp, expression: "rating > 0", output: label, dtype: int8}}
+model: {{name: {model}}}
+train: {{device: cpu, trackers: []}}
+update: {{full_every: null, held_out: 0.5}}
+"""
+CHECKS = ("rows", "late", "time", "gate", "unknown users", "unknown items", "one user", "values of rating")
+"""Days of equal size are no days of a calendar."""
+
+
+def main() -> None:
+    """Replay each model and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ratings", type=Path)
+    parser.add_argument("--models", default="mf,two-tower,sasrec")
+    parser.add_argument("--days", type=int, default=10)
+    parser.add_argument("--share", type=float, default=0.15)
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--name", default="replay")
+    given = parser.parse_args()
+    rows = pl.read_csv(given.ratings)
+    rows.columns = ["user", "item", "rating", "timestamp", *rows.columns[4:]]
+    rows = rows.select("user", "item", "rating", "timestamp").sort("timestamp")
+    found: dict[str, Any] = {
+        "machine": machine(),
+        "rows": len(rows),
+        "days": given.days,
+        "set": given.set,
+        "models": {},
+    }
+    for model in given.models.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            found["models"][model] = replay(model, rows, given, Path(folder))
+        print(model, found["models"][model], flush=True)
+    keep(given.name, found)
+
+
+def replay(model: str, rows: pl.DataFrame, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Return the figures of one model."""
+    (folder / "log").mkdir()
+    path, workspace = folder / "shop.yaml", Workspace(folder / "workspace")
+    path.write_text(CONFIG.format(log=folder / "log", model=model))
+    config, first = load(path, given.set), round(len(rows) * (1 - given.share))
+    ends = np.linspace(first, len(rows), given.days + 1).astype(int)
+    rows[: ends[0]].write_csv(folder / "log" / "000.csv")
+    _, seconds = updated(config, workspace)
+    figures: list[tuple[float, ...]] = []
+    differences = []
+    for day, (start, stop) in enumerate(itertools.pairwise(ends), 1):
+        rows[start:stop].write_csv(folder / "log" / f"{day:03}.csv")
+        made, of_day = updated(config, workspace)
+        assert made.gate is not None
+        assert made.run is not None
+        version = State.read(workspace.root / "daily" / "shop" / "state.json").versions[-1]
+        data = workspace.data(version["data"])
+        started = time.process_time()
+        anew = train(load(data.folder / "config.yaml"), workspace).artifact
+        of_training = time.process_time() - started
+        continued, new = (values(one, data) for one in (workspace.run(made.run), anew))
+        workspace.remove(anew)
+        differences.append(continued - new)
+        figures.append((continued.mean(), new.mean(), made.gate.yesterday, of_day, of_training))
+    tested = by_users(np.concatenate(differences)[:, None], resamples=1_000, seed=1)[0]
+    names = ("continued", "anew", "yesterday", "seconds_of_update", "seconds_of_training_anew")
+    means = {name: round(statistics.mean(of), 4) for name, of in zip(names, zip(*figures, strict=True), strict=True)}
+    interval = [round(one, 4) for one in (tested.low, tested.high)]
+    return {
+        **means,
+        "difference": round(tested.value, 4),
+        "interval": interval,
+        "p": round(tested.p, 3),
+        "first_update": seconds,
+    }
+
+
+def updated(config: RunConfig, workspace: Workspace) -> tuple[Update, float]:
+    """Run an update; return it and its processor seconds."""
+    started = time.process_time()
+    made = update(config, workspace, "shop", accept=CHECKS)
+    assert made.verdict == "promoted", made
+    return made, round(time.process_time() - started, 2)
+
+
+def values(run: Any, data: Any) -> np.ndarray:
+    """Return NDCG@10 of each user on the held-out rows."""
+    metric, rankings = outcomes(run, data, lambda _: None)
+    return Outcomes.of(rankings, metrics={metric}).users[metric]
+
+
+if __name__ == "__main__":
+    main()
