@@ -285,7 +285,9 @@ def tables(patterns: Sequence[str]) -> list[Sample]:
 
 def _is_all_of(pattern: str, paths: Sequence[str]) -> bool:
     """Whether a glob or folder has these files alone: it stays in the config, for files to come."""
-    return not is_copied(pattern) and _archive(pattern) is None and [str(one) for one in located(pattern)] == list(paths)
+    return (
+        not is_copied(pattern) and _archive(pattern) is None and [str(one) for one in located(pattern)] == list(paths)
+    )
 
 
 def _splits(paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:
