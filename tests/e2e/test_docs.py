@@ -52,6 +52,7 @@ NOT_RUN = {
     ("docs/howto/gpus.md", "pip install 'recsys-cli[gpu]'"): _GPU,
     ("docs/howto/histories.md", "recsys train"): "MovieLens, and a table with histories",
     ("docs/howto/own-data.md", "dataset:"): "a bucket of S3",
+    ("docs/howto/serve.md", "recsys compare --feedback"): "visitors of two bundles",
     ("docs/index.md", "pip install -c constraints.txt"): _SETUP,
     ("docs/protocols.md", "recsys ls protocols"): _NETWORK,
     ("docs/tables.md", "recsys init plays_delta"): "a catalog of Iceberg",
