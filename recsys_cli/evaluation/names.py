@@ -110,7 +110,7 @@ class IdNames:
         """Return the encoded ids of raw ids in any spelling of `cast_ids`; -1 for unknown ids."""
         values = self.values(role)
         given = raw if raw.type == values.type else cast_ids(raw.to_pylist(), values.type)
-        positions = pc.fill_null(pc.index_in(given, value_set=values), -1).to_numpy()
+        positions = pc.fill_null(pc.index_in(given, value_set=values, skip_nulls=True), -1).to_numpy()
         return np.where(positions < 0, -1, self.ids(role).encoded(positions))
 
     def decode(self, role: Role, encoded: npt.NDArray[np.int64]) -> pa.Array:

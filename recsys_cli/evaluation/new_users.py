@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
@@ -25,6 +26,7 @@ from recsys_cli.evaluation.held_out import (
     value_hashes,
 )
 from recsys_cli.features.hashing import hash_counters, mix
+from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import FIRST, UNSEEN, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import read_impressions, read_interactions, read_user_hashes, read_user_rows
@@ -35,23 +37,31 @@ from recsys_cli.workspace import PreparedData
 class ColdItems:
     """The cold items of prepared data: `number` table rows from `first` on; encoded ids are below it.
 
-    There are none without a joined item table, or if all its items are in train.
+    There are none without a joined item table, or if all its items are in train. Those of `gone`, counted from `first`, are
+    forgotten.
     """
 
     first: int
     number: int
+    gone: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, data: PreparedData) -> ColdItems:
         """Read the number of cold keys of the item column."""
         column = data.schema.only(Role.ITEM)
         path = data.cold_keys(column.name)
-        return cls(int(column.cardinality or 0), pq.read_metadata(path).num_rows if path.is_file() else 0)
+        first = int(column.cardinality or 0)
+        return cls.listed(first, read_parquet(path, ["value"])["value"]) if path.is_file() else cls(first, 0)
+
+    @classmethod
+    def listed(cls, first: int, keys: pa.Array | pa.ChunkedArray) -> ColdItems:
+        """Return the cold items of raw keys; null is forgotten."""
+        return cls(first, len(keys), tuple(pc.indices_nonzero(keys.is_null()).to_pylist()) if keys.null_count else ())
 
     @property
     def rows(self) -> Ints:
-        """Their table rows."""
-        return np.arange(self.first, self.first + self.number)
+        """Their table rows, without the forgotten ones."""
+        return self.first + np.delete(np.arange(self.number), self.gone)
 
     def candidates(self, train: Interactions) -> Ints:
         """Return the catalog: items of train in tie-breaking order, then the cold items."""

@@ -136,7 +136,7 @@ _COLD_ITEMS = " Content-based models score cold items by their features; other m
 def count(task: EvaluationTask, *, num_empty: int) -> Counts:
     """Return the counts behind the metrics; `num_empty` users have no recommendations."""
     by_user, held_out = task.by_user, task.held_out
-    rows, num_warm = by_user.rows, len(held_out.candidates) - by_user.cold.number
+    rows, num_warm = by_user.rows, len(held_out.candidates) - len(by_user.cold.rows)
     warm = held_out.relevant.before(np.full((len(held_out.user_idx), 1), num_warm))
     return Counts(
         rows=len(rows),

@@ -350,15 +350,22 @@ def read_vocabulary(path: str, name: str, kind: pa.DataType) -> pa.Array:
         raise DataError(f"{where}: {error}", hint=f"paths are relative to {Path.cwd()}") from error
     values = canonical(values)
     missing = pc.indices_nonzero(values.is_null())
-    if len(missing):
+    if len(missing) and not _is_fitted(Path(path)):
         numbers = ", ".join(str(number + 1) for number in missing[:_MAX_SHOWN].to_pylist())
         raise DataError(f"{where}: {len(missing)} values are null: number {numbers}", hint="remove them: null has id 1")
-    counts = pc.value_counts(values)
+    counts = pc.value_counts(values.drop_null())
     duplicates = counts.field(0).filter(pc.greater(counts.field(1), 1))
     if len(duplicates):
         shown = ", ".join(map(str, duplicates[:_MAX_SHOWN].to_pylist()))
         raise DataError(f"{where}: {len(duplicates)} duplicate values: {shown}", hint="list each value once")
     return values
+
+
+def _is_fitted(path: Path) -> bool:
+    """Whether a file is a vocabulary of prepared data, where null is a forgotten value."""
+    import pyarrow.parquet as pq
+
+    return path.suffix == ".parquet" and pq.read_schema(path).names == [_VALUES, "count"]
 
 
 def _read_values(path: Path) -> pa.Array:

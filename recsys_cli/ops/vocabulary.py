@@ -205,13 +205,15 @@ class VocabularyIndex:
 
     @classmethod
     def build(cls, values: pa.Array | pa.ChunkedArray | Sequence[Any] | Array) -> VocabularyIndex:
-        """Index distinct values without nulls; decimals as text."""
+        """Index distinct values; decimals as text. A null is a forgotten value: it keeps its position, and nothing matches it."""
         values = combined(values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values))
         if pa.types.is_decimal(values.type):
             values = values.cast(pa.string())
         hashes = hash_values(values)
-        order = np.argsort(hashes, kind="stable")
-        arrays: dict[str, Array] = {"hashes": hashes[order], "positions": order.astype(np.int32)}
+        gone = values.is_null().to_numpy(zero_copy_only=False)
+        order = np.lexsort((gone, hashes)) if gone.any() else np.argsort(hashes, kind="stable")
+        positions = np.where(gone[order], ABSENT, order).astype(np.int32)
+        arrays: dict[str, Array] = {"hashes": hashes[order], "positions": positions}
         if stored(values.type).kind == "O":
             texts = values.cast(pa.large_binary())
             _, offsets, data = texts.buffers()
@@ -315,7 +317,11 @@ class Encoder:
     """
 
     def __init__(self, vocabulary: pa.Table) -> None:
-        self.values = _comparable(vocabulary.column("value").combine_chunks())
+        values = _comparable(vocabulary.column("value").combine_chunks())
+        self.values = values.drop_null() if values.null_count else values
+        self._num_ids = len(values)
+        self._ids = np.flatnonzero(values.is_valid()).astype(np.int32) + FIRST if values.null_count else None
+        """Ids of the values if some are forgotten."""
         self._low = 0
         self._lookup = self._lookup_array() if pa.types.is_integer(self.values.type) else None
         self._is_short = False
@@ -340,12 +346,14 @@ class Encoder:
             ids = self._encode_short(*short)
         else:
             ids = self._look_up(values) if self._lookup is not None else self._search(values)
+        if self._ids is not None:
+            ids[ids >= FIRST] = self._ids[ids[ids >= FIRST] - FIRST]
         if values.null_count:
             ids[values.is_null().to_numpy(zero_copy_only=False)] = NULL
         if num_buckets:
             unseen = np.flatnonzero(ids == UNSEEN)
             hashes = _hashes(values, unseen) if short is None else _hashes_of_short(values, unseen, *short)
-            ids[unseen] = bucket_ids(hashes, num_buckets, FIRST + len(self.values))
+            ids[unseen] = bucket_ids(hashes, num_buckets, FIRST + self._num_ids)
         return ids
 
     def _look_up(self, values: pa.Array) -> Ids:

@@ -165,7 +165,7 @@ def _check_ids(ids: pa.ChunkedArray, start: int, stop: int) -> None:
 
 
 def read_array(
-    path: Path, *dtypes: str, length: int | None = None, below: int | None = None, mapped: bool = False
+    path: Path, *dtypes: str, length: int | None = None, least: int = 0, below: int | None = None, mapped: bool = False
 ) -> npt.NDArray[Any]:
     """Read a one-dimensional array of a .npy file; object arrays (pickle) are refused.
 
@@ -173,7 +173,8 @@ def read_array(
         path: The file.
         dtypes: Allowed types.
         length: Required length; None for any.
-        below: Upper bound of ids from 0; None for other values.
+        least: Lower bound of ids.
+        below: Upper bound of ids; None for other values.
         mapped: Memory-map the file.
 
     Raises:
@@ -188,8 +189,8 @@ def read_array(
         raise ValueError(f"{path}: {array.dtype} of shape {array.shape} is no list of {' or '.join(dtypes)}")
     if length is not None and len(array) != length:
         raise ValueError(f"{path}: {len(array)} values are no {length}")
-    if below is not None and len(array) and not 0 <= array.min() <= array.max() < below:
-        raise ValueError(f"{path}: the ids from {array.min()} to {array.max()} are not from 0 to {below - 1}")
+    if below is not None and len(array) and not least <= array.min() <= array.max() < below:
+        raise ValueError(f"{path}: the ids from {array.min()} to {array.max()} are not from {least} to {below - 1}")
     return array if mapped else np.array(array)
 
 

@@ -20,7 +20,7 @@ from recsys_cli.features.schema import Column, file_of
 from recsys_cli.features.spec import cast_ids
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.values import comparable, from_arrow, stored
-from recsys_cli.ops.vocabulary import VocabularyIndex
+from recsys_cli.ops.vocabulary import ABSENT, VocabularyIndex
 from recsys_cli.serving.bundle_checks import read_array, read_offsets
 
 _DIGITS = 19
@@ -94,7 +94,8 @@ class IdIndex(Ids):
         values.validate(full=True)
         index, cold = indexes[str(column.vocabulary)], indexes[row_column(column.name)]
         is_text = stored(values.type).kind == "O"
-        if len(index) + len(cold) != len(chunks) or len(values) != len(chunks) or values.null_count:
+        gone = sum(np.count_nonzero(one.arrays["positions"] == ABSENT) for one in (index, cold))
+        if len(index) + len(cold) != len(chunks) or len(values) != len(chunks) or values.null_count != gone:
             raise ValueError(
                 f"{len(chunks)} ids, {values.null_count} of them null, are not {len(index)} and {len(cold)}"
             )
@@ -149,7 +150,7 @@ def open_index(folder: Path) -> VocabularyIndex:
         size = len(hashes)
         if (hashes[1:] < hashes[:-1]).any():
             raise ValueError(f"{folder / 'hashes.npy'}: the hashes do not ascend")
-        positions = read_array(folder / "positions.npy", "int32", length=size, below=size, mapped=True)
+        positions = read_array(folder / "positions.npy", "int32", length=size, least=ABSENT, below=size, mapped=True)
         arrays = {"hashes": hashes, "positions": positions}
         if (folder / "bytes.npy").exists():
             arrays["offsets"] = read_offsets(folder / "offsets.npy", length=size + 1)

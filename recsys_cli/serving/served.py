@@ -203,7 +203,7 @@ class ServedModel:
     @property
     def cold(self) -> ColdItems:
         """The cold items."""
-        return ColdItems(self.items.cardinality, len(self.items.cold))
+        return ColdItems.listed(self.items.cardinality, self.items.values.slice(self.items.num_train))
 
     @cached_property
     def tables(self) -> DimensionTables:

@@ -257,7 +257,8 @@ def _users(recommender: Recommender, path: Path | None) -> tuple[Ints, pa.Array]
     """Return the users of a file, each once, or all of train: encoded ones with a score of the model, and raw others."""
     served = recommender.served
     if path is None:
-        encoded = np.arange(FIRST, FIRST + served.users.num_train)
+        given = served.users.values.slice(0, served.users.num_train).is_valid()  # null is forgotten
+        encoded = FIRST + np.flatnonzero(given)
         raw: list[Any] | None = None
     else:
         raw = read_column(path, served.user.name, "user")

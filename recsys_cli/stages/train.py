@@ -95,7 +95,8 @@ def train_run(
     seconds = result.history[0].seconds if model.rows == "all" else time.perf_counter() - started
     if ranks.is_first:
         inputs: dict[str, Any] = {
-            "data": {"key": data.key, "folder": data.folder.name},
+            "data": {"key": data.key, "folder": data.folder.name}
+            | {name: data.manifest[name] for name in ("forgotten",) if name in data.manifest},
             "continues": options.continue_from,
         }
         inputs["unused_options"] = model.unused_options(options, data.schema)

@@ -79,7 +79,7 @@ def carry_over(model: Model, name: str, start: Start, data: PreparedData, *, emi
         },
         **{key: tensor for key, tensor in model.state_dict().items() if key.startswith(fitted)},
     }
-    tables = _tables(model)
+    tables = tables_of(model)
     problems = _problems(start, name, data) or _misfits(model, weights, tables)
     if problems:
         text = "\n  ".join([f"this config cannot continue {start.run.folder.name}:", *problems])
@@ -95,7 +95,7 @@ def carry_over(model: Model, name: str, start: Start, data: PreparedData, *, emi
     emit(Message(f"continuing {start.run.folder.name}: {'; '.join(counts) or 'the model has no tables'}"))
 
 
-def _tables(model: Model) -> dict[str, tuple[Embeddings, str]]:
+def tables_of(model: Model) -> dict[str, tuple[Embeddings, str]]:
     """Return the tables of columns by the name of their weights."""
     return {
         f"{path}.tables.{key_of(name)}.weight".lstrip("."): (module, name)

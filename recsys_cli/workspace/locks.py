@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import shutil
 import socket
 import sys
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -44,18 +45,50 @@ def locked(root: Path, name: str, *, timeout: float, emit: Emit = ignore) -> Ite
         LockedError: The lock was not free within `timeout` seconds.
     """
     lock = _lock(root, name)
-    try:
-        lock.acquire(timeout=min(timeout, 0.2))
-    except Timeout:
-        _wait(root, name, lock, timeout=timeout, emit=emit)
-    note = _note(root, name)
-    with suppress(OSError):  # only used in messages
-        note.write_text(json.dumps(asdict(Holder(os.getpid(), socket.gethostname()))), encoding="utf-8")
-    try:
+    with nullcontext() if root.resolve() in _alone else _gate(root, fcntl.LOCK_SH):
+        try:
+            lock.acquire(timeout=min(timeout, 0.2))
+        except Timeout:
+            _wait(root, name, lock, timeout=timeout, emit=emit)
+        note = _note(root, name)
+        with suppress(OSError):  # only used in messages
+            note.write_text(json.dumps(asdict(Holder(os.getpid(), socket.gethostname()))), encoding="utf-8")
+        try:
+            yield
+        finally:
+            note.unlink(missing_ok=True)
+            lock.release()
+
+
+_alone: set[Path] = set()
+"""Workspaces that this process holds alone."""
+
+
+@contextmanager
+def alone(root: Path) -> Iterator[None]:
+    """Hold a workspace alone: commands with a lock of their own are refused meanwhile.
+
+    Raises:
+        LockedError: Another command holds a lock.
+    """
+    with _gate(root, fcntl.LOCK_EX):
+        _alone.add(root.resolve())
+        try:
+            yield
+        finally:
+            _alone.discard(root.resolve())
+
+
+@contextmanager
+def _gate(root: Path, kind: int) -> Iterator[None]:
+    path = _path(root, "alone")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise LockedError(f"another command works in {root}", hint="wait for its end") from error
         yield
-    finally:
-        note.unlink(missing_ok=True)
-        lock.release()
 
 
 def _wait(root: Path, name: str, lock: FileLock, *, timeout: float, emit: Emit) -> None:
@@ -211,6 +244,15 @@ def exchange(one: Path, other: Path) -> bool:
         return False
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
     return rename is not None and rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
+
+
+def sweep_all(roots: Iterable[Path]) -> None:
+    """Remove what killed processes left of replaced files and folders; no other process may write there."""
+    for path in [path for root in roots for path in root.rglob(".*.partial")]:
+        if path.is_dir() and not path.is_symlink():
+            _remove(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _remove(scratch: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -249,11 +249,12 @@ def _tabled(folder: Path, form: TableForm, *, is_live: bool) -> Compacted:
     return Compacted(folder / form.file, rows, None, damaged, disliked)
 
 
-def rewrite(folder: Path) -> int:
+def rewrite(folder: Path, *, drops: Callable[[Event], bool] | None = None) -> int:
     """Start a new generation with the live events only; the caller holds the lock of the folder.
 
     Args:
         folder: The feedback folder.
+        drops: Selects events to leave out, with all copies of damaged lines.
 
     Returns:
         The number of removed events.
@@ -261,14 +262,17 @@ def rewrite(folder: Path) -> int:
     for path in outdated_files(folder):
         path.unlink()  # of an interrupted compaction
     state, damaged = _replayed(folder)
-    removed = state.num_events - sum(1 for _ in state.live())
-    if not removed:
+    live = [event for event in state.live() if drops is None or not drops(event)]
+    removed = state.num_events - len(live)
+    for path in folder.glob("*.damaged") if drops else ():
+        path.unlink()
+    if not removed and not (damaged and drops):
         return 0
-    if damaged:
+    if damaged and not drops:
         for path in current_files(folder):
             path.with_suffix(".damaged").write_bytes(path.read_bytes())
     with replacing(compacted_file(folder, generation(folder) + 1)) as partial, partial.open("wb") as file:
-        file.writelines(event.line() for event in state.live())
+        file.writelines(event.line() for event in live)
         file.write(COMMIT)
     for path in outdated_files(folder):
         path.unlink()
