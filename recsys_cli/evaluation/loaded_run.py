@@ -12,6 +12,7 @@ import torch
 from recsys_cli import plugins
 from recsys_cli.batch import Batch
 from recsys_cli.config import Placement, RunConfig, load
+from recsys_cli.features.split import SPLITS
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import DimensionTables, Loader
 from recsys_cli.loader.interactions import read_observed
@@ -81,12 +82,14 @@ def placement_of(config: RunConfig) -> Placement:
     return "device" if config.model.embedding.placement == "device" else "host"
 
 
-def model_in_context(run: TrainedRun, config: RunConfig, data: PreparedData, *, tables: TableType = "fp32") -> Model:
+def model_in_context(
+    run: TrainedRun, config: RunConfig, data: PreparedData, *, tables: TableType = "fp32", newest: bool = False
+) -> Model:
     """Return `model_of`, with tables of a type, and with the interactions of an evaluation, read on demand, as its context."""
     model = model_of(run, config, data)
     if tables != "fp32":
         quantize_tables(model, tables)
-    model.set_context(make_context(data, *earlier_splits(config, data)))
+    model.set_context(make_context(data, *earlier_splits(config, data, newest=newest)))
     return model
 
 
@@ -96,6 +99,8 @@ def held_out_split(config: RunConfig, data: PreparedData) -> str | None:
     return next((split for split in ("test", "valid") if data.rows(split) and choice in {split, "auto"}), None)
 
 
-def earlier_splits(config: RunConfig, data: PreparedData) -> tuple[str, ...]:
-    """Return the splits before the held-out split of an evaluation."""
+def earlier_splits(config: RunConfig, data: PreparedData, *, newest: bool = False) -> tuple[str, ...]:
+    """Return the splits before the held-out split of an evaluation; with `newest` all splits."""
+    if newest:
+        return tuple(split for split in SPLITS if data.rows(split))
     return ("train", "valid") if held_out_split(config, data) == "test" and data.rows("valid") else ("train",)

@@ -109,6 +109,7 @@ class ServedModel:
         titles: pa.Array | None = None,
         item_values: pa.Table | None = None,
         only: Interactions | None = None,
+        newest: bool = False,
     ) -> ServedModel:
         """Load a finished run, with the user histories of its evaluation.
 
@@ -117,6 +118,7 @@ class ServedModel:
             workspace: Workspace of its data.
             titles: Item titles in the order of `IdNames.values`; None without titles.
             item_values: As of the class.
+            newest: Whether histories have the held-out rows too.
             only: Interactions of the only users with requests, with times; None reads those of all users.
 
         Raises:
@@ -124,7 +126,7 @@ class ServedModel:
             DataError: A file is damaged.
         """
         config, data = config_of(run), workspace.data_of(run)
-        earlier = earlier_splits(config, data)
+        earlier = earlier_splits(config, data, newest=newest)
         users, items = (index_of(data, role) for role in (Role.USER, Role.ITEM))
         return cls(
             called=run.folder.name,

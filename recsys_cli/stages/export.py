@@ -95,6 +95,7 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
     out: Path | None = None,
     histories: bool = True,
     tables: TableType = "fp32",
+    newest: bool = False,
     verify: bool = True,
     force: bool = False,
     emit: Emit = ignore,
@@ -107,6 +108,7 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
         kind: One of `FORMATS`.
         out: The folder to write; None for bundles/RUN in the workspace.
         histories: Include the user histories.
+        newest: Give histories and seen items the held-out rows too, as they are of now.
         tables: Type of the embedding tables' rows. With fp16 or int8 the quality lost is measured on the held-out split.
         verify: Score a sample of raw rows by the run, with tables of the same type, and by the written folder, and compare.
         force: Replace an existing folder.
@@ -122,7 +124,7 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
     name = run.folder.name if kind == "bundle" else f"{run.folder.name}-{kind}"
     target = workspace.root / "bundles" / name if out is None else out
     _check_target(target, force=force)
-    served, source = served_run(run, workspace), _source(run)
+    served, source = served_run(run, workspace, newest=newest), _source(run)
     if tables != "fp32":
         from recsys_cli.serving.export.tables import measure_tables
 
@@ -133,15 +135,30 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
     verified = None
     with workspace.lock(f"export-{target.name}", emit=emit), replacing_folder(target) as folder:
         write = load_component(FORMATS[kind].write)
-        write(served, folder, key=key_of(kind, run.key, histories, tables), source=source, histories=histories)
+        write(
+            served,
+            folder,
+            key=bundle_key(run, kind, histories=histories, tables=tables, newest=newest),
+            source=source,
+            histories=histories,
+        )
         if verify and served.model.folds_in and not histories:
             emit(Message(f"{target.name} is not verified: its scores need the histories of requests", "warning"))
         elif verify:
             scorer = load_component(FORMATS[kind].load)(folder)
-            verified = verify_scores(run, workspace, scorer.score, name=target.name, tables=tables, emit=emit)
+            verified = verify_scores(
+                run, workspace, scorer.score, name=target.name, tables=tables, newest=newest, emit=emit
+            )
     manifest = Artifact(target).manifest
     num_bytes = sum(size for size, _ in manifest["files"].values())
     return Exported(target, manifest, num_bytes, verified, FORMATS[kind].use.format(target))
+
+
+def bundle_key(
+    run: TrainedRun, kind: str = "bundle", *, histories: bool = True, tables: str = "fp32", newest: bool
+) -> str:
+    """Return the key of an export."""
+    return key_of(kind, run.key, histories, tables, *(["newest"] if newest else []))
 
 
 def check_kind(kind: str) -> None:
@@ -166,13 +183,13 @@ def check_tables(tables: str) -> None:
         )
 
 
-def served_run(run: TrainedRun, workspace: Workspace) -> ServedModel:
-    """Load a run for recommendations, with titles and raw values of items."""
+def served_run(run: TrainedRun, workspace: Workspace, *, newest: bool = False) -> ServedModel:
+    """Load a run for recommendations, with titles and raw values of items; `newest` as of `export`."""
     config, data = config_of(run), workspace.data_of(run)
     titles = titles_of(config, data, workspace, title=evaluated_title(run) or config.evaluate.title)
     raw, ids = workspace.raw(config.dataset.name).folder, IdNames(data).values(Role.ITEM)
     values = read_item_values(config, raw, ids, FittedPlan.read(data.folder))
-    return ServedModel.of_run(run, workspace, titles=titles, item_values=values)
+    return ServedModel.of_run(run, workspace, titles=titles, item_values=values, newest=newest)
 
 
 def _source(run: TrainedRun) -> dict[str, Any]:
@@ -212,7 +229,14 @@ Score = Callable[[Mapping[str, Any]], npt.NDArray[np.float32]]
 
 
 def verify_scores(
-    run: TrainedRun, workspace: Workspace, score: Score, *, name: str, tables: TableType = "fp32", emit: Emit
+    run: TrainedRun,
+    workspace: Workspace,
+    score: Score,
+    *,
+    name: str,
+    tables: TableType = "fp32",
+    newest: bool = False,
+    emit: Emit,
 ) -> int | None:
     """Compare the scores of a sample of raw rows by a run and by an artifact.
 
@@ -222,6 +246,7 @@ def verify_scores(
         score: Scores of raw columns by the artifact.
         name: Name of the artifact, for errors.
         tables: Type of the embedding tables' rows, in the run's model, too.
+        newest: As of `export`.
         emit: Receives a warning if there is nothing to compare.
 
     Returns:
@@ -240,7 +265,7 @@ def verify_scores(
         path = scratch / "rows.parquet"
         pq.write_table(raw, path, store_schema=False)
         applied = apply(str(run.folder), [str(path)], workspace, output=scratch / "rows.prepared.parquet")
-        expected, _ = score_rows_by_run(run, workspace, applied, tables=tables)
+        expected, _ = score_rows_by_run(run, workspace, applied, tables=tables, newest=newest)
         actual = score(rows)
         differs = ~(np.abs(actual - expected) <= TOLERANCE * np.maximum(1, np.abs(expected)))
         if differs.any():

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.events import Emit, ignore
-from recsys_cli.stages.export import export
-from recsys_cli.workspace import Bundle, TrainedRun, Workspace, key_of, refuse_new_folders, replacing, replacing_folder
+from recsys_cli.stages.export import bundle_key, export
+from recsys_cli.workspace import Bundle, TrainedRun, Workspace, refuse_new_folders, replacing, replacing_folder
 from recsys_cli.workspace.delta import Version, apply_delta, read_delta, write_delta
 from recsys_cli.workspace.files import flush
 from recsys_cli.workspace.locks import locked
@@ -60,19 +60,19 @@ class Publication:
         """Return the path of the delta of a version."""
         return self.folder / "deltas" / f"{number:06}.delta"
 
-    def publish(self, run: TrainedRun, workspace: Workspace, emit: Emit = ignore) -> Version:
-        """Export a run as the next version, write its delta, and serve it.
+    def publish(self, run: TrainedRun, workspace: Workspace, emit: Emit = ignore, *, newest: bool = False) -> Version:
+        """Export a run as the next version, write its delta, and serve it; `newest` as of `export`.
 
         The latest run gets no second version: an interrupted call is completed, and a version rolled back is served again.
         """
         refuse_new_folders(self.folder)
         with self._locked("publish", emit):
-            base, key = self.current, key_of("bundle", run.key, True, "fp32")  # as of `export`
+            base, key = self.current, bundle_key(run, newest=newest)
             version = next((one for one in reversed(self.versions.values()) if one.key == key), None)
             if version is None or (base is not None and version.number < base.number):
                 version = self._version(max([0, *self._numbers("versions"), *self._numbers("deltas")]) + 1)
                 version.folder.parent.mkdir(exist_ok=True)
-                export(run, workspace, out=version.folder, emit=emit)
+                export(run, workspace, out=version.folder, newest=newest, emit=emit)
             with self._locked("current", emit):
                 base, delta = self.current, self.delta(version.number)  # a rollback does not wait for the export
                 if base is not None and base.number < version.number and not delta.is_file():

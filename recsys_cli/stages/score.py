@@ -117,10 +117,10 @@ def score_by_run(
 
 
 def score_rows_by_run(
-    run: TrainedRun, workspace: Workspace, applied: Applied, *, tables: TableType = "fp32"
+    run: TrainedRun, workspace: Workspace, applied: Applied, *, tables: TableType = "fp32", newest: bool = False
 ) -> tuple[npt.NDArray[np.float32], bool]:
     """Score prepared rows by a run, with embedding tables of a type; see `score_by_run`."""
     config, data = config_of(run), workspace.data_of(run)
-    model = model_in_context(run, config, data, tables=tables)
+    model = model_in_context(run, config, data, tables=tables, newest=newest)
     scores = score_rows(model, applied.output, applied.schema, batch_size=config.evaluate.batch_size)
     return scores, model.probabilistic

@@ -323,7 +323,7 @@ class _Updating:
         return self._result("refused", served, found, gate)
 
     def _publish(self, state: State, publication: Publication, candidate: _Candidate, data: PreparedData) -> Update:
-        version = publication.publish(candidate.run, self.workspace, emit=self.emit)
+        version = publication.publish(candidate.run, self.workspace, emit=self.emit, newest=True)
         made: dict[str, Any] = {
             "version": version.number, "run": candidate.run.folder.name, "data": data.key, "metric": candidate.metric,
             "value": candidate.value, "settings": _settings(self.config), "through": last_time(data),

@@ -18,6 +18,8 @@ from recsys_cli.config import load
 from recsys_cli.errors import DataError
 from recsys_cli.etl.days import Day, NewInteractions, new_interactions
 from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.serving.query import Query
 from recsys_cli.stages.day_checks import Problem, added, problems
 from recsys_cli.stages.gate import judge, outcomes
 from recsys_cli.stages.publish import Publication
@@ -202,6 +204,14 @@ def test_ids_keep_their_numbers_and_a_full_preparation_gives_the_same_rows(shop)
     assert newest.rows("train") + newest.rows("test") == rows
     held_out = [pq.read_table(path)["timestamp"].to_numpy().min() for path in newest.shards("test")]
     assert min(held_out) > max(one["through"] for one in state.versions[:-1])  # unseen by both models
+
+
+def test_the_newest_rows_are_in_the_histories_of_the_version(shop):
+    served = load_bundle(Publication(shop.workspace.root / "published" / "shop").current.folder)
+    latest = day_of_shop(shop.number - 1)[-1]
+    items = served.recommend([Query(user=int(latest[0]), k=1_000)])[0].items
+    assert items
+    assert int(latest[1]) not in {one.item.id for one in items}
 
 
 def test_a_refused_day_serves_yesterday_and_is_taken_by_its_name(shop):
