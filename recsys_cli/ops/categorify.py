@@ -286,7 +286,7 @@ def _valid_counts(counts: pa.Table) -> pa.Table:
 def _vocabulary(op: Categorify, name: str, counts: pa.Table) -> pa.Table:
     if name in op.vocabs:
         kind = _plain(unpacked(counts.slice(0, 0)).column("value").combine_chunks()).type
-        values = read_vocabulary(op.vocabs[name], name, kind)
+        values = read_vocabulary(op.vocabs[name], name, kind, forgotten=op.grow)
         given = pa.table({"value": values, "count": _counts_in(pa.table({"value": values}), counts)})
         return pa.concat_tables([given, _appended(op, given, counts)]) if op.grow else given
     return _most_frequent(op, counts, taken=0)
@@ -333,10 +333,10 @@ _VALUES = "value"
 _MAX_SHOWN = 5
 
 
-def read_vocabulary(path: str, name: str, kind: pa.DataType) -> pa.Array:
+def read_vocabulary(path: str, name: str, kind: pa.DataType, *, forgotten: bool = False) -> pa.Array:
     """Return the values of a parquet or CSV file (column `value`, or else the first), or of a text file, one per line.
 
-    `kind` is the type of the values in train, null if train has none.
+    `kind` is the type of the values in train, null if train has none. Nulls are errors unless they stand for `forgotten` ids.
 
     Raises:
         DataError: The file is not readable, or has values of another type, nulls or duplicates.

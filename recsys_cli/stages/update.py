@@ -7,7 +7,6 @@ killed update goes on where it ended, and a second one of the same day does noth
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,7 +20,7 @@ from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.etl.days import Day, NewInteractions, new_interactions
 from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.events import Emit, Message, ignore
-from recsys_cli.features.schema import Role, file_of
+from recsys_cli.features.schema import Role
 from recsys_cli.features.split import TemporalSplit
 from recsys_cli.loader.recent import read_times
 from recsys_cli.models import kind_of
@@ -256,19 +255,12 @@ class _Updating:
         return made.artifact, own
 
     def _with_ids(self, op: Any, state: State) -> Any:
-        """Return a Categorify with the vocabularies so far as given ones; a copy, because old data is removed."""
+        """Return a Categorify with the vocabularies so far as given ones."""
         if not isinstance(op, Categorify):
             return op
-        data, vocabs = self.workspace.data(state.ids), dict(op.vocabs)
-        for name in (name for name in op.vocabularies if name not in vocabs):
-            copy = self.folder / "ids" / state.ids[:16] / file_of(name)
-            if not copy.is_file():
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                partial = copy.with_suffix(".partial")
-                shutil.copyfile(data.vocabulary(name), partial)
-                partial.replace(copy)
-            vocabs[name] = str(copy)
-        return Categorify(**{**op.model_dump(), "vocabs": vocabs, "grow": True})
+        data = self.workspace.data(state.ids)
+        own = {name: str(data.vocabulary(name)) for name in op.vocabularies if name not in op.vocabs}
+        return Categorify(**{**op.model_dump(), "vocabs": {**op.vocabs, **own}, "grow": True})
 
     def _candidate(
         self, state: State, served: Mapping[str, Any] | None, own: RunConfig, data: PreparedData, *, full: bool

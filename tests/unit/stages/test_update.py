@@ -18,9 +18,11 @@ from recsys_cli.config import load
 from recsys_cli.errors import DataError
 from recsys_cli.etl.days import Day, NewInteractions, new_interactions
 from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.features.schema import Role
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.query import Query
 from recsys_cli.stages.day_checks import Problem, added, problems
+from recsys_cli.stages.forget import forget
 from recsys_cli.stages.gate import judge, outcomes
 from recsys_cli.stages.publish import Publication
 from recsys_cli.stages.update import State, Update, update
@@ -231,6 +233,19 @@ def test_a_refused_day_serves_yesterday_and_is_taken_by_its_name(shop):
     assert shop.update(accept=["rows"]).verdict == "promoted"
     path.write_text(HEAD)  # a changed old file is read as part of the whole table
     assert shop.update().verdict in {"refused", "nothing new"}
+
+
+def test_an_update_after_a_forgotten_user_keeps_the_numbers_of_the_others(shop):
+    before = shop.state
+    user = int(day_of_shop(0)[0, 0])
+    forget({Role.USER: [str(user)]}, shop.workspace)
+    shop.next()
+    assert shop.update(accept=["rows", "gate"]).verdict == "promoted"
+    old, new = (shop.workspace.data(state.ids).vocabulary("user") for state in (before, shop.state))
+    old, new = (pq.read_table(path)["value"].to_pylist() for path in (old, new))
+    assert None in old
+    assert [one for one in old if one is not None] == [one for one in new[: len(old)] if one is not None]
+    assert new.index(user) >= len(old)  # the files of the shop still have the user, whose number is never used again
 
 
 @pytest.mark.slow
