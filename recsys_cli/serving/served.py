@@ -185,7 +185,8 @@ class ServedModel:
     @cached_property
     def visible_interactions(self) -> Callable[[], Interactions]:
         """Returns the interactions of all users without cold items; the same function for all upserts."""
-        return lambda: self.cold.hidden(self.interactions())
+        rows, cold = self.rows or self.histories.interactions, self.cold  # not this object, which would keep its memory
+        return lambda: cold.hidden(rows())
 
     @cached_property
     def schema(self) -> Schema:

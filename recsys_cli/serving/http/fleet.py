@@ -244,7 +244,7 @@ class Fleet:
             _LOG.warning("bundle %s is now %s", name, fresh.version)
             await asyncio.shield(old.thread.close(grace=_GRACE))
             del old, fresh
-            gc.collect()  # 0.1 ms, as the objects of the start are exempt: the model of the first bundle, too
+            gc.collect()  # 0.1 ms: the objects of the start are exempt
 
     async def watch(self, reload: Callable[[], None]) -> None:
         """Ask for a reload when a folder, such as a symbolic link, leads elsewhere."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from hypothesis import strategies as st
 import recsys_cli as recsys
 from recsys_cli.cli import app
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, RecsysError
+from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.serving.http.fleet import warm
 from recsys_cli.stages.publish import KEPT, Publication
 from recsys_cli.workspace import delta as deltas
 from recsys_cli.workspace.delta import Version, read_delta, write_delta
@@ -277,3 +281,18 @@ def test_servers_follow_with_feedback_and_upserts(
         for _ in range(10):
             assert [one["item"] for one in server.get("/users/1?k=1")["history"]] == [44]
             assert server.get("/items/900")["title"] == "New"
+
+
+@pytest.mark.parametrize("model", ["mf", "ease", "fm"])
+def test_a_bundle_ends_with_its_last_reference(model: str, published: Three, tmp_path: Path) -> None:
+    """What is loaded before the start of a server is exempt from garbage collection."""
+    number = ["mf", "fm", "ease"].index(model) + 1
+    loaded = load_bundle(published(tmp_path / "shop").versions[number].folder)
+    warm(loaded)
+    gc.collect()
+    gc.disable()
+    alive = [weakref.ref(one) for one in (loaded, loaded.served, loaded.served.model)]
+    del loaded
+    found = [one() is None for one in alive]
+    gc.enable()
+    assert found == [True] * 3
