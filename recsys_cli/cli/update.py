@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from recsys_cli.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
+_CHECKS = re.compile(r"rows|late|time|unknown users|unknown items|one user|gate|(nulls|values) of .+")
 REFUSED = 7
 """Exit code of a refused update: the version before is served."""
 
@@ -31,7 +33,7 @@ def update(
         typer.Option("--accept", metavar="CHECK", help="Take the rows or the model despite this check."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--from", metavar="DATE", help="Take the rows later than this date again.")
+        str | None, typer.Option("--from", metavar="DATE", help="Take the rows from this date on again.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Train a full model beside the continued one.")] = False,
 ) -> None:
@@ -39,7 +41,10 @@ def update(
     session: Session = ctx.obj
     line_ = joined(config, overrides)
     settings = read_config(session, line_)
-    name = config_path(session, split_arguments(line_)[0]).stem
+    given = config_path(session, split_arguments(line_)[0])
+    name = given.stem
+    if unknown := [one for one in accept or () if not _CHECKS.fullmatch(one)]:
+        raise ConfigError(f"--accept {unknown[0]}: no check", hint="name one as a refused update does, or gate")
     with session.working("update") as emit:
         from recsys_cli.stages.update import update as bring_up_to_date
 
@@ -47,7 +52,9 @@ def update(
             settings, session.workspace, name, accept=accept or (), since=_time(since), full=full, emit=emit
         )
     result = asdict(made) | {
-        "next": _next(made.verdict, [one.check for one in made.problems], session.workspace.root / "published" / name)
+        "next": _next(
+            made.verdict, [one.check for one in made.problems], session.workspace.root / "published" / name, given
+        )
     }
     session.report(result, draw)
     if made.verdict == "refused":
@@ -64,11 +71,12 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
         line(to, f"next: {result['next']}", style="dim")
 
 
-def _next(verdict: str, checks: list[str], folder: Path) -> str:
+def _next(verdict: str, checks: list[str], folder: Path, config: Path) -> str:
     if verdict != "refused":
         return f"recsys serve {folder}"
     accepted = " ".join(f"--accept {check!r}" if " " in check else f"--accept {check}" for check in checks or ["gate"])
-    return f"correct the data and run it again, or recsys update CONFIG {accepted}"
+    others = "" if "reading" in checks else f", or recsys update {config} {accepted}"
+    return f"correct the data and run it again{others}"
 
 
 def _time(text: str | None) -> float | None:

@@ -48,7 +48,7 @@ def problems(new: NewInteractions, before: Sequence[Day], *, through: float, now
         return [Problem("late", f"all {new.rows:,} rows are at or before {_when(through)}, the last time so far")]
     if found := [*_of_times(new, before, through, now)]:  # other figures of a wrong time are wrong as well
         return found
-    span = max(1, new.days[-1].day - max(int(through // 86_400), new.days[0].day - 1))
+    span = max(1, new.days[-1].day - (before[-1].day if before else new.days[0].day - 1))
     past, by_weekday = windows(before, span, weekday=new.days[-1].day % WEEK)
     return [*_of_late(new), *_of_window(added(new.days), past, by_weekday=by_weekday)]
 
@@ -107,7 +107,9 @@ def _of_window(day: Day, past: Sequence[Day], *, by_weekday: bool) -> Iterator[P
     if day.rows < _SCARCE:
         return
     for role, number in day.unknown.items():
-        shares = [one.unknown[role] / one.rows for one in past if role in one.unknown and one.rows]
+        shares = [
+            one.unknown[role] / one.rows for one in past if one.unknown.get(role, one.rows) < one.rows
+        ]  # no first day
         most = min(_NEW, 1.5 * max(shares) + _SHARE) if len(shares) >= _WEEKS else _NEW
         if number / day.rows > most:
             yield Problem(

@@ -46,6 +46,12 @@ class Gate:
     passed: bool
 
     @property
+    def verdict(self) -> str:
+        """The verdict in words: whether a loss above `worst` is excluded, or only not shown."""
+        loss = -self.low if better_of(self.metric) != "lower" else self.high
+        return "refused" if not self.passed else "passed" if loss <= self.worst else "passed, not shown to be worse"
+
+    @property
     def gain(self) -> float:
         """How much better today's model is."""
         return (self.today - self.yesterday) * (1 if better_of(self.metric) != "lower" else -1)

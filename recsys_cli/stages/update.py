@@ -7,6 +7,7 @@ killed update goes on where it ended, and a second one of the same day does noth
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,7 +17,7 @@ from typing import Any, Literal
 
 from recsys_cli.config import Recent, RunConfig, UpdateConfig
 from recsys_cli.data import open_source
-from recsys_cli.errors import DataError, MissingArtifactError
+from recsys_cli.errors import DataError, MissingArtifactError, listed
 from recsys_cli.etl.days import Day, NewInteractions, new_interactions
 from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.events import Emit, Message, ignore
@@ -36,6 +37,7 @@ from recsys_cli.stages.publish import Publication
 from recsys_cli.stages.train import train
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, read_json, write_json
 
+_SIGMAS = 1.96
 _FIRST_SHARE = 0.02
 """Held-out share of the first update, which has all rows."""
 Verdict = Literal["promoted", "refused", "nothing new"]
@@ -75,6 +77,7 @@ class State:
         ids: Prepared data with the latest vocabularies.
         versions: Published versions: number, run, data, metric, value and training settings.
         since_full: Updates since the last full training.
+        drift: Gains over the version before and their standard errors, by update since then.
         refused: Result of the last update, if it was refused.
     """
 
@@ -86,6 +89,7 @@ class State:
     ids: str = ""
     versions: list[dict[str, Any]] = field(default_factory=list)
     since_full: int = 0
+    drift: list[list[float]] = field(default_factory=list)
     refused: dict[str, Any] | None = None
 
     @classmethod
@@ -117,7 +121,7 @@ def update(
         workspace: The workspace.
         name: Name of the publication, such as the stem of the config's file.
         accept: Names of checks that may fail, and `gate`.
-        since: Take the rows later than this time again, in seconds since 1970.
+        since: Take the rows from this time on again, in seconds since 1970.
         full: Train a full model beside the continued one.
         emit: Receives progress and messages.
 
@@ -148,6 +152,7 @@ class _Updating:
     accept: frozenset[str]
     emit: Emit
     steps: dict[str, str] = field(default_factory=dict)
+    repeats: bool = False
 
     @property
     def folder(self) -> Path:
@@ -168,15 +173,18 @@ class _Updating:
         identity = inputs(self.config, self.workspace)
         key = key_of("update", identity, _settings(self.config))
         if since is not None and state.through is not None:
-            state.through = min(since, state.through)
-            state.days = [day for day in state.days if day.last <= since]
+            self.repeats, state.through = True, min(math.nextafter(since, 0), state.through)
+            state.days = [day for day in state.days if day.last < since]
         elif key == state.key and not full and not (state.refused and self.accept):
             return self._as_before(state, served)
         files = files_in(identity["raw"])
         try:
             new = self._take(state, files)
             if served is not None and not new.rows and {*files} == {*state.files}:
-                state.key = key
+                if changed := sorted(path for path, checksum in files.items() if state.files[path] != checksum):
+                    text = f"{listed(changed)} changed, without later rows: --from DATE takes rows again, --full trains on all"
+                    self.emit(Message(text, "warning"))
+                state.key, state.files = key, dict(files)
                 state.write(self.folder / "state.json")
                 return self._as_before(state, served)
             if served is not None and (found := self._unusual(state, new)):
@@ -217,11 +225,13 @@ class _Updating:
         return Update(verdict, dict(self.steps), tuple(found), gate, version, run)
 
     def _take(self, state: State, files: Mapping[str, str]) -> NewInteractions:
+        if gone := sorted({*state.files} - {*files}):
+            raise DataError(f"{listed(gone)} was taken before and is gone", hint="bring it back")
         raw, known, only = self.workspace.raw(self.config.dataset.name).folder, None, None
         if state.through is not None:
             known = self._known(state)
             new = {path for path in files if path not in state.files}
-            if new and all(files.get(path) == checksum for path, checksum in state.files.items()):
+            if new and not self.repeats and all(files.get(path) == checksum for path, checksum in state.files.items()):
                 only = frozenset(new)
         found = new_interactions(self.config, raw, after=state.through, files=only, rows_before=state.rows, known=known)
         self._say("take", f"{found.rows:,} new rows{f', {found.late:,} of them late' if found.late else ''}")
@@ -268,6 +278,10 @@ class _Updating:
         """Train today's model, or two if a full training is due, and compare with yesterday's."""
         every = self.options.full_every
         is_due = full or served is None or (every is not None and state.since_full + 1 >= every)
+        lost, error = -sum(gain for gain, _ in state.drift), math.hypot(*(error for _, error in state.drift))
+        if lost > _SIGMAS * error:
+            self._say("drift", f"versions since the last full training lost {lost:.4f} in sum: a full one is due")
+            is_due = True
         configs = {} if served is None else self._continued(served, own, is_due=is_due)
         if is_due or not configs:
             configs["full"] = own
@@ -309,6 +323,8 @@ class _Updating:
     ) -> Update:  # fmt: skip
         for one in found:
             self._say(f"refused {one.check}", one.text)
+        if self.repeats:  # a stretch that is refused leaves no trace
+            return self._result("refused", served, found, gate)
         state.key = key
         state.refused = {"problems": [asdict(one) for one in found], "gate": asdict(gate) if gate else None}
         state.write(self.folder / "state.json")
@@ -322,6 +338,10 @@ class _Updating:
         }  # fmt: skip
         state.versions = [*(one for one in state.versions if one["version"] != version.number), made]
         state.since_full = 0 if candidate.is_full else state.since_full + 1
+        if candidate.is_full or (gate := candidate.gate) is None:
+            state.drift = []
+        else:
+            state.drift.append([gate.gain, (gate.high - gate.low) / (2 * _SIGMAS)])
         state.refused = None
         state.write(self.folder / "state.json")
         self._prune(state)
@@ -345,7 +365,7 @@ def _in_words(gate: Gate, how: str, served: Mapping[str, Any]) -> str:
     stale = f"; yesterday's had {served['value']:.4f} on its day" if served["value"] is not None else ""
     return (
         f"{gate.metric} {gate.today:.4f} ({how}), yesterday's model {gate.yesterday:.4f}, difference "
-        f"[{gate.low:+.4f}, {gate.high:+.4f}] by {gate.users:,} users{stale}: {'passed' if gate.passed else 'refused'}"
+        f"[{gate.low:+.4f}, {gate.high:+.4f}] by {gate.users:,} users{stale}: {gate.verdict}"
     )
 
 

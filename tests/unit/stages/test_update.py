@@ -222,7 +222,7 @@ def test_the_newest_rows_are_in_the_histories_of_the_version(shop):
 
 def test_a_refused_day_serves_yesterday_and_is_taken_by_its_name(shop):
     before = shop.state
-    path = shop.next(lambda rows: rows[::4])
+    shop.next(lambda rows: rows[::4])
     ended = CliRunner().invoke(app, ["-w", str(shop.workspace.root), "update", str(shop.config), "--json"])
     assert ended.exit_code == 7
     result = json.loads(ended.stdout)
@@ -231,8 +231,35 @@ def test_a_refused_day_serves_yesterday_and_is_taken_by_its_name(shop):
     assert shop.update().verdict == "refused"  # a second time, at no cost
     assert (shop.state.rows, shop.state.versions) == (before.rows, before.versions)
     assert shop.update(accept=["rows"]).verdict == "promoted"
-    path.write_text(HEAD)  # a changed old file is read as part of the whole table
-    assert shop.update().verdict in {"refused", "nothing new"}
+
+
+def test_a_corrected_file_is_named_and_taken_again_from_its_date(shop):
+    state, said = shop.state, []
+    path = shop.log / f"{shop.number - 2:04d}.csv"
+    write(path, day_of_shop(shop.number - 2)[:-9])
+    assert shop.update(emit=lambda event: said.append(getattr(event, "text", ""))).verdict == "nothing new"
+    assert any(f"{path} changed" in text and "--from" in text for text in said)
+    start = float((FIRST_DAY + shop.number - 2) * 86_400)
+    path.write_text(HEAD)
+    found = shop.update(since=start)
+    assert [one.check for one in found.problems] == ["rows"]  # one day where two are usual
+    assert shop.state.days == state.days
+    write(path, day_of_shop(shop.number - 2)[:-9])
+    path.rename(path.with_suffix(".gone"))
+    (gone,) = shop.update().problems
+    assert (gone.check, "is gone" in gone.text) == ("reading", True)
+    path.with_suffix(".gone").rename(path)
+    assert shop.update(since=start, accept=["gate"]).verdict == "promoted"
+
+
+def test_losses_that_add_up_make_a_full_training_due(shop):
+    state = shop.state
+    state.drift = [[-0.02, 0.02]] * 5
+    state.write(shop.workspace.root / "daily" / "shop" / "state.json")
+    shop.next()
+    found = shop.update(accept=["rows", "gate"])
+    assert "full" in found.steps["train"]
+    assert shop.state.drift == []
 
 
 def test_an_update_after_a_forgotten_user_keeps_the_numbers_of_the_others(shop):
