@@ -18,7 +18,7 @@ from recsys_cli.metrics import IMPRESSION, OPTIONAL
 from recsys_cli.metrics.foreign import foreign_path
 from recsys_cli.metrics.named import BINARY, check_reported
 
-SEARCHES = ("bench", "tune", "protocol")
+SEARCHES = ("bench", "tune", "update", "protocol")
 """Sections of several runs, absent from the config of a single one."""
 
 
