@@ -15,8 +15,8 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.reading.reader import Inputs, Reader
 
 DAY = 86_400
-_KEPT = 70
-"""Latest days of a first read with facts: ten weeks."""
+KEPT = 70
+"""Latest days with facts: ten weeks."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _summed(frame: pl.DataFrame, columns: _Columns, after: float | None) -> _Par
         *((one**2).sum().alias(f"squares/{name}") for name, one in numbers.items()),
     )
     present = fresh.drop_nulls("day")
-    recent = present.filter(pl.col("day") > pl.col("day").max() - _KEPT)
+    recent = present.filter(pl.col("day") > pl.col("day").max() - KEPT)
     values, firsts = {}, {}
     for role, name in columns.roles.items():
         values[role] = recent.group_by("day", pl.col(name).alias("value")).agg(pl.len().cast(pl.Int64).alias("rows"))
@@ -184,7 +184,7 @@ def _joined(parts: list[_Part], columns: _Columns) -> NewInteractions:
     sums = pl.concat([part.days for part in parts], how="vertical_relaxed") if parts else pl.DataFrame()
     if not len(sums) or (latest := sums["day"].max()) is None:
         return NewInteractions((), total - late, late, None, total)
-    oldest = int(latest) - _KEPT  # type: ignore[arg-type]
+    oldest = int(latest) - KEPT  # type: ignore[arg-type]
     # A row without a time is of the last day: its null counts there.
     days = sums.with_columns(pl.col("day").fill_null(latest)).filter(pl.col("day") > oldest)
     days = days.group_by("day").agg(pl.col("last").max(), pl.exclude("day", "last").sum())

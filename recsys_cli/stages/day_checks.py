@@ -7,10 +7,9 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
 
-if TYPE_CHECKING:
-    from recsys_cli.etl.days import Day, NewInteractions
+from recsys_cli.etl.days import DAY, KEPT, Day, NewInteractions
 
 WEEK, _WEEKS = 7, 3
 """Days with a rhythm, and the fewest same weekdays to compare with; with fewer, all days."""
@@ -67,8 +66,6 @@ def windows(days: Sequence[Day], span: int, *, weekday: int) -> tuple[list[Day],
 
 def added(days: Sequence[Day]) -> Day:
     """Return the sum of days."""
-    from recsys_cli.etl.days import Day
-
     if not days:
         return Day(0, 0, 0.0, 0)
     totals: dict[str, dict[str, int]] = {"unknown": {}, "nulls": {}}
@@ -89,8 +86,8 @@ def added(days: Sequence[Day]) -> Day:
 def _of_times(new: NewInteractions, before: Sequence[Day], through: float, now: float) -> Iterator[Problem]:
     last = new.last if new.last is not None else through
     gaps = [later.day - earlier.day for earlier, later in itertools.pairwise(before)]
-    most = _GAP * max([*gaps, WEEK]) * 86_400
-    if last > now + 86_400:
+    most = _GAP * max([*gaps, WEEK]) * DAY
+    if last > now + DAY:
         yield Problem("time", f"the last row is of {_when(last)}, in the future")
     elif last > through + most:
         yield Problem("time", f"the last row is of {_when(last)}, and the last one before of {_when(through)}")
@@ -171,14 +168,12 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def _when(seconds: float) -> str:
-    from datetime import UTC, datetime
-
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
     except (OverflowError, ValueError, OSError):
         return f"{seconds:.4g} s since 1970"
 
 
-def kept(days: Sequence[Day], *, weeks: int = 10) -> list[Day]:
+def kept(days: Sequence[Day]) -> list[Day]:
     """Return the latest days."""
-    return [day for day in days if day.day > days[-1].day - WEEK * weeks]
+    return [day for day in days if day.day > days[-1].day - KEPT]

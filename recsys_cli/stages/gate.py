@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from recsys_cli.events import Emit
 from recsys_cli.metrics.named import better_of
 from recsys_cli.models import kind_of
 from recsys_cli.ops.fitted_plan import FittedPlan
+from recsys_cli.stages.etl import data_key
 from recsys_cli.training import hardware
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of
 
 _FEWEST = 6
 """Users below which nothing is significant."""
@@ -124,9 +125,6 @@ def prepared_as(run: TrainedRun, config: RunConfig, workspace: Workspace, emit: 
         workspace: The workspace.
         emit: Receives progress.
     """
-    from recsys_cli.stages.etl import data_key
-    from recsys_cli.workspace import key_of
-
     base = workspace.data_of(run)
     own = config_of(run)
     key = key_of("as", base.key, data_key(config, workspace))
@@ -138,5 +136,5 @@ def prepared_as(run: TrainedRun, config: RunConfig, workspace: Workspace, emit: 
     manifest = {"key": key, "dataset": config.dataset.name, "recipe": key, "files_read": {}}
     with workspace.scratch() as scratch, workspace.create(data, manifest) as folder:
         fitted = FittedPlan.read(base.folder)
-        manifest |= Preparation(old, raw.folder, scratch, folder, emit, fitted=replace(fitted)).run()
+        manifest |= Preparation(old, raw.folder, scratch, folder, emit, fitted=fitted).run()
     return data

@@ -376,7 +376,7 @@ def _taken(state: State, new: NewInteractions, key: str, files: Mapping[str, str
     by_day = {day.day: day for day in state.days}
     for day in new.days:
         by_day[day.day] = added([by_day[day.day], day]) if day.day in by_day else day
-    state.days = kept([by_day[day] for day in sorted(by_day)]) if by_day else []
+    state.days = kept([by_day[day] for day in sorted(by_day)])
 
 
 def last_time(data: PreparedData) -> float:
