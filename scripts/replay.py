@@ -25,9 +25,10 @@ from measure import keep, machine
 
 from recsys_cli.config import RunConfig, load
 from recsys_cli.evaluation.compare.outcomes import Outcomes, by_users
+from recsys_cli.stages.daily import State
 from recsys_cli.stages.gate import outcomes
 from recsys_cli.stages.train import train
-from recsys_cli.stages.update import State, Update, update
+from recsys_cli.stages.update import Update, update
 from recsys_cli.workspace import Workspace
 
 CONFIG = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,34 +12,8 @@ import pyarrow as pa
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.etl.calendar import DAY, KEPT, Day
 from recsys_cli.etl.reading.reader import Inputs, Reader
-
-DAY = 86_400
-KEPT = 70
-"""Latest days with facts: ten weeks."""
-
-
-@dataclass(frozen=True)
-class Day:
-    """Sums over the interactions of one day, or of several.
-
-    Attributes:
-        day: Days since 1970 of the last one.
-        rows: Number of rows.
-        last: Time of the last row, in seconds since 1970.
-        unknown: Rows with a new value, by role: `user` and `item`; empty without a vocabulary to compare with.
-        most: Rows of the most active user.
-        nulls: Nulls by column.
-        sums: Number of values, their sum and their sum of squares, by numeric column.
-    """
-
-    day: int
-    rows: int
-    last: float
-    most: int
-    unknown: Mapping[str, int] = field(default_factory=dict)
-    nulls: Mapping[str, int] = field(default_factory=dict)
-    sums: Mapping[str, tuple[int, float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from recsys_cli.etl.days import DAY, KEPT, Day, NewInteractions
+from recsys_cli.etl.calendar import DAY, WEEK, Day, added
+from recsys_cli.etl.days import NewInteractions
 
-WEEK, _WEEKS = 7, 3
-"""Days with a rhythm, and the fewest same weekdays to compare with; with fewer, all days."""
+_WEEKS = 3
+"""Fewest same weekdays to compare with; with fewer, all days."""
 _FEWEST = 5
 """Fewest days to compare with."""
 _NARROW, _WIDE, _SIGMAS, _NOISE = 0.35, 0.5, 4.0, 3.0
@@ -62,25 +63,6 @@ def windows(days: Sequence[Day], span: int, *, weekday: int) -> tuple[list[Day],
     all_windows = [added([by_day[d] for d in range(end - span + 1, end + 1) if d in by_day]) for end in ends]
     same = [one for end, one in zip(ends, all_windows, strict=True) if end % WEEK == weekday and one.rows]
     return (same, True) if len(same) >= _WEEKS else ([one for one in all_windows if one.rows], False)
-
-
-def added(days: Sequence[Day]) -> Day:
-    """Return the sum of days."""
-    if not days:
-        return Day(0, 0, 0.0, 0)
-    totals: dict[str, dict[str, int]] = {"unknown": {}, "nulls": {}}
-    sums: dict[str, tuple[int, float, float]] = {}
-    for day in days:
-        for kind, mapping in (("unknown", day.unknown), ("nulls", day.nulls)):
-            for name, number in mapping.items():
-                totals[kind][name] = totals[kind].get(name, 0) + number
-        for name, (count, total, squares) in day.sums.items():
-            old = sums.get(name, (0, 0.0, 0.0))
-            sums[name] = (old[0] + count, old[1] + total, old[2] + squares)
-    return Day(
-        days[-1].day, sum(d.rows for d in days), max(d.last for d in days), max(d.most for d in days), totals["unknown"],
-        totals["nulls"], sums,
-    )  # fmt: skip
 
 
 def _of_times(new: NewInteractions, before: Sequence[Day], through: float, now: float) -> Iterator[Problem]:
@@ -172,8 +154,3 @@ def _when(seconds: float) -> str:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
     except (OverflowError, ValueError, OSError):
         return f"{seconds:.4g} s since 1970"
-
-
-def kept(days: Sequence[Day]) -> list[Day]:
-    """Return the latest days."""
-    return [day for day in days if day.day > days[-1].day - KEPT]

@@ -18,7 +18,8 @@ from typing import Any, Literal
 from recsys_cli.config import Recent, RunConfig, UpdateConfig
 from recsys_cli.data import open_source
 from recsys_cli.errors import DataError, MissingArtifactError, listed
-from recsys_cli.etl.days import Day, NewInteractions, new_interactions
+from recsys_cli.etl.calendar import added, kept
+from recsys_cli.etl.days import NewInteractions, new_interactions
 from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.schema import Role
@@ -28,14 +29,15 @@ from recsys_cli.models import kind_of
 from recsys_cli.ops import Categorify
 from recsys_cli.packages import pq
 from recsys_cli.registry import AUTO
-from recsys_cli.stages.day_checks import Problem, added, kept, problems
+from recsys_cli.stages.daily import State
+from recsys_cli.stages.day_checks import Problem, problems
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl, inputs
 from recsys_cli.stages.gate import Gate, judge, outcomes, prepared_as, value_of
 from recsys_cli.stages.keys import files_in
 from recsys_cli.stages.publish import Publication
 from recsys_cli.stages.train import train
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, read_json, write_json
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of
 
 _SIGMAS = 1.96
 _FIRST_SHARE = 0.02
@@ -62,52 +64,6 @@ class Update:
     gate: Gate | None = None
     version: int | None = None
     run: str | None = None
-
-
-@dataclass
-class State:
-    """What the updates so far have taken and made; one JSON file, replaced at the end of each update.
-
-    Attributes:
-        key: Key of the inputs of the last update.
-        files: Checksums of the interaction files by path.
-        rows: Number of all rows so far.
-        through: Time of the last row, in seconds since 1970.
-        days: Facts of the accepted days.
-        ids: Prepared data with the latest vocabularies.
-        versions: Published versions: number, run, data, metric, value and training settings.
-        since_full: Updates since the last full training.
-        drift: Gains over the version before and their standard errors, by update since then.
-        refused: Result of the last update, if it was refused.
-    """
-
-    key: str = ""
-    files: dict[str, str] = field(default_factory=dict)
-    rows: int = 0
-    through: float | None = None
-    days: list[Day] = field(default_factory=list)
-    ids: str = ""
-    versions: list[dict[str, Any]] = field(default_factory=list)
-    since_full: int = 0
-    drift: list[list[float]] = field(default_factory=list)
-    refused: dict[str, Any] | None = None
-
-    @classmethod
-    def read(cls, path: Path) -> State:
-        """Read the file; an empty state without one."""
-        if not path.is_file():
-            return cls()
-        content = read_json(path, hint="remove the folder to start anew", expected={"files": dict, "days": list})
-        sums = [{**day, "sums": {name: tuple(of) for name, of in day["sums"].items()}} for day in content.pop("days")]
-        try:
-            return cls(**content, days=[Day(**day) for day in sums])
-        except TypeError as error:
-            raise DataError(f"{path}: {error}", hint="remove the folder to start anew") from error
-
-    def write(self, path: Path) -> None:
-        """Replace the file."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {**vars(self), "days": [asdict(day) for day in self.days]})
 
 
 def update(

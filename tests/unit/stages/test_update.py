@@ -16,16 +16,18 @@ from typer.testing import CliRunner
 from recsys_cli.cli import app
 from recsys_cli.config import load
 from recsys_cli.errors import DataError
-from recsys_cli.etl.days import Day, NewInteractions, new_interactions
+from recsys_cli.etl.calendar import Day, added
+from recsys_cli.etl.days import NewInteractions, new_interactions
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.features.schema import Role
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.query import Query
-from recsys_cli.stages.day_checks import Problem, added, problems
+from recsys_cli.stages.daily import State
+from recsys_cli.stages.day_checks import Problem, problems
 from recsys_cli.stages.forget import forget
 from recsys_cli.stages.gate import judge, outcomes
 from recsys_cli.stages.publish import Publication
-from recsys_cli.stages.update import State, Update, update
+from recsys_cli.stages.update import Update, update
 from recsys_cli.workspace import Workspace
 
 FIRST_DAY = 19_680  # a Sunday in November 2023
