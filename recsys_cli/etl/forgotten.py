@@ -8,12 +8,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -27,17 +27,22 @@ from recsys_cli.etl.transform import write_table
 from recsys_cli.features.columns import USER_HASH, row_column
 from recsys_cli.features.hashing import can_hash, hash_values
 from recsys_cli.features.parquet import read_parquet
-from recsys_cli.features.schema import FIRST, UNSEEN, Column, Role, file_of
+from recsys_cli.features.schema import FIRST, UNSEEN, Column, Role
 from recsys_cli.features.spec import cast_ids, is_list, is_text
 from recsys_cli.features.split import SPLITS
 from recsys_cli.ops.fitted_plan import FittedPlan
-from recsys_cli.ops.grouping import KEY, members, name_of
-from recsys_cli.ops.program import GATHERED
+from recsys_cli.ops.grouping import KEY, GroupOp, members, name_of
+from recsys_cli.ops.program import COLD, GATHERED
+from recsys_cli.ops.target_encoding import FOLDS
 from recsys_cli.ops.values import set_column
 from recsys_cli.workspace import PreparedData
 
 FORGOTTEN = "forgotten"
 """Key of manifests: how often the prepared data has forgotten ids. Also the folder of receipts."""
+REMADE = (*SPLITS, "vocab", "state", "plan.json", "report.*", "rejected.jsonl")
+"""Files of prepared data that `ForgottenData.write` makes anew."""
+PARQUET = frozenset({".parquet", ".pq"})
+_SEPARATORS = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}
 _REASONS = "because"
 """Column of titles and ids of items in a file of recommendations."""
 
@@ -78,6 +83,12 @@ class Forgotten:
         """Whether a text has an id as a word, in any spelling and in the escapes of JSON, CSV and HTML."""
         return self._pattern.search(content) is not None
 
+    def matches(self, name: str, value: Any) -> bool:
+        """Whether a value of a column is an id, or a reason has one as a word."""
+        if name == _REASONS:
+            return self.is_in(str(value).encode())
+        return any(self.is_one(role, value) for role in self.roles(name))
+
     @cached_property
     def _numbers(self) -> list[int]:
         return cast_ids([one for role in self.numeric for one in self.ids[role]], pa.int64()).drop_null().to_pylist()
@@ -99,22 +110,17 @@ def rewrite(source: Path, target: Path | None, forgotten: Forgotten) -> int:
         The number of rows removed or changed.
     """
     suffix = source.with_suffix("").suffix if source.suffix == ".gz" else source.suffix
-    if suffix in {".parquet", ".pq"}:
+    if suffix in PARQUET:
         return _parquet(source, target, forgotten)
-    if suffix not in {".csv", ".tsv", ".jsonl", ".ndjson"}:
-        return 0
-    separator = {".csv": ",", ".tsv": "\t"}.get(suffix)
-    found, names = 0, None
+    found = 0
     with ExitStack() as stack:
         out = stack.enter_context(opened(target, "wb", like=source)) if target else None
-        for record in _records(stack.enter_context(opened(source)), separator):
-            if separator and names is None:
-                names = _fields(record, separator)
-            elif forgotten.is_in(record) and _is_forgotten(record, names, separator, forgotten):
+        lines = stack.enter_context(opened(source))
+        for row, content in _rows(lines, _SEPARATORS[suffix]) if suffix in _SEPARATORS else ():
+            if forgotten.is_in(content) and any(forgotten.matches(*cell) for cell in row.items()):
                 found += 1
-                continue
-            if out:
-                out.write(record)
+            elif out:
+                out.write(content)
     return found
 
 
@@ -123,41 +129,33 @@ def opened(path: Path, mode: str = "rb", *, like: Path | None = None) -> Any:
     return (gzip.open if (like or path).suffix == ".gz" else open)(path, mode)
 
 
-def _records(lines: BinaryIO, separator: str | None) -> Iterator[bytes]:
-    record = b""
-    for line in lines:
-        record += line
-        if separator is None or record.count(b'"') % 2 == 0:  # or else a line end inside quotes
-            yield record
-            record = b""
-    yield from [record] if record else []
+def _rows(lines: BinaryIO, separator: str | None) -> Iterator[tuple[Mapping[Any, Any], bytes]]:
+    """Yield the rows of a table, or of JSON lines, with their bytes; a header and what cannot be read are without values."""
+    if separator is None:
+        yield from ((_values(line), line) for line in lines)
+        return
+    read: list[bytes] = []
+
+    def texts() -> Iterator[str]:
+        for line in lines:
+            read.append(line)
+            yield line.decode("utf-8-sig", errors="replace")
+
+    table = csv.DictReader(texts(), delimiter=separator)
+    for row in chain([{}] if table.fieldnames else [], table):
+        yield row, b"".join(read)
+        read.clear()
+    yield {}, b"".join(read)  # empty lines
 
 
-def _fields(record: bytes, separator: str) -> list[str]:
-    return next(csv.reader([record.decode(errors="replace").removeprefix("\ufeff")], delimiter=separator), [])
-
-
-def _is_forgotten(record: bytes, names: list[str] | None, separator: str | None, forgotten: Forgotten) -> bool:
+def _values(line: bytes) -> dict[str, Any]:
     try:
-        row = (
-            dict(zip(names or (), _fields(record, separator), strict=False)) if separator else dict(json.loads(record))
-        )
+        return dict(json.loads(line))
     except (ValueError, TypeError):
-        return False
-    is_reason = forgotten.is_in(str(row.get(_REASONS)).encode())
-    return is_reason or any(
-        forgotten.is_one(role, value) for name, value in row.items() for role in forgotten.roles(name)
-    )
+        return {}
 
 
 def _parquet(source: Path, target: Path | None, forgotten: Forgotten) -> int:
-    if pq.read_schema(source).names == ["value", "count"]:  # a vocabulary, where rows keep their places
-        gone = np.zeros(pq.read_metadata(source).num_rows, dtype=bool)
-        for role in forgotten.roles(unquote(source.stem)):
-            gone |= forgotten.mask(role, read_parquet(source)["value"].combine_chunks()).to_numpy(zero_copy_only=False)
-        if target:
-            _tombstone(source, gone, target)
-        return int(gone.sum())
     with ExitStack() as stack:
         file = stack.enter_context(pq.ParquetFile(source))
         columns = [name for name in file.schema_arrow.names if forgotten.roles(name) or name == _REASONS]
@@ -165,22 +163,27 @@ def _parquet(source: Path, target: Path | None, forgotten: Forgotten) -> int:
         found = 0
         for group in range(file.num_row_groups if columns else 0):
             rows = file.read_row_group(group, None if out else columns)
-            before, changed = rows.num_rows, 0
-            for name, role in [(one, role) for one in columns for role in forgotten.roles(one)]:
-                values = rows.column(name).combine_chunks()
-                if is_list(values.type):
-                    lists = values.to_pylist()
-                    new = [one and [None if forgotten.is_one(role, part) else part for part in one] for one in lists]
-                    changed += sum(old != made for old, made in zip(lists, new, strict=True))
-                    rows = set_column(rows, name, pa.array(new, values.type))
-                else:
-                    rows = rows.filter(pc.invert(forgotten.mask(role, values)))
-            if _REASONS in columns:
-                rows = rows.filter([not forgotten.is_in(str(one).encode()) for one in rows[_REASONS].to_pylist()])
-            found += changed + before - rows.num_rows
+            for name in columns:
+                rows, number = _without(rows, name, forgotten)
+                found += number
             if out:
                 out.write_table(rows)
     return found
+
+
+def _without(rows: pa.Table, name: str, forgotten: Forgotten) -> tuple[pa.Table, int]:
+    """Return the rows without forgotten ids in a column, and the number of changed ones."""
+    values = rows.column(name).combine_chunks()
+    if is_list(values.type) and name != _REASONS:
+        lists = values.to_pylist()
+        new = [one and [None if forgotten.matches(name, part) else part for part in one] for one in lists]
+        changed = sum(old != made for old, made in zip(lists, new, strict=True))
+        return set_column(rows, name, pa.array(new, values.type)), changed
+    masks = [forgotten.mask(role, values) for role in forgotten.roles(name)]
+    if name == _REASONS:
+        masks = [pa.array([forgotten.matches(name, one) for one in values.to_pylist()])]
+    kept = rows.filter(pc.invert(reduce(pc.or_, masks)))
+    return kept, rows.num_rows - kept.num_rows
 
 
 class ForgottenData:
@@ -236,32 +239,24 @@ class ForgottenData:
         return reduce(pc.or_, masks, pa.chunked_array([np.zeros(rows.num_rows, dtype=bool)]))
 
     def write(self, folder: Path, manifest: dict[str, Any]) -> None:
-        """Change the files of a copy, whose files are links, and the entries of its manifest."""
-        data, fitted = PreparedData(folder), FittedPlan.read(folder)
-        for split, path in [(one, path) for one in SPLITS for path in data.shards(one)]:
-            rows = read_parquet(path)
-            kept = self._replaced(rows.filter(pc.invert(self._drops(rows))))
-            manifest["rows"][split] -= rows.num_rows - kept.num_rows
-            write_table(kept, path)
+        """Change the files of a copy without those of `REMADE`, and the entries of its manifest."""
+        data, fitted = PreparedData(folder), FittedPlan.read(self.data.folder)
+        for split in SPLITS:
+            for path in self.data.shards(split):
+                rows = read_parquet(path)
+                kept = self._replaced(rows.filter(pc.invert(self._drops(rows))))
+                manifest["rows"][split] -= rows.num_rows - kept.num_rows
+                write_table(kept, folder / split / path.name)
         for column in self._columns:
-            ids, cold = self._ids[column.name], data.cold_keys(column.name)
-            gathered = [name for index, name in fitted.state if index == GATHERED and name.split("/")[1] == column.name]
-            by_id = [folder / "state" / str(GATHERED) / file_of(name) for name in gathered]
-            for path in filter(Path.is_file, [*by_id, data.table(column.name)]):
-                table = self._replaced(read_parquet(path))
-                index = np.arange(table.num_rows)
-                index[ids.to_numpy()] = UNSEEN
-                write_table(table.take(pa.array(index)), path)
-            self._write_groups(fitted, folder, column)
-            vocabulary = data.vocabulary(str(column.vocabulary))
-            _tombstone(vocabulary, np.isin(np.arange(pq.read_metadata(vocabulary).num_rows) + FIRST, ids))
-            if cold.is_file():
-                _tombstone(cold, np.isin(read_parquet(cold)["row"], ids))
-        if (path := folder / "rejected.jsonl").is_file():
-            lines = [line for line in path.read_bytes().splitlines(keepends=True) if not self._forgotten.is_in(line)]
-            path.unlink()
-            path.write_bytes(b"".join(lines))
-        _report_again(data, manifest)
+            if (path := data.table(column.name)).is_file():
+                write_table(self._as_unseen(read_parquet(path), column), path)
+            state = {of: self._corrected(fitted, *of, table, column) for of, table in fitted.state.items()}
+            fitted = replace(fitted, state=state)
+        fitted.write(folder)
+        if (path := self.data.folder / "rejected.jsonl").is_file():
+            lines = path.read_bytes().splitlines(keepends=True)
+            (folder / path.name).write_bytes(b"".join(line for line in lines if not self._forgotten.is_in(line)))
+        _report_again(data, fitted, manifest)
         manifest[FORGOTTEN] = manifest.get(FORGOTTEN, 0) + 1
 
     def _replaced(self, rows: pa.Table) -> pa.Table:
@@ -273,42 +268,47 @@ class ForgottenData:
                 ids = values.values if is_list(values.type) else values
                 found = pc.is_in(ids, value_set=self._ids[one.name].cast(ids.type))
                 new = pc.if_else(found, pa.scalar(UNSEEN, ids.type), ids)
-                rows = set_column(
-                    rows, name, type(values).from_arrays(values.offsets, new) if is_list(values.type) else new
-                )
+                new = type(values).from_arrays(values.offsets, new) if is_list(values.type) else new
+                rows = set_column(rows, name, new)
         return rows
 
-    def _write_groups(self, fitted: FittedPlan, folder: Path, column: Column) -> None:
-        """Remove the groups of forgotten ids from the statistics."""
-        encoder, names = fitted.plan.encoder_of(column.name)[0], {column.name, fitted.plan.raw_name(column.name)}
-        for path in folder.glob("state/[0-9]*/*.parquet"):
-            index, stem = int(path.parent.name), path.stem
-            for group in getattr(fitted.plan.ops[index], "columns", ()):
-                keys = [f"{KEY}{at}" for at, member in enumerate(members(group)) if member in names]
-                if keys and stem.startswith(file_of(name_of(group))[:-8]) and keys[0] in pq.read_schema(path).names:
-                    values = (table := read_parquet(path))[keys[0]].combine_chunks()
-                    ids = self._ids[column.name].cast(values.type) if encoder < index else None
-                    mask = (
-                        pc.is_in(values, value_set=ids)
-                        if ids is not None
-                        else self._forgotten.mask(column.role, values)
-                    )
-                    write_table(table.filter(pc.invert(mask)), path)
+    def _as_unseen(self, table: pa.Table, column: Column) -> pa.Table:
+        """Return a table by id with the row of unseen ids in place of the forgotten ones."""
+        index = np.arange(table.num_rows)
+        index[self._ids[column.name].to_numpy()] = UNSEEN
+        return self._replaced(table).take(pa.array(index))
+
+    def _corrected(self, fitted: FittedPlan, index: int, name: str, table: pa.Table, column: Column) -> pa.Table:
+        """Return a table of the fitted state without the ids of a column."""
+        if index == GATHERED:
+            return self._as_unseen(table, column) if name.split("/")[1] == column.name else table
+        if index == COLD:
+            return _tombstones(table, np.isin(table["row"], self._ids[column.name])) if name == column.name else table
+        op, ids = fitted.plan.ops[index], self._ids[column.name]
+        if name in op.vocabularies:
+            gone = np.isin(np.arange(table.num_rows) + FIRST, ids)
+            return _tombstones(table, gone) if name == column.vocabulary else table
+        is_encoded = fitted.plan.encoder_of(column.name)[0] < index
+        groups = {name_of(group): members(group) for group in op.columns} if isinstance(op, GroupOp) else {}
+        for at, member in enumerate(groups.get(name.removesuffix(FOLDS), ())):
+            if member in {column.name, fitted.plan.raw_name(column.name)}:
+                keys = table[f"{KEY}{at}"].combine_chunks()
+                own = pc.is_in(keys, ids.cast(keys.type)) if is_encoded else self._forgotten.mask(column.role, keys)
+                table = table.filter(pc.invert(own))
+        return table
 
 
-def _tombstone(path: Path, gone: Any, target: Path | None = None) -> None:
-    table = read_parquet(path)
+def _tombstones(table: pa.Table, gone: Any) -> pa.Table:
+    """Return a vocabulary with null in place of forgotten values."""
     for name, empty in (("value", None), ("count", 0)):
         values = table[name].combine_chunks()
         table = set_column(table, name, pc.if_else(pa.array(gone), pa.scalar(empty, values.type), values))
-    write_table(table, target or path)
+    return table
 
 
-def _report_again(data: PreparedData, manifest: dict[str, Any]) -> None:
+def _report_again(data: PreparedData, fitted: FittedPlan, manifest: dict[str, Any]) -> None:
     config = load(data.folder / "config.yaml")
     chosen = {name: tuple(RowCount(**one) for one in counts) for name, counts in manifest["chosen"].items()}
     rows, quality, cold, bad = (manifest[name] for name in ("rows", "quality", "cold", "bad_rows"))
-    for path in (data.report, data.facts):  # links, which the report would overwrite
-        path.unlink(missing_ok=True)
     counted = EtlCounts(config.dataset.called, config.split.method, rows, quality, cold, bad, chosen)
-    write_report(data.folder, FittedPlan.read(data.folder), counted)
+    write_report(data.folder, fitted, counted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,8 +21,8 @@ from recsys_cli.config import load
 from recsys_cli.data import open_source
 from recsys_cli.data.raw_files import compression
 from recsys_cli.data.source import RawTable
-from recsys_cli.errors import RecsysError
-from recsys_cli.etl.forgotten import FORGOTTEN, Forgotten, ForgottenData, opened, rewrite
+from recsys_cli.errors import RecsysError, listed
+from recsys_cli.etl.forgotten import FORGOTTEN, PARQUET, REMADE, Forgotten, ForgottenData, opened, rewrite
 from recsys_cli.evaluation.loaded_run import config_of, model_of
 from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.features.parquet import read_parquet
@@ -35,7 +34,7 @@ from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.feedback import table as feedback_table
 from recsys_cli.serving.feedback.log import current_files, exclusive, outdated_files
 from recsys_cli.serving.feedback.state import Event, lines_of
-from recsys_cli.stages.export import export
+from recsys_cli.stages.export import bundle_key, export
 from recsys_cli.stages.train import train_run
 from recsys_cli.stages.warm_start import tables_of
 from recsys_cli.training.checkpoint import Checkpoint, weights
@@ -45,10 +44,13 @@ from recsys_cli.workspace.artifacts import MANIFEST
 from recsys_cli.workspace.locks import alone, sweep_all
 
 _ROUNDS = 200_000
-_OWN = ("raw", "data", "runs", "tune", ".locks", ".scratch", FORGOTTEN)
-_DERIVED = ("last.safetensors", "evaluation*.json", "rankings*.safetensors", "report*.html")
-"""Files of a run that an evaluation or a training makes again."""
-_PAGES, _PARQUET = {".html", ".json", ".md", ".txt"}, {".parquet", ".pq"}
+_OWN = ("raw", "data", "runs", "tune", "daily", ".locks", ".scratch", FORGOTTEN)
+_ANEW = {
+    PreparedData: REMADE,
+    TrainedRun: ("last.safetensors", "evaluation*.json", "rankings*.safetensors", "report*.html"),
+}
+"""Files of an artifact that are not copied; an evaluation or a training makes those of a run again."""
+_PAGES = {".html", ".json", ".md", ".txt"}
 _RESET = "rows of the ids reset in tables; only a new training removes what other weights learned"
 _ROLES = (Role.USER, Role.ITEM)
 
@@ -120,8 +122,8 @@ def _places(forgotten: Forgotten, workspace: Workspace, roots: Sequence[Path]) -
         paths = [path for path in raw.folder.rglob("*") if path.is_file() and path.name != MANIFEST]
         if found := [path.relative_to(raw.folder) for path in paths if rewrite(path, None, forgotten)]:
             act = partial(_swap, workspace, raw, partial(_rewrite, found, forgotten))
-            yield _Place(raw.folder, f"rows removed from {', '.join(map(str, found))}", act)
-        elif any(path.suffix not in _PARQUET and _has(path, forgotten) for path in paths):
+            yield _Place(raw.folder, f"rows removed from {listed(found)}", act)
+        elif any(path.suffix not in PARQUET and _has(path, forgotten) for path in paths):
             yield _Place(raw.folder, "not changed: has the ids as words; check it, and remove the folder")
     stale: set[str] = set()
     for data in workspace.all_data():
@@ -148,19 +150,12 @@ def _times(made: Artifact) -> int:
 
 
 def _swap(workspace: Workspace, artifact: Artifact, change: Callable[[Path, dict[str, Any]], None]) -> None:
-    """Replace an artifact by a copy with changed files; unchanged ones are links."""
+    """Replace an artifact by a changed copy."""
     manifest = {name: value for name, value in artifact.manifest.items() if name != "files"}
     with workspace.create(artifact, manifest) as folder:
-        ignored = shutil.ignore_patterns(MANIFEST, *(_DERIVED if isinstance(artifact, TrainedRun) else ()))
-        shutil.copytree(artifact.folder, folder, copy_function=_link, ignore=ignored, dirs_exist_ok=True)
+        ignored = shutil.ignore_patterns(MANIFEST, *_ANEW.get(type(artifact), ()))
+        shutil.copytree(artifact.folder, folder, ignore=ignored, dirs_exist_ok=True)
         change(folder, manifest)
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 def _rewrite(paths: Iterable[Path], forgotten: Forgotten, folder: Path = Path(), _: Any = None) -> None:
@@ -171,7 +166,7 @@ def _rewrite(paths: Iterable[Path], forgotten: Forgotten, folder: Path = Path(),
 
 def _has(path: Path, forgotten: Forgotten) -> bool:
     """Whether a Parquet file has rows of the ids, or another file has them as words."""
-    if path.suffix in _PARQUET:
+    if path.suffix in PARQUET:
         return rewrite(path, None, forgotten) > 0
     with opened(path) as lines:
         return any(map(forgotten.is_in, lines))
@@ -233,7 +228,18 @@ def _bundles(forgotten: Forgotten, workspace: Workspace, roots: Sequence[Path], 
 def _export(run: TrainedRun, workspace: Workspace, folder: Path, manifest: Mapping[str, Any]) -> None:
     kind = "triton" if manifest["kind"] == "TritonRepository" else manifest.get("export", "bundle")
     tables, histories = manifest.get("tables", {}).get("type", "fp32"), manifest.get("histories", True)
-    export(run, workspace, kind=kind, out=folder, histories=histories, tables=tables, verify=False, force=True)
+    newest = manifest["key"] == bundle_key(run, kind, histories=histories, tables=tables, newest=True)
+    export(
+        run,
+        workspace,
+        kind=kind,
+        out=folder,
+        histories=histories,
+        tables=tables,
+        newest=newest,
+        verify=False,
+        force=True,
+    )
 
 
 def _feedback_folders(roots: Iterable[Path]) -> list[Path]:

@@ -51,18 +51,7 @@ def feedback_routes(service: Service) -> APIRouter:
                 for key, (one, moment) in given.items()
                 if overwrite or not desk.state.holds(*key)
             ]
-            return await _written(events, len(body.events), dict.fromkeys(item for _, item, *_ in given))
-
-    async def _written(events: list[Event], given: int, items: Iterable[Id]) -> Response:
-        if events:
-            await desk.append(events)
-        unchanged = given - len(events)
-        return json_response({
-            "written": len(events),
-            "unchanged": unchanged,
-            "unknown_items": service.fleet.num_unknown(list(items)),
-            "fsync": service.settings.fsync,
-        })  # fmt: skip
+            return await _written(service, events, len(body.events), dict.fromkeys(item for _, item, *_ in given))
 
     @router.post("/feedback", responses=answers, openapi_extra=described(FeedbackBody))
     async def insert(request: Request) -> Response:
@@ -81,61 +70,51 @@ def feedback_routes(service: Service) -> APIRouter:
             own: Id = user if desk.state.of_user(user) else service.fleet.id_of(Role.USER, user)
             if item is None:
                 is_held = bool(desk.state.of_user(own)) or not desk.is_current
-                return await _written([desk.event("delete", user=own)] if is_held else [], 1, [])
+                return await _written(service, [desk.event("delete", user=own)] if is_held else [], 1, [])
             one: Id = item if desk.state.has(own, item) else service.fleet.id_of(Role.ITEM, item)
             is_held = desk.state.has(own, one) or not desk.is_current
-            return await _written([desk.event("delete", user=own, item=one)] if is_held else [], 1, [one])
+            return await _written(service, [desk.event("delete", user=own, item=one)] if is_held else [], 1, [one])
 
     return router
 
 
-class _ItemChanges:
-    """Changes of items: one request after another, so that the bound of upserts holds."""
+async def _changed(service: Service, bodies: Mapping[Id, ItemBody]) -> Response:
+    """Write changes of items, and answer after their effect."""
+    desk, present = service.desk, service.desk.state.upserts
+    upserts = [
+        desk.event("upsert", item=item, title=_title(body, present.get(str(item))), features=body.features)
+        for item, body in bodies.items()
+        if body.features is not None
+    ]
+    takers = await _checked(service, upserts) if upserts else []
+    same = {item: (one.features, one.title) for item, one in present.items()}
+    fresh = [one for one in upserts if same.get(str(one.item)) != (one.features, one.title)]
+    seen = [
+        desk.event("hide" if body.hidden else "show", item=item)
+        for item, body in bodies.items()
+        if body.hidden is not None
+    ]
+    given, bundles = len(upserts) + len(seen), [one.name for one in takers]
+    return await _written(service, [*fresh, *seen], given, bodies, bundles=bundles)
 
-    def __init__(self, service: Service) -> None:
-        self._service, self._lock = service, asyncio.Lock()
 
-    async def apply(self, bodies: Mapping[Id, ItemBody]) -> Response:
-        """Write the changes, and answer after their effect."""
-        desk = self._service.desk
-        async with self._lock:
-            present = desk.state.upserts
-            upserts = [
-                desk.event("upsert", item=item, title=_title(body, present.get(str(item))), features=body.features)
-                for item, body in bodies.items()
-                if body.features is not None
-            ]
-            takers = await _checked(self._service, upserts) if upserts else []
-            same = {item: (one.features, one.title) for item, one in present.items()}
-            fresh = [one for one in upserts if same.get(str(one.item)) != (one.features, one.title)]
-            seen = [
-                desk.event("hide" if body.hidden else "show", item=item)
-                for item, body in bodies.items()
-                if body.hidden is not None
-            ]
-            return await self.write([*fresh, *seen], len(upserts) + len(seen), list(bodies), takers)
-
-    async def write(
-        self, events: Sequence[Event], given: int, items: Sequence[Id], takers: Sequence[Deployment] = ()
-    ) -> Response:
-        """Append events to the log, and answer after their effect."""
-        service = self._service
-        if events:
-            await service.desk.append(events)
-        await service.fleet.follow(service.desk.state)
-        return json_response({
-            "written": len(events),
-            "unchanged": given - len(events),
-            "unknown_items": service.fleet.num_unknown(items),
-            "fsync": service.settings.fsync,
-            "bundles": [one.name for one in takers],
-        })  # fmt: skip
+async def _written(
+    service: Service, events: Sequence[Event], given: int, items: Iterable[Id], **more: Sequence[str]
+) -> Response:
+    """Append events to the log, and answer after their effect."""
+    if events:
+        await service.desk.append(events)
+    await service.fleet.follow(service.desk.state)
+    unknown = service.fleet.num_unknown(list(items))
+    counts = {"written": len(events), "unchanged": given - len(events), "unknown_items": unknown}
+    return json_response({**counts, "fsync": service.settings.fsync, **more})
 
 
 def item_routes(service: Service) -> APIRouter:
     """Return the routes."""
     router = APIRouter(route_class=Route)
-    changes, desk, limits = _ItemChanges(service), service.desk, service.settings.limits
+    desk, limits = service.desk, service.settings.limits
+    turn = asyncio.Lock()  # one request after another, so that the bound of upserts holds
     answers: dict[int | str, dict[str, Any]] = {200: {"model": ItemAnswer}}
 
     @router.put("/items/{item:path}", responses=answers, openapi_extra=described(ItemBody))
@@ -143,13 +122,15 @@ def item_routes(service: Service) -> APIRouter:
         """Upsert an item with raw features; or hide it from all answers, or show it again."""
         body = await body_of(request, ItemBody, limits.body_bytes)
         service.check("id", len(item), 1_000)
-        return await changes.apply({service.fleet.id_of(Role.ITEM, item): body})
+        async with turn:
+            return await _changed(service, {service.fleet.id_of(Role.ITEM, item): body})
 
     @router.post("/items", responses=answers, openapi_extra=described(ItemsBody))
     async def change_many(request: Request) -> Response:
         """Upsert, hide or show several items; one invalid item fails all."""
         body = await body_of(request, ItemsBody, limits.body_bytes)
-        return await changes.apply({service.fleet.id_of(Role.ITEM, one.item): one for one in body.items})
+        async with turn:
+            return await _changed(service, {service.fleet.id_of(Role.ITEM, one.item): one for one in body.items})
 
     @router.delete("/items/{item:path}", responses=answers)
     async def restore(item: str) -> Response:
@@ -157,7 +138,7 @@ def item_routes(service: Service) -> APIRouter:
         service.check("id", len(item), 1_000)
         known = item if item in desk.state.upserts else service.fleet.id_of(Role.ITEM, item)
         events = [desk.event("upsert", item=known)] if str(known) in desk.state.upserts else []
-        return await changes.write(events, 1, [known])
+        return await _written(service, events, 1, [known], bundles=())
 
     return router
 
