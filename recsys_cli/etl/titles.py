@@ -85,16 +85,19 @@ def _titles_of(reader: Reader, columns: tuple[str, str], ids: pa.Array) -> pa.Ar
     return titles
 
 
-def read_item_values(config: RunConfig, raw: Path, ids: pa.Array, fitted: FittedPlan) -> pa.Table | None:
-    """Return the raw values of items by joined column, without lists; one row for each id.
+def read_item_values(
+    config: RunConfig, raw: Path, ids: pa.Array, fitted: FittedPlan
+) -> tuple[pa.Table | None, pa.Array | None]:
+    """Return the raw values of items by joined column, without lists, and whether a joined table lists them; by id.
 
     Returns:
-        The columns, null for items without a row; None without such columns, or without a readable table.
+        The columns, null for items without a row; None without such columns, or without a readable table. And a mask of the
+        items with a row in a table; None without a joined table, or without a readable one.
     """
     key = config.features.item
-    joins = [op for _, op in fitted.program.joins if op.on == key]
     columns: dict[str, pa.ChunkedArray] = {}
-    for op in joins:
+    listed: pa.Array | None = None
+    for op in (op for _, op in fitted.program.joins if op.on == key):
         types = {name: fitted.inputs[op.table].field(name).type for name in op.columns}
         names = [name for name, kind in types.items() if not is_list(kind)]
         try:
@@ -105,5 +108,6 @@ def read_item_values(config: RunConfig, raw: Path, ids: pa.Array, fitted: Fitted
             positions = pc.index_in(ids, value_set=rows[0].cast(ids.type))
             columns |= {name: rows[name].cast(types[name]).take(positions) for name in names}
         except (RecsysError, StopIteration, pa.ArrowException):
-            return None
-    return pa.table(columns).combine_chunks() if columns else None
+            return None, None
+        listed = positions.is_valid() if listed is None else pc.or_(listed, positions.is_valid())
+    return pa.table(columns).combine_chunks() if columns else None, listed

@@ -18,6 +18,7 @@ class State:
     Attributes:
         key: Key of the inputs of the last update.
         files: Checksums of the interaction files by path.
+        tables: Key of the content of the joined tables.
         rows: Number of all rows so far.
         through: Time of the last row, in seconds since 1970.
         days: Facts of the accepted days.
@@ -30,6 +31,7 @@ class State:
 
     key: str = ""
     files: dict[str, str] = field(default_factory=dict)
+    tables: str = ""
     rows: int = 0
     through: float | None = None
     days: list[Day] = field(default_factory=list)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,7 +19,7 @@ from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.result import Evaluation
 from recsys_cli.events import Emit, Message, ignore
-from recsys_cli.features.schema import Role
+from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.models.embedding import TableType
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.program import INTERACTIONS
@@ -108,7 +108,8 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
         kind: One of `FORMATS`.
         out: The folder to write; None for bundles/RUN in the workspace.
         histories: Include the user histories.
-        newest: Give histories and seen items the held-out rows too, as they are of now.
+        newest: As of now: histories and seen items have the held-out rows too, and items without a row in the joined item
+            tables leave the ranking.
         tables: Type of the embedding tables' rows. With fp16 or int8 the quality lost is measured on the held-out split.
         verify: Score a sample of raw rows by the run, with tables of the same type, and by the written folder, and compare.
         force: Replace an existing folder.
@@ -124,7 +125,7 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
     name = run.folder.name if kind == "bundle" else f"{run.folder.name}-{kind}"
     target = workspace.root / "bundles" / name if out is None else out
     _check_target(target, force=force)
-    served, source = served_run(run, workspace, newest=newest), _source(run)
+    served, source = served_run(run, workspace, newest=newest, emit=emit), _source(run)
     if tables != "fp32":
         from recsys_cli.serving.export.tables import measure_tables
 
@@ -183,13 +184,31 @@ def check_tables(tables: str) -> None:
         )
 
 
-def served_run(run: TrainedRun, workspace: Workspace, *, newest: bool = False) -> ServedModel:
-    """Load a run for recommendations, with titles and raw values of items; `newest` as of `export`."""
+def served_run(run: TrainedRun, workspace: Workspace, *, newest: bool = False, emit: Emit = ignore) -> ServedModel:
+    """Load a run for recommendations, with titles and raw values of items; `newest` as of `export`.
+
+    Raises:
+        DataError: `newest` leaves no item.
+    """
     config, data = config_of(run), workspace.data_of(run)
     titles = titles_of(config, data, workspace, title=evaluated_title(run) or config.evaluate.title)
     raw, ids = workspace.raw(config.dataset.name).folder, IdNames(data).values(Role.ITEM)
-    values = read_item_values(config, raw, ids, FittedPlan.read(data.folder))
-    return ServedModel.of_run(run, workspace, titles=titles, item_values=values, newest=newest)
+    values, listed = read_item_values(config, raw, ids, FittedPlan.read(data.folder))
+    served = ServedModel.of_run(run, workspace, titles=titles, item_values=values, newest=newest)
+    return _without_retired(served, listed, emit) if newest and listed is not None else served
+
+
+def _without_retired(served: ServedModel, listed: pa.Array, emit: Emit) -> ServedModel:
+    """Return a model whose catalog has items with a row in a joined table only; ids and histories stay."""
+    counts, own = served.counts.copy(), slice(FIRST, FIRST + served.items.num_train)
+    counts[own][~listed[: served.items.num_train].to_numpy(zero_copy_only=False)] = 0
+    if not counts.any():
+        raise DataError("no item has a row in the joined item tables", hint="correct the tables")
+    if retired := np.count_nonzero(served.counts) - np.count_nonzero(counts):
+        of = np.count_nonzero(served.counts)
+        text = f"{retired:,} of {of:,} items have no row in the joined item tables: they are not recommended"
+        emit(Message(text, "warning" if retired > of / 2 else "info"))
+    return replace(served, counts=counts)
 
 
 def _source(run: TrainedRun) -> dict[str, Any]:

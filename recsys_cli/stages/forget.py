@@ -21,7 +21,7 @@ from recsys_cli.config import load
 from recsys_cli.data import open_source
 from recsys_cli.data.raw_files import compression
 from recsys_cli.data.source import RawTable
-from recsys_cli.errors import RecsysError, listed
+from recsys_cli.errors import RecsysError
 from recsys_cli.etl.forgotten import FORGOTTEN, PARQUET, REMADE, Forgotten, ForgottenData, opened, rewrite
 from recsys_cli.evaluation.loaded_run import config_of, model_of
 from recsys_cli.events import Emit, Progress, ignore
@@ -122,7 +122,7 @@ def _places(forgotten: Forgotten, workspace: Workspace, roots: Sequence[Path]) -
         paths = [path for path in raw.folder.rglob("*") if path.is_file() and path.name != MANIFEST]
         if found := [path.relative_to(raw.folder) for path in paths if rewrite(path, None, forgotten)]:
             act = partial(_swap, workspace, raw, partial(_rewrite, found, forgotten))
-            yield _Place(raw.folder, f"rows removed from {listed(found)}", act)
+            yield _Place(raw.folder, f"rows removed from {', '.join(map(str, found))}", act)
         elif any(path.suffix not in PARQUET and _has(path, forgotten) for path in paths):
             yield _Place(raw.folder, "not changed: has the ids as words; check it, and remove the folder")
     stale: set[str] = set()

@@ -27,6 +27,7 @@ from recsys_cli.features.split import TemporalSplit
 from recsys_cli.loader.recent import read_times
 from recsys_cli.models import kind_of
 from recsys_cli.ops import Categorify
+from recsys_cli.ops.program import INTERACTIONS
 from recsys_cli.packages import pq
 from recsys_cli.registry import AUTO
 from recsys_cli.stages.daily import State
@@ -34,7 +35,7 @@ from recsys_cli.stages.day_checks import Problem, problems
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl, inputs
 from recsys_cli.stages.gate import Gate, judge, outcomes, prepared_as, value_of
-from recsys_cli.stages.keys import files_in
+from recsys_cli.stages.keys import by_content, files_in
 from recsys_cli.stages.publish import Publication
 from recsys_cli.stages.train import train
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of
@@ -133,17 +134,15 @@ class _Updating:
             state.days = [day for day in state.days if day.last < since]
         elif key == state.key and not full and not (state.refused and self.accept):
             return self._as_before(state, served)
-        files = files_in(identity["raw"])
+        files, tables = self._contents(identity["raw"])
         try:
             new = self._take(state, files)
-            if served is not None and not new.rows and {*files} == {*state.files}:
-                if changed := sorted(path for path, checksum in files.items() if state.files[path] != checksum):
-                    text = f"{listed(changed)} changed, without later rows: --from DATE takes rows again, --full trains on all"
-                    self.emit(Message(text, "warning"))
+            has_rows = bool(served is None or new.rows or {*files} != {*state.files})
+            if not has_rows and not full and tables == state.tables:
                 state.key, state.files = key, dict(files)
                 state.write(self.folder / "state.json")
                 return self._as_before(state, served)
-            if served is not None and (found := self._unusual(state, new)):
+            if served is not None and has_rows and (found := self._unusual(state, new)):
                 return self._refused(state, key, served, found)
             data, own = self._grow(state, new, first=served is None)
         except DataError as error:
@@ -155,6 +154,7 @@ class _Updating:
         if gate is not None and not gate.passed and "gate" not in self.accept:
             return self._refused(state, key, served, gate=gate)  # its rows count as new in the next update
         _taken(state, new, key, files, data)
+        state.tables = tables
         return self._publish(state, publication, candidate, data)
 
     def _say(self, step: str, text: str) -> None:
@@ -180,6 +180,14 @@ class _Updating:
         version, run = (served["version"], served["run"]) if served else (None, None)
         return Update(verdict, dict(self.steps), tuple(found), gate, version, run)
 
+    def _contents(self, raw: Mapping[str, Any]) -> tuple[dict[str, str], str]:
+        """Return the checksums of the files of interactions by path, and the key of the other tables' content."""
+        source = open_source(self.config.dataset.name, self.config.dataset.options)
+        files = (raw.get("own") or by_content(source.identity(), self.workspace)).get("files", {})
+        tables = {**files, **raw.get("facts", {}).get("copies", {})}
+        tables.pop(INTERACTIONS, None)
+        return files_in(files.get(INTERACTIONS, [])), key_of(tables)
+
     def _take(self, state: State, files: Mapping[str, str]) -> NewInteractions:
         if gone := sorted({*state.files} - {*files}):
             raise DataError(f"{listed(gone)} was taken before and is gone", hint="bring it back")
@@ -190,6 +198,9 @@ class _Updating:
             if new and not self.repeats and all(files.get(path) == checksum for path, checksum in state.files.items()):
                 only = frozenset(new)
         found = new_interactions(self.config, raw, after=state.through, files=only, rows_before=state.rows, known=known)
+        if not found.rows and (changed := sorted(path for path in state.files if files[path] != state.files[path])):
+            text = f"{listed(changed)} changed, without later rows: --from DATE takes rows again, --full trains on all"
+            self.emit(Message(text, "warning"))
         self._say("take", f"{found.rows:,} new rows{f', {found.late:,} of them late' if found.late else ''}")
         return found
 

@@ -124,6 +124,8 @@ def test_raw_values_skip_the_bad_rows_of_the_etl() -> None:
     inputs = Inputs.of(joined, Path())
     fitted = FittedPlan(joined.features, {"movies": inputs.joined["movies"].schema()}, {})
     fitted.__dict__["program"] = inputs.program
-    found = read_item_values(joined, Path(), IDS, fitted)
+    found, listed = read_item_values(joined, Path(), IDS, fitted)
     assert found is not None
+    assert listed is not None
     assert found["year"].to_pylist() == [1997, 1995, None, 1996]
+    assert listed.to_pylist() == [True, True, False, True]
