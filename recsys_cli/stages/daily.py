@@ -46,12 +46,13 @@ class State:
         """Read the file; an empty state without one."""
         if not path.is_file():
             return cls()
-        content = read_json(path, hint="remove the folder to start anew", expected={"files": dict, "days": list})
+        hint = f"remove {path.parent}: the next update trains anew on all rows, beside the served version"
+        content = read_json(path, hint=hint, expected={"files": dict, "days": list})
         sums = [{**day, "sums": {name: tuple(of) for name, of in day["sums"].items()}} for day in content.pop("days")]
         try:
             return cls(**content, days=[Day(**day) for day in sums])
         except TypeError as error:
-            raise DataError(f"{path}: {error}", hint="remove the folder to start anew") from error
+            raise DataError(f"{path}: {error}", hint=hint) from error
 
     def write(self, path: Path) -> None:
         """Replace the file."""

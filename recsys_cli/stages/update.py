@@ -120,10 +120,8 @@ class _Updating:
         return self.config.update or UpdateConfig()
 
     def run(self, since: float | None, *, full: bool) -> Update:
-        state, publication = (
-            State.read(self.folder / "state.json"),
-            Publication(self.workspace.root / "published" / self.name),
-        )
+        publication = Publication(self.workspace.root / "published" / self.name)
+        state = self._state(publication)
         served = _served(state, publication)
         if not open_source(self.config.dataset.name, self.config.dataset.options).info.is_own:
             download(self.config.dataset, self.workspace, emit=self.emit)
@@ -153,9 +151,22 @@ class _Updating:
         gate = candidate.gate
         if gate is not None and not gate.passed and "gate" not in self.accept:
             return self._refused(state, key, served, gate=gate)  # its rows count as new in the next update
+        if served is not None and served["run"] != state.versions[-1]["run"]:
+            self._say("rollback", f"version {served['version']} was served again; what follows it is published now")
         _taken(state, new, key, files, data)
         state.tables = tables
         return self._publish(state, publication, candidate, data)
+
+    def _state(self, publication: Publication) -> State:
+        """Return the state, also of an update that was killed after its version was served."""
+        path, pending = self.folder / "state.json", self.folder / "next.json"
+        if pending.is_file():
+            current, state = publication.current, State.read(pending)
+            if current is not None and current.manifest["run"]["name"] == state.versions[-1]["run"]:
+                state.versions[-1]["version"] = current.number
+                state.write(path)
+            pending.unlink()
+        return State.read(path)
 
     def _say(self, step: str, text: str) -> None:
         self.steps[step] = text
@@ -298,19 +309,22 @@ class _Updating:
         return self._result("refused", served, found, gate)
 
     def _publish(self, state: State, publication: Publication, candidate: _Candidate, data: PreparedData) -> Update:
-        version = publication.publish(candidate.run, self.workspace, emit=self.emit, newest=True)
         made: dict[str, Any] = {
-            "version": version.number, "run": candidate.run.folder.name, "data": data.key, "metric": candidate.metric,
+            "version": 0, "run": candidate.run.folder.name, "data": data.key, "metric": candidate.metric,
             "value": candidate.value, "settings": _settings(self.config), "through": last_time(data),
         }  # fmt: skip
-        state.versions = [*(one for one in state.versions if one["version"] != version.number), made]
+        state.versions = [*(one for one in state.versions if one["run"] != made["run"]), made]
         state.since_full = 0 if candidate.is_full else state.since_full + 1
         if candidate.is_full or (gate := candidate.gate) is None:
             state.drift = []
         else:
             state.drift.append([gate.gain, (gate.high - gate.low) / (2 * _SIGMAS)])
         state.refused = None
+        state.write(self.folder / "next.json")
+        version = publication.publish(candidate.run, self.workspace, emit=self.emit, newest=True)
+        made["version"] = version.number
         state.write(self.folder / "state.json")
+        (self.folder / "next.json").unlink()
         self._prune(state)
         self._say("publish", f"version {version.number} is served: {version.folder}")
         return self._result("promoted", made, gate=candidate.gate)
@@ -354,17 +368,18 @@ def last_time(data: PreparedData) -> float:
 
 
 def _served(state: State, publication: Publication) -> dict[str, Any] | None:
-    """Return the record of the served version: after a rollback not the last one."""
+    """Return the record of the served version: after a rollback not the last one; None before the first update."""
     current = publication.current
-    if current is None:
+    if current is None or not state.versions:
         return None
-    found = [one for one in state.versions if one["version"] == current.number]
+    run, name = current.manifest["run"]["name"], publication.folder.name
+    found = [one for one in state.versions if one["run"] == run]
     if not found:
         raise MissingArtifactError(
-            f"{publication.folder} serves version {current.number}, and no update has made it",
-            hint="recsys rollback, or remove the publication to start anew",
+            f"{publication.folder} serves version {current.number} of {run}, which no update of the latest has made",
+            hint=f"recsys publish {name} {state.versions[-1]['run']} serves that of the last update",
         )
-    return found[0]
+    return {**found[0], "version": current.number}
 
 
 def _settings(config: RunConfig) -> str:
