@@ -88,10 +88,10 @@ def train_run(
     name, key = config.model.name, run_key(config, data)
     options, found = _with_epochs(run, data, config, key=key, ranks=ranks, resume=resume, emit=emit)
     model = new_model(data, config.model, options)
+    own, carried = config.model_copy(update={"train": options}), None
     if model.rows != "all" and not run.checkpoint("last").is_file():  # `last` would replace the weights of a warm start
-        warm_start(model, name, data, options.continue_from, workspace, emit=emit)
-    own = config.model_copy(update={"train": options})
-    result = fit_run(run, model, data, own, key=key, ranks=ranks, resume=resume, emit=emit)
+        carried = warm_start(model, own, data, workspace, emit=emit)
+    result = fit_run(run, model, data, own, key=key, ranks=ranks, resume=resume, emit=emit, carried=carried)
     seconds = result.history[0].seconds if model.rows == "all" else time.perf_counter() - started
     if ranks.is_first:
         inputs: dict[str, Any] = {

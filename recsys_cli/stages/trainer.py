@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, replace
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from recsys_cli.config import EvaluateConfig, ModelConfig, RunConfig, TrainConfig
 from recsys_cli.config.load import model_config_type, train_defaults
@@ -21,6 +22,7 @@ from recsys_cli.models import build
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.stages.monitor import monitor_or_fallback
 from recsys_cli.training import hardware, optimizers
+from recsys_cli.training.checkpoint import restore_optimizers
 from recsys_cli.training.data import TrainingData, validation_batches
 from recsys_cli.training.hardware import keep_freed_memory
 from recsys_cli.training.objective import Objective
@@ -50,9 +52,9 @@ def new_model(data: PreparedData, model_config: ModelConfig, config: TrainConfig
 
 def fit_run(  # noqa: PLR0913 - one call for both kinds of models
     run: TrainedRun, model: Model, data: PreparedData, config: RunConfig, *,
-    key: str, ranks: Ranks, resume: bool, emit: Emit,
+    key: str, ranks: Ranks, resume: bool, emit: Emit, carried: Mapping[str, Tensor] | None = None,
 ) -> TrainingResult:  # fmt: skip
-    """Train a model of `new_model` to the end, in the folder of a run.
+    """Train a model of `new_model` to the end, in the folder of a run; `carried` is the optimizers' state of a warm start.
 
     Raises:
         ConfigError: The monitored metric is not measurable, or a closed-form model has several processes or a warm start.
@@ -61,6 +63,7 @@ def fit_run(  # noqa: PLR0913 - one call for both kinds of models
     """
     if model.rows != "all":
         trainer = trainer_of(model, data, config, ranks=ranks, emit=emit)
+        restore_optimizers(carried or {}, model, trainer.step.optimizers)
         return trainer.fit(run, key=key, settings=config.model_dump(mode="json"), resume=resume)
     if ranks.world_size > 1 or config.train.continue_from is not None:
         raise ConfigError(

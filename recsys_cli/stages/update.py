@@ -292,6 +292,7 @@ class _Updating:
         recent = Recent(after=served["through"], history=self.options.history)
         options = {
             "continue_from": yesterday.folder.name, "epochs": self.options.epochs, "early_stopping": None, "recent": recent,
+            "schedule": own.train.schedule.model_copy(update={"warmup_steps": 0}),  # the optimizers' state goes on
         }  # fmt: skip
         return {"continued": own.model_copy(update={"train": own.train.model_copy(update=options)})}
 

@@ -1,25 +1,32 @@
-"""Warm start from the weights of a previous run. Rows of embedding tables are matched by value, as ids may differ."""
+"""Warm start: weights and optimizer state of an earlier run. Rows of tables are matched by value, as ids may differ."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from recsys_cli.config import RunConfig, TrainConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.events import Emit, Message
-from recsys_cli.features.schema import FIRST, Column
+from recsys_cli.features.schema import FIRST, UNSEEN, Column
 from recsys_cli.models.collaborative.features import CollaborativeColumns
 from recsys_cli.models.embedding import Embeddings, key_of
+from recsys_cli.models.embedding.tables import INITIAL_STD
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import read_weights
 from recsys_cli.ops.plan import FeaturePlan
+from recsys_cli.training.checkpoint import OPTIMIZER, Checkpoint
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+
+_OPTIMIZERS = ("sparse_embeddings", "embedding_optimizer")
+"""Options of optimizers with a state of their own."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +38,11 @@ class Start:
 
 
 def warm_start(
-    model: Model, name: str, data: PreparedData, previous: str | None, workspace: Workspace, *, emit: Emit
-) -> None:
-    """Copy the weights of the run `previous`, if any, into a new model; see `carry_over`."""
-    start = start_of(previous, workspace)
-    if start is not None:
-        carry_over(model, name, start, data, emit=emit)
+    model: Model, config: RunConfig, data: PreparedData, workspace: Workspace, *, emit: Emit
+) -> dict[str, Tensor]:
+    """Copy the weights of the run `train.continue_from`, if any, into a new model, and return its state; see `carry_over`."""
+    start = start_of(config.train.continue_from, workspace)
+    return {} if start is None else carry_over(model, config, start, data, emit=emit)
 
 
 def start_of(previous: str | None, workspace: Workspace) -> Start | None:
@@ -57,12 +63,13 @@ def start_of(previous: str | None, workspace: Workspace) -> Start | None:
     return Start(run, workspace.data_of(run))
 
 
-def carry_over(model: Model, name: str, start: Start, data: PreparedData, *, emit: Emit) -> None:
-    """Copy the weights of a previous run into a new model.
+def carry_over(model: Model, config: RunConfig, start: Start, data: PreparedData, *, emit: Emit) -> dict[str, Tensor]:
+    """Copy the weights of a previous run into a new model, and return its optimizers' state as of a checkpoint.
 
     Rows of tables are matched by value: values in both vocabularies keep their rows, as do padding, null, unseen, and
-    an equal number of hash buckets. New values keep random rows. All other weights are copied. Optimizers start anew.
-    Collaborative features are not copied but fitted to the new train rows.
+    an equal number of hash buckets. New values start near the row of unseen values. All other weights are copied.
+    Collaborative features are not copied but fitted to the new train rows. New rows have an empty state; the whole state is
+    empty if the `last` checkpoint is gone or of other optimizers.
 
     Raises:
         ConfigError: Model or data do not match; the message lists all differences.
@@ -80,19 +87,38 @@ def carry_over(model: Model, name: str, start: Start, data: PreparedData, *, emi
         **{key: tensor for key, tensor in model.state_dict().items() if key.startswith(fitted)},
     }
     tables = tables_of(model)
-    problems = _problems(start, name, data) or _misfits(model, weights, tables)
+    problems = _problems(start, config.model.name, data) or _misfits(model, weights, tables)
     if problems:
         text = "\n  ".join([f"this config cannot continue {start.run.folder.name}:", *problems])
         raise ConfigError(text, hint=f"use the model options and features of {start.run.config}")
-    counts = []
+    counts, rows = [], {}
     for key, (owner, column) in tables.items():
         old, new = _same_rows(start.data.schema[column], data.schema[column], start.data, data)
-        owner.write_rows(column, new, weights[key][old])
         total = data.schema[column].cardinality or 0
+        owner.write_rows(column, new, weights[key][old])
+        added = torch.from_numpy(np.setdiff1d(np.arange(total), new.numpy()))
+        owner.write_rows(column, added, torch.normal(weights[key][[UNSEEN]].expand(len(added), -1), INITIAL_STD))
+        rows[f"{OPTIMIZER}{key}"] = old, new, total
         counts.append(f"{column} keeps {old.numel():,} rows and gets {total - old.numel():,} new ones")
     rest = {key: tensor for key, tensor in weights.items() if key not in tables}
     model.load_state_dict(rest, strict=False)  # `_misfits` has checked the names
-    emit(Message(f"continuing {start.run.folder.name}: {'; '.join(counts) or 'the model has no tables'}"))
+    state = _state(start, config.train, rows)
+    counts.append("the optimizers' state goes on" if state else "optimizers start anew")
+    emit(Message(f"continuing {start.run.folder.name}: {'; '.join(counts)}"))
+    return state
+
+
+def _state(start: Start, train: TrainConfig, rows: dict[str, tuple[Tensor, Tensor, int]]) -> dict[str, Tensor]:
+    """Return the state of a run's optimizers, in new rows of tables, by old and new rows and the number of all."""
+    path, before = start.run.checkpoint("last"), config_of(start.run).train
+    if not path.is_file() or any(getattr(train, name) != getattr(before, name) for name in _OPTIMIZERS):
+        return {}
+    state = {key: tensor for key, tensor in Checkpoint.load(path).tensors.items() if key.startswith(OPTIMIZER)}
+    for key in (key for key, tensor in state.items() if tensor.ndim and key.rpartition(":")[0] in rows):
+        old, new, total = rows[key.rpartition(":")[0]]
+        grown = state[key].new_zeros(total, *state[key].shape[1:])
+        state[key] = grown.index_copy_(0, new, state[key][old])
+    return state
 
 
 def tables_of(model: Model) -> dict[str, tuple[Embeddings, str]]:

@@ -23,7 +23,8 @@ from recsys_cli.training.progress import EpochEnded, Stepped, TrainingEvent
 from recsys_cli.training.trackers import Trackers
 from recsys_cli.workspace import TrainedRun, naming, read_text, replacing, whole, write_text
 
-_OPTIMIZER = "optimizer."
+OPTIMIZER = "optimizer."
+"""Prefix of the optimizers' tensors in a checkpoint: "optimizer.parameter:field"."""
 _META, _CHECKSUM = "recsys", "checksum"
 """Keys of the file header."""
 
@@ -76,12 +77,12 @@ def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
 def optimizer_state(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:
     """Return the optimizers' tensors by parameter and key."""
     sharded = {
-        f"{_OPTIMIZER}{path}{key}": value
+        f"{OPTIMIZER}{path}{key}": value
         for path, module in sharded_tables(model)
         for key, value in module.optimizer_state().items()
     }
     return sharded | {
-        f"{_OPTIMIZER}{name}:{key}": value
+        f"{OPTIMIZER}{name}:{key}": value
         for name, parameter in model.named_parameters()
         for optimizer in optimizers
         for key, value in optimizer.state.get(parameter, {}).items()
@@ -99,23 +100,28 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizers: list[Optimizer
     tensors = checkpoint.tensors
     try:
         model.load_state_dict({k.removeprefix(PREFIX): v for k, v in tensors.items() if k.startswith(PREFIX)})
-        owners = {
-            name: (optimizer, parameter)
-            for name, parameter in model.named_parameters()
-            for optimizer in optimizers
-            for group in optimizer.param_groups
-            if any(parameter is one for one in group["params"])
-        }
-        state = {key.removeprefix(_OPTIMIZER): tensor for key, tensor in tensors.items() if key.startswith(_OPTIMIZER)}
-        for path, module in sharded_tables(model):
-            keys = [key for key in state if key.startswith(path)]
-            module.load_optimizer_state({key.removeprefix(path): state.pop(key) for key in keys})
-        for key, tensor in state.items():
-            name, _, field = key.rpartition(":")
-            optimizer, parameter = owners[name]
-            optimizer.state[parameter][field] = tensor.to(parameter.device, copy=True)  # out of the memory-mapped file
+        restore_optimizers(tensors, model, optimizers)
     except (RuntimeError, KeyError) as error:
         raise TrainingError(f"the checkpoint does not fit the model: {error}", hint="recsys train --force") from error
+
+
+def restore_optimizers(tensors: Mapping[str, Tensor], model: nn.Module, optimizers: list[Optimizer]) -> None:
+    """Load the optimizers' state of a checkpoint; other tensors are ignored. A `KeyError` for unknown parameters."""
+    owners = {
+        name: (optimizer, parameter)
+        for name, parameter in model.named_parameters()
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        if any(parameter is one for one in group["params"])
+    }
+    state = {key.removeprefix(OPTIMIZER): tensor for key, tensor in tensors.items() if key.startswith(OPTIMIZER)}
+    for path, module in sharded_tables(model):
+        keys = [key for key in state if key.startswith(path)]
+        module.load_optimizer_state({key.removeprefix(path): state.pop(key) for key in keys})
+    for key, tensor in state.items():
+        name, _, field = key.rpartition(":")
+        optimizer, parameter = owners[name]
+        optimizer.state[parameter][field] = tensor.to(parameter.device, copy=True)  # out of the memory-mapped file
 
 
 _LINES = 100

@@ -16,11 +16,14 @@ from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.events import Event, Message, Progress
+from recsys_cli.features.schema import UNSEEN
 from recsys_cli.models import build
+from recsys_cli.models.embedding.tables import INITIAL_STD
 from recsys_cli.models.weights import load_weights, read_weights
 from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train_on
 from recsys_cli.stages.warm_start import carry_over, start_of
+from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 from tests import checkerboard
 from tests.checkerboard import put_prepared, same_weights, set_column
@@ -86,7 +89,7 @@ def continued(run: TrainedRun, data: PreparedData, workspace: Workspace, **model
     assert start is not None
     torch.manual_seed(7)
     made = build("mlp", config.model.options, data.schema, sparse=True)
-    carry_over(made, config.model.name, start, data, emit=lambda event: None)
+    carry_over(made, config, start, data, emit=lambda event: None)
     return made
 
 
@@ -116,16 +119,61 @@ def test_damaged_weights_are_not_continued(data, workspace, run):
 MODEL_OPTIONS = {key: value for key, value in MODEL.items() if key != "name"}
 
 
-def test_new_values_keep_the_rows_that_were_drawn(grown, workspace, run):
-    after = continued(run, grown, workspace)
-    torch.manual_seed(7)
-    fresh = build("mlp", MODEL_OPTIONS, grown.schema)
-    users = after.embeddings.table("userId")
-    assert torch.equal(users[3:23], fresh.embeddings.table("userId")[3:23])  # values 59 to 40
-    assert torch.equal(
-        users[23:], read_weights(run.checkpoint("best"))["embeddings.tables.of_userId.weight"][3:].flip(0)
-    )
-    assert not users[0].any()
+def test_new_values_start_near_the_row_of_unknown_ids(grown, workspace, run):
+    best = Checkpoint.load(run.checkpoint("best"))
+    users = best.tensors["model.embeddings.tables.of_userId.weight"]
+    users[UNSEEN] = 5.0
+    best.save(run.checkpoint("best"))
+    reseal(run)
+    after = continued(run, grown, workspace).embeddings.table("userId").detach()
+    new = after[3:23] - 5.0  # values 59 to 40
+    assert new.mean().abs() < 5 * INITIAL_STD / new.numel() ** 0.5
+    assert new.std() == pytest.approx(INITIAL_STD, rel=0.3)
+    assert torch.equal(after[23:], users[3:].flip(0))
+    assert torch.equal(after[:3], users[:3])
+
+
+@pytest.mark.parametrize(
+    "sparse", [{}, *({"sparse_embeddings": True, "embedding_optimizer": name} for name in ("adam", "adagrad"))]
+)
+def test_the_state_of_optimizers_goes_on_by_value(data, grown, workspace, sparse):
+    """40 users of 60 were there, in reverse order; steps of Adam are counted over both runs."""
+    first = train_on(data, a_config(**sparse), workspace).artifact
+    config = a_config(continue_from=first.folder.name, epochs=1, **sparse)
+    start = start_of(first.folder.name, workspace)
+    model = build("mlp", MODEL_OPTIONS, grown.schema, sparse=bool(sparse))
+    state = carry_over(model, config, start, grown, emit=lambda event: None)
+    before = Checkpoint.load(first.checkpoint("last")).tensors
+    assert {*state} == {key for key in before if key.startswith("optimizer.")}
+    fields = {key.rpartition(":")[2] for key in state if "of_userId" in key} - {"step"}
+    assert fields == ({"sum"} if "adagrad" in sparse.values() else {"exp_avg", "exp_avg_sq"})
+    for field in fields:
+        name = f"optimizer.embeddings.tables.of_userId.weight:{field}"
+        assert before[name][3:].any()
+        assert torch.equal(state[name][23:], before[name][3:].flip(0))
+        assert not state[name][3:23].any()
+    made = train_on(grown, config, workspace).artifact
+    after = Checkpoint.load(made.checkpoint("last")).tensors
+    steps = [key for key in before if key.endswith(":step")]
+    assert steps
+    assert all(after[key] == before[key] + made.manifest["steps"] for key in steps)
+
+
+def test_optimizers_start_anew_after_a_change_and_without_their_state(data, workspace, run):
+    said: list[str] = []
+
+    def carried(**train: Any) -> dict[str, Any]:
+        config = a_config(continue_from=run.folder.name, **train)
+        model = build("mlp", MODEL_OPTIONS, data.schema, sparse=config.train.sparse_embeddings)
+        start = start_of(run.folder.name, workspace)
+        return carry_over(model, config, start, data, emit=lambda event: said.append(event.text))
+
+    assert carried()
+    assert said[-1].endswith("the optimizers' state goes on")
+    assert not carried(sparse_embeddings=True, embedding_optimizer="adagrad")
+    run.checkpoint("last").unlink()
+    assert not carried()
+    assert said[-1].endswith("optimizers start anew")
 
 
 def test_training_goes_on_from_there_and_improves(grown, workspace, run):
