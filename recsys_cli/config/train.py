@@ -29,8 +29,8 @@ class TrainConfig(Section):
 
     # data and duration
     continue_from: str | None = None
-    """Warm start: name of a finished run of this workspace. The data may have grown: rows of embeddings and of the optimizers' state
-    are matched by value, and new values start near the row of unseen ones. Other optimizers start anew. Set by
+    """Warm start: name of a finished run of this workspace. The data may have grown: rows of embeddings and of the optimizers'
+    state are matched by value, and new values start near the row of unseen ones. Other optimizers start anew. Set by
     `recsys train --continue RUN`."""
     recent: Recent | None = Field(None, exclude_if=lambda recent: recent is None)  # absent from keys of runs without it
     """Train on recent rows and a sample of the others; None: on all. Set by `recsys update`."""
