@@ -164,7 +164,7 @@ class _Updating:
             current, state = publication.current, State.read(pending)
             if current is not None and current.manifest["run"]["name"] == state.versions[-1]["run"]:
                 state.versions[-1]["version"] = current.number
-                state.write(path)
+                self._keep(state)
             pending.unlink()
         return State.read(path)
 
@@ -324,14 +324,14 @@ class _Updating:
         state.write(self.folder / "next.json")
         version = publication.publish(candidate.run, self.workspace, emit=self.emit, newest=True)
         made["version"] = version.number
-        state.write(self.folder / "state.json")
+        self._keep(state)
         (self.folder / "next.json").unlink()
-        self._prune(state)
         self._say("publish", f"version {version.number} is served: {version.folder}")
         return self._result("promoted", made, gate=candidate.gate)
 
-    def _prune(self, state: State) -> None:
-        """Remove runs, prepared data and ids of versions that no rollback reaches."""
+    def _keep(self, state: State) -> None:
+        """Write the state; remove runs, prepared data and ids of versions that no rollback reaches."""
+        state.write(self.folder / "state.json")
         stays = state.versions[-self.options.keep :]
         for one in state.versions[: -self.options.keep]:
             run, data = self.workspace.run_named(one["run"]), self.workspace.data(one["data"])

@@ -13,9 +13,13 @@ from recsys_cli.serving.feedback.log import current_files, replay
 from recsys_cli.serving.feedback.state import FeedbackState
 
 
-def name_of(user: object, shares: Mapping[str, float]) -> str:
-    """Return the bundle of a user's share: the same for any order of the shares."""
-    point, ordered = share_point(user), sorted(shares.items())
+def name_of(user: object, shares: Mapping[str, float], *, salted: bool = True) -> str:
+    """Return the bundle of a user's share: the same for any order of the shares.
+
+    The names are the salt, so that a test with new names divides users anew. Logs without arms are of servers without it.
+    """
+    ordered = sorted(shares.items())
+    point = share_point(user, "".join(f"{name}\0" for name, _ in ordered) if salted else "")
     for name, share in ordered:
         point -= share
         if point < 0:
@@ -23,9 +27,9 @@ def name_of(user: object, shares: Mapping[str, float]) -> str:
     return ordered[-1][0]
 
 
-def share_point(user: object) -> float:
+def share_point(user: object, salt: str = "") -> float:
     """Return a number from 0 to 1, stable by user id as text."""
-    digest = hashlib.blake2b(str(user).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    digest = hashlib.blake2b(f"{salt}{user}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
@@ -97,7 +101,7 @@ def arms_of(
     for event in (one for one in state.live() if one.kind == "put"):
         name, share = event.arm, event.share
         if name is None and shares:
-            name, assigned = name_of(event.user, shares), assigned + 1
+            name, assigned = name_of(event.user, shares, salted=False), assigned + 1
             share = shares[name]
         if name is None or share is None or share >= 1:
             left_out += 1

@@ -156,6 +156,8 @@ class Recommendations(BaseModel):
     bundle: str
     version: str
     """Key of the bundle."""
+    number: int | None
+    """Number of its version; null outside a folder of versions."""
     source: Literal["model", "fold-in", "popularity", "none"]
     """Origin of the scores."""
     fallback: Literal["popularity"] | None
@@ -178,6 +180,7 @@ class Scores(BaseModel):
 
     bundle: str
     version: str
+    number: int | None
     scores: list[float]
 
 
@@ -243,6 +246,8 @@ class Deployed(BaseModel):
 
     name: str
     version: str
+    number: int | None
+    """Number of the version in a folder of versions."""
     model: str
     share: float
     repeats: bool

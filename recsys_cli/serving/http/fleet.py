@@ -65,6 +65,7 @@ class Deployment:
     Attributes:
         about: Its manifest.
         version: Its key.
+        number: Its number in a folder of versions; None elsewhere.
         signature: Raw inputs and outputs of `score`.
         takes_histories: Whether the model scores a history of the request.
         user_input: Raw column of the users in rows to score.
@@ -74,12 +75,18 @@ class Deployment:
     def __init__(self, name: str, folder: Path, model: Recommender, thread: ModelThread, metrics: Metrics) -> None:
         self.name, self.folder, self.thread, self._metrics = name, folder, thread, metrics
         self.about, self.version = model.served.about, str(model.served.about["key"])
+        self.number = int(folder.name) if folder.parent.name == "versions" and folder.name.isdecimal() else None
         self.signature: Mapping[str, Any] = read_json(
             folder / "signature.json", hint="recsys export RUN --force", expected={"inputs": list}
         )
         self.takes_histories, self.user_input = model.served.takes_histories, model.rows.user_input
         self._upserts, self._applied, self._following = ItemUpserts(model), 0, asyncio.Lock()
         self.columns = {column: str(kind) for column, kind in self._upserts.columns.items()}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Name, version and number, as they are in answers."""
+        return {"bundle": self.name, "version": self.version, "number": self.number}
 
     @property
     def catalog(self) -> Catalog:
@@ -241,7 +248,7 @@ class Fleet:
             old, self._deployments[name] = self._deployments[name], fresh
             self._remember(fresh)
             self._metrics.reloads.labels(name, "loaded").inc()
-            _LOG.warning("bundle %s is now %s", name, fresh.version)
+            _LOG.warning("bundle %s is now %s, version %s", name, fresh.version, fresh.number)
             await asyncio.shield(old.thread.close(grace=_GRACE))
             del old, fresh
             gc.collect()  # 0.1 ms: the objects of the start are exempt

@@ -57,7 +57,7 @@ def recommend_routes(service: Service) -> APIRouter:
         body = await body_of(request, ScoreBody, limits.body_bytes)
         deployment = service.fleet.named(body.bundle)
         scores = await service.score(deployment, columns_of(body))
-        return json_response({"bundle": deployment.name, "version": deployment.version, "scores": scores})
+        return json_response({**deployment.identity, "scores": scores})
 
     @router.get("/similar/{item:path}", responses={200: {"model": Recommendations}})
     async def similar(item: str, k: Annotated[int, Query(ge=1)] = 10, bundle: str | None = None) -> Response:
@@ -151,6 +151,7 @@ def _about(deployment: Deployment, settings: Settings) -> dict[str, Any]:
     return {
         "name": deployment.name,
         "version": deployment.version,
+        "number": deployment.number,
         "model": about["model"],
         "share": settings.shares.get(deployment.name, 0.0),
         "repeats": about.get("repeats", False),

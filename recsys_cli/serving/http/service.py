@@ -152,8 +152,7 @@ class FeedbackDesk:
 def recommendations(answer: Answer, deployment: Deployment, *, explain: bool) -> dict[str, Any]:
     """Return the JSON values of `bodies.Recommendations`."""
     return {
-        "bundle": deployment.name,
-        "version": deployment.version,
+        **deployment.identity,
         "source": answer.source,
         "fallback": "popularity" if answer.source == "popularity" else None,
         "note": answer.note,

@@ -282,7 +282,7 @@ def test_a_killed_update_goes_on_and_serves_yesterday_meanwhile(tmp_path):
     shop = Shop(tmp_path, days=15)
     shop.update()
     shop.next()
-    for step in ("_candidate", "_prune"):
+    for step in ("_candidate", "_keep"):
         line = [sys.executable, "-c", KILLED, step, str(shop.config), str(shop.workspace.root)]
         assert subprocess.run(line, check=False).returncode == -signal.SIGKILL
         assert Publication(shop.workspace.root / "published" / "shop").current is not None

@@ -27,7 +27,8 @@ def day(seed: int, number: int, effect: float) -> list[Event]:
     """Return the feedback of a day of 400 users, without arms."""
     rng, events = np.random.default_rng([seed, number]), []
     for user in range(400):
-        rate = 0.03 * (effect if name_of(f"{seed}-{user}", SHARES) == "test" else 1)
+        is_test = name_of(f"{seed}-{user}", SHARES, salted=False) == "test"
+        rate = 0.03 * (effect if is_test else 1)
         if rng.random() < rate:
             events.append(Event("put", number * 1_000 + user, f"{seed}-{user}", number))
     return events

@@ -82,6 +82,9 @@ def test_shares_follow_the_users() -> None:
     names = [name_of(user, first) for user in range(2_000)]
     assert names == [name_of(user, again) for user in range(2_000)]  # a restart with other arguments moves nobody
     assert [names.count(name) / 2_000 for name in "abc"] == pytest.approx([0.7, 0.2, 0.1], abs=0.04)
+    others = [name_of(user, {"a": 0.7, "d": 0.3}) for user in range(2_000)]  # of another test: independent
+    both = sum(name != "a" == other for name, other in zip(names, others, strict=True))
+    assert both / 2_000 == pytest.approx(0.3 * 0.7, abs=0.04)
 
 
 def test_events_have_distinct_times_in_order_also_while_the_clock_stands_still_or_goes_back(

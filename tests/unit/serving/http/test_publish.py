@@ -273,6 +273,8 @@ def test_servers_follow_with_feedback_and_upserts(
         item = {"title": "New", "features": {"genres": ["Drama"], "year": 1999}}
         shop.rollback()
         assert until(_everywhere(server, "fm")) < 15
+        assert server.get("/bundles")["bundles"][0]["number"] == 2
+        assert server.post("/recommend", {"user": 1})["number"] == 2
         assert server.ask("PUT", "/items/900", item).status_code == 200
         shop.publish(make_run("ease"), served_workspace)
         until(_everywhere(server, "ease"))
