@@ -113,15 +113,20 @@ class Publication:
 
         Raises:
             MissingArtifactError: There is none.
+            DataError: The delta of the served version is damaged, or of another one.
         """
-        number = self._served.number
+        served = self._served
         with self._locked("current", emit):
-            number = self._served.number  # after other commands
-            base = read_delta(delta).base[0] if (delta := self.delta(number)).is_file() else 0
-            if base not in self.versions:
-                raise MissingArtifactError(f"{self.folder} has no version before {number}, which stays", hint=_PUBLISH)
-            self._serve(self.versions[base])
-        return self.versions[base]
+            served = self._served  # after other commands
+            delta = read_delta(path) if (path := self.delta(served.number)).is_file() else None
+            if delta is not None and delta.target != (served.number, served.digest):
+                raise DataError(f"{path} is not the delta of version {served.number}", hint=_PUBLISH)
+            base = self.versions.get(delta.base[0]) if delta is not None else None
+            if base is None:
+                text = f"{self.folder} has no version before {served.number}, which stays"
+                raise MissingArtifactError(text, hint=_PUBLISH)
+            self._serve(base)
+        return base
 
     def prune(self, keep: int = KEPT) -> None:
         """Remove the oldest versions with their deltas; `keep` stay, the served one among them."""

@@ -140,6 +140,54 @@ def test_a_damaged_delta_is_refused_and_nothing_written(
     assert tree(tmp_path / "other") == before
 
 
+def test_a_change_of_any_byte_of_a_delta_is_refused(published: Three, tmp_path: Path) -> None:
+    source = published(tmp_path / "shop")
+    other = behind(source, tmp_path / "other", 1)
+    delta, before = source.delta(2), tree(tmp_path / "other")
+    whole = delta.read_bytes()
+    length = int.from_bytes(whole[-40:-32], "big")
+    blocks = len(whole) - 40 - length
+    places = [*range(0, blocks, 1 + blocks // 12), *range(blocks, len(whole) - 40, 1 + length // 20)]
+    served = source.versions[3]
+    for at in [*places, *range(len(whole) - 40, len(whole), 3)]:
+        delta.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        with pytest.raises(RecsysError):
+            other.apply(delta)
+        assert tree(tmp_path / "other") == before
+        if at >= blocks:  # the text, which a rollback reads
+            assert source.current == served
+            source.rollback()
+            with pytest.raises(DataError, match="is damaged"):
+                source.rollback()
+            assert source.current == source.versions[2]
+            delta.write_bytes(whole)
+            source.apply(source.delta(3))
+            assert source.current == served
+
+
+def test_exchanged_deltas_and_a_changed_manifest_are_refused(published: Three, tmp_path: Path) -> None:
+    source = published(tmp_path / "shop")
+    others = [behind(source, tmp_path / str(number), number) for number in (1, 2)]
+    two, three = source.delta(2).read_bytes(), source.delta(3).read_bytes()
+    source.delta(2).write_bytes(three)
+    source.delta(3).write_bytes(two)
+    with pytest.raises(DataError, match="is not the delta of version 3"):
+        source.rollback()
+    assert source.current == source.versions[3]
+    with pytest.raises(MissingArtifactError, match="makes version 3 of 2"):
+        others[0].apply(source.delta(2))
+    others[1].apply(source.delta(2))  # the content counts, not the name
+    assert others[1].current.number == 3
+    source.delta(2).write_bytes(two)
+    source.delta(3).write_bytes(three)
+    manifest = source.versions[2].folder / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"histories": true', '"histories": false'))
+    for act in (source.rollback, lambda: behind(source, tmp_path / "third", 2).apply(source.delta(3))):
+        with pytest.raises(RecsysError):
+            act()
+    assert source.current == source.versions[3]
+
+
 def test_a_delta_that_does_not_fit_is_refused(published: Three, tmp_path: Path) -> None:
     source = published(tmp_path / "shop")
     other = behind(source, tmp_path / "other", 1)
