@@ -152,7 +152,7 @@ def hold_out(
     user, item = rows.user_idx[is_held_out].astype(np.int64), rows.item_idx[is_held_out].astype(np.int64)
 
     pairs = np.unique(user[item >= FIRST] * num_items + item[item >= FIRST])
-    is_repeated = np.isin(pairs, history.user_idx.astype(np.int64) * num_items + history.item_idx)
+    is_repeated = _is_among(pairs, history.user_idx.astype(np.int64) * num_items + history.item_idx)
     kept, history = (pairs, history.chosen(np.arange(0))) if config.ranks_seen else (pairs[~is_repeated], history)
     owners = np.concatenate([kept // num_items, user[item < FIRST]])
     eligible, num_relevant = np.unique(owners, return_counts=True)
@@ -171,6 +171,15 @@ def hold_out(
         num_pairs=len(pairs),
         num_repeated=int(np.count_nonzero(is_repeated)),
     )
+
+
+def _is_among(keys: Ints, many: Ints) -> npt.NDArray[np.bool_]:
+    """Return a mask of ascending keys that are among many others, which are not sorted as in `np.isin`."""
+    found = np.zeros(len(keys), dtype=bool)
+    if len(keys):
+        places = np.minimum(np.searchsorted(keys, many), len(keys) - 1)
+        found[places[keys[places] == many]] = True
+    return found
 
 
 def with_given_candidates(held_out: HeldOut, rows: Interactions, relevance: str | float) -> HeldOut:
