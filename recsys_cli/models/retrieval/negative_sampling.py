@@ -59,7 +59,7 @@ class ItemCatalog:
     """
 
     def __init__(self, interactions: Interactions, user: Column, item: Column, *, device: torch.device) -> None:
-        items = np.unique(interactions.item_idx)
+        items = np.flatnonzero(np.bincount(interactions.item_idx))
         items = items[items >= FIRST].astype(np.int64)
         if not len(items):
             raise DataError(
