@@ -150,7 +150,8 @@ def _result(found: Understanding, path: Path) -> dict[str, Any]:
         }
         for name, one in main.columns.items()
     ]  # fmt: skip
-    features = found.proposal.sections["features"]
+    features, rows = found.proposal.sections["features"], found.proposal.sections["dataset"]["interactions"]
+    grows = "timestamp" in features and not (isinstance(rows, str) and Path(rows).is_file())
     return {
         "config": str(path),
         "task": task.words,
@@ -163,6 +164,7 @@ def _result(found: Understanding, path: Path) -> dict[str, Any]:
         "split_reason": found.proposal.comments["split.method"],
         "model": found.proposal.sections["model"]["name"],
         "next": f"recsys run {shlex.quote(str(path))}",
+        "daily": f"recsys update {shlex.quote(str(path))}" if grows else None,
     }
 
 
@@ -181,4 +183,5 @@ def _draw(to: Console, result: Mapping[str, Any]) -> None:
     facts(to, [("task", result["task"]), ("joined", joined), ("split", split), ("model", result["model"])])
     notes(to, result["notes"])
     line(to, f"wrote {result['config']}")
-    line(to, f"next: {result['next']}", style="dim")
+    daily = f"; with new rows every day: {result['daily']}" if result["daily"] else ""
+    line(to, f"next: {result['next']}{daily}", style="dim")

@@ -51,12 +51,10 @@ def update(
         made = bring_up_to_date(
             settings, session.workspace, name, accept=accept or (), since=_time(since), full=full, emit=emit
         )
-    result = asdict(made) | {
-        "next": _next(
-            made.verdict, [one.check for one in made.problems], session.workspace.root / "published" / name, given
-        )
-    }
-    session.report(result, draw)
+    following = "" if made.version != 1 else f"recsys serve {session.workspace.root / 'published' / name}"
+    if made.verdict == "refused":
+        following = _remedy([one.check for one in made.problems], given)
+    session.report(asdict(made) | {"next": following}, draw)
     if made.verdict == "refused":
         raise typer.Exit(REFUSED)
 
@@ -71,9 +69,7 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
         line(to, f"next: {result['next']}", style="dim")
 
 
-def _next(verdict: str, checks: list[str], folder: Path, config: Path) -> str:
-    if verdict != "refused":
-        return f"recsys serve {folder}"
+def _remedy(checks: list[str], config: Path) -> str:
     accepted = " ".join(f"--accept {check!r}" if " " in check else f"--accept {check}" for check in checks or ["gate"])
     others = "" if "reading" in checks else f", or recsys update {config} {accepted}"
     return f"correct the data and run it again{others}"

@@ -117,12 +117,11 @@ def _with_epochs(
             shutil.rmtree(search_of(run).folder, ignore_errors=True)  # a kill may have left it beside its result
         if found is not None:
             return options.model_copy(update={"epochs": found["epochs"], "early_stopping": None}), found
-    if rows == "all":
-        return options, None
     unused = {"early stopping": options.early_stopping, "the plateau schedule": options.schedule.name == "plateau"}
     useless = "".join(f"{name} has no effect, " for name, is_set in unused.items() if is_set)
-    text = f"the data has no valid split: {useless}{'and ' if useless else ''}the best checkpoint is the last"
-    emit(Message(text, "warning"))
+    if rows != "all" and (useless or options.recent is None):  # recent rows are learned in few epochs, as asked for
+        text = f"the data has no valid split: {useless}{'and ' if useless else ''}the best checkpoint is the last"
+        emit(Message(text, "warning"))
     return options, None
 
 

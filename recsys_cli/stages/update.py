@@ -21,7 +21,7 @@ from recsys_cli.errors import DataError, MissingArtifactError, listed
 from recsys_cli.etl.calendar import added, kept
 from recsys_cli.etl.days import NewInteractions, new_interactions
 from recsys_cli.evaluation.loaded_run import config_of
-from recsys_cli.events import Emit, Message, ignore
+from recsys_cli.events import Emit, Event, Message, ignore
 from recsys_cli.features.schema import Role
 from recsys_cli.features.split import TemporalSplit
 from recsys_cli.loader.recent import read_times
@@ -172,6 +172,11 @@ class _Updating:
         self.steps[step] = text
         self.emit(Message(f"{step}: {text}", facts={"step": step}))
 
+    def _but_facts(self, event: Event) -> None:
+        """Pass on progress and warnings of the training; what else it says is the same each day."""
+        if not (isinstance(event, Message) and event.level == "info"):
+            self.emit(event)
+
     def _as_before(self, state: State, served: Mapping[str, Any] | None) -> Update:
         refused = state.refused
         if refused is not None:
@@ -263,7 +268,9 @@ class _Updating:
         configs = {} if served is None else self._continued(served, own, is_due=is_due)
         if is_due or not configs:
             configs["full"] = own
-        runs = {how: train(one, self.workspace, resume=None, emit=self.emit).artifact for how, one in configs.items()}
+        runs = {
+            how: train(one, self.workspace, resume=None, emit=self._but_facts).artifact for how, one in configs.items()
+        }
         self._say("train", " and ".join(f"{how}: {run.folder.name}" for how, run in runs.items()))
         measured = {how: outcomes(run, data, self.emit) for how, run in runs.items()}
         if served is None:
