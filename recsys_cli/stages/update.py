@@ -162,8 +162,9 @@ class _Updating:
         path, pending = self.folder / "state.json", self.folder / "next.json"
         if pending.is_file():
             current, state = publication.current, State.read(pending)
-            if current is not None and current.manifest["run"]["name"] == state.versions[-1]["run"]:
-                state.versions[-1]["version"] = current.number
+            if current is not None and current.manifest["run"]["name"] == (made := state.versions[-1])["run"]:
+                run = self.workspace.run(made["run"])
+                made["version"] = publication.publish(run, self.workspace, emit=self.emit, newest=True).number
                 self._keep(state)
             pending.unlink()
         return State.read(path)
