@@ -2,11 +2,12 @@
 
 usage: replay.py RATINGS [--models mf,sasrec] [--days 10] [--share 0.15] [--set KEY=VALUE ...] [--name replay]
 
-RATINGS is a CSV with a header of user, item, rating and time, such as ratings.csv of MovieLens. The first update takes all but the
-last `--share` of the rows, in order of time; the rest comes in `--days` files of equal size. Each update publishes; then a model of
-the same config is trained on the same prepared data from the start. Both rank the held-out rows, which neither has seen. The result
-goes to scripts/results/NAME.json: NDCG@10 of continued, new and yesterday's models, the difference with its 95 % interval over
-users and days, processor seconds of an update and of the first one.
+RATINGS is a CSV with a header of user, item, rating and time, such as ratings.csv of MovieLens, or `synthetic`. The first update
+takes all but the last `--share` of the rows, in order of time; the rest comes in `--days` files of equal size. Each update
+publishes; then a model of the same config is trained on the same prepared data from the start. Both rank the held-out rows,
+which neither has seen. The result goes to scripts/results/NAME.json: NDCG@10 of continued, new and yesterday's models, the
+difference with its 95 % interval over users and days, processor seconds of an update and of a training anew, without its
+preparation.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import polars as pl
 from measure import keep, machine
 
 from recsys_cli.config import RunConfig, load
+from recsys_cli.data.planted import END, YEAR, PlantedWorld
+from recsys_cli.data.synthetic import SyntheticOptions
 from recsys_cli.evaluation.compare.outcomes import Outcomes, by_users
 from recsys_cli.stages.daily import State
 from recsys_cli.stages.gate import outcomes
@@ -52,14 +55,14 @@ CHECKS = ("rows", "late", "time", "gate", "unknown users", "unknown items", "one
 def main() -> None:
     """Replay each model and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ratings", type=Path)
+    parser.add_argument("ratings")
     parser.add_argument("--models", default="mf,two-tower,sasrec")
     parser.add_argument("--days", type=int, default=10)
     parser.add_argument("--share", type=float, default=0.15)
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
     parser.add_argument("--name", default="replay")
     given = parser.parse_args()
-    rows = pl.read_csv(given.ratings)
+    rows = synthetic(given) if given.ratings == "synthetic" else pl.read_csv(given.ratings)
     rows.columns = ["user", "item", "rating", "timestamp", *rows.columns[4:]]
     rows = rows.select("user", "item", "rating", "timestamp").sort("timestamp")
     found: dict[str, Any] = {
@@ -72,8 +75,22 @@ def main() -> None:
     for model in given.models.split(","):
         with tempfile.TemporaryDirectory() as folder:
             found["models"][model] = replay(model, rows, given, Path(folder))
-        print(model, found["models"][model], flush=True)
-    keep(given.name, found)
+        keep(given.name, found)
+
+
+def synthetic(given: argparse.Namespace) -> pl.DataFrame:
+    """Return planted ratings: a user's are spread over a few days, and each day a fiftieth of the items has new ids."""
+    world = PlantedWorld(SyntheticOptions(users=2_000, items=1_000, rows=50_000))
+    (found,) = world.ratings()
+    spread = np.random.default_rng(1).uniform(0, 0.05 * world.size.years * YEAR, len(found.user)).astype(int)
+    rows = pl.DataFrame(
+        {"user": found.user, "item": found.item, "rating": found.half_stars, "time": found.timestamp + spread}
+    )
+    rows = rows.filter(pl.col("time") < END).sort("time").with_row_index("day")
+    first = len(rows) * (1 - given.share)
+    day = (pl.col("day") - first) * given.days / (len(rows) - first) + 1
+    is_new = pl.col("item") % 50 < day.floor()
+    return rows.select("user", pl.col("item") + 1_000_000 * (is_new & (day >= 1)), "rating", "time")
 
 
 def replay(model: str, rows: pl.DataFrame, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -95,7 +112,7 @@ def replay(model: str, rows: pl.DataFrame, given: argparse.Namespace, folder: Pa
         version = State.read(workspace.root / "daily" / "shop" / "state.json").versions[-1]
         data = workspace.data(version["data"])
         started = time.process_time()
-        anew = train(load(data.folder / "config.yaml"), workspace).artifact
+        anew = train(load(data.folder / "config.yaml"), workspace, force=True).artifact
         of_training = time.process_time() - started
         continued, new = (values(one, data) for one in (workspace.run(made.run), anew))
         workspace.remove(anew)
@@ -104,12 +121,12 @@ def replay(model: str, rows: pl.DataFrame, given: argparse.Namespace, folder: Pa
     tested = by_users(np.concatenate(differences)[:, None], resamples=1_000, seed=1)[0]
     names = ("continued", "anew", "yesterday", "seconds_of_update", "seconds_of_training_anew")
     means = {name: round(statistics.mean(of), 4) for name, of in zip(names, zip(*figures, strict=True), strict=True)}
-    interval = [round(one, 4) for one in (tested.low, tested.high)]
+    gain, *interval = (round(one, 4) for one in (tested.value, tested.low, tested.high))
     return {
         **means,
-        "difference": round(tested.value, 4),
-        "interval": interval,
-        "p": round(tested.p, 3),
+        "difference": {"gain": gain, "interval": interval, "p": round(tested.p, 3)},
+        "users_and_days": sum(map(len, differences)),
+        "by_day": [round(float(one.mean()), 4) for one in differences],
         "first_update": seconds,
     }
 

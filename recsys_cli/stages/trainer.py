@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, replace
 from functools import partial
 
@@ -52,9 +52,9 @@ def new_model(data: PreparedData, model_config: ModelConfig, config: TrainConfig
 
 def fit_run(  # noqa: PLR0913 - one call for both kinds of models
     run: TrainedRun, model: Model, data: PreparedData, config: RunConfig, *,
-    key: str, ranks: Ranks, resume: bool, emit: Emit, carried: Mapping[str, Tensor] | None = None,
+    key: str, ranks: Ranks, resume: bool, emit: Emit, carried: dict[str, Tensor] | None = None,
 ) -> TrainingResult:  # fmt: skip
-    """Train a model of `new_model` to the end, in the folder of a run; `carried` is the optimizers' state of a warm start.
+    """Train a model of `new_model` to the end, in the folder of a run; `carried`, state of a warm start, is emptied.
 
     Raises:
         ConfigError: The monitored metric is not measurable, or a closed-form model has several processes or a warm start.
@@ -63,7 +63,9 @@ def fit_run(  # noqa: PLR0913 - one call for both kinds of models
     """
     if model.rows != "all":
         trainer = trainer_of(model, data, config, ranks=ranks, emit=emit)
-        restore_optimizers(carried or {}, model, trainer.step.optimizers)
+        if carried:
+            restore_optimizers(carried, model, trainer.step.optimizers)
+            carried.clear()  # a second copy of the state
         return trainer.fit(run, key=key, settings=config.model_dump(mode="json"), resume=resume)
     if ranks.world_size > 1 or config.train.continue_from is not None:
         raise ConfigError(

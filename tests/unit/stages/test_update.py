@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from recsys_cli.cli import app
@@ -18,6 +19,7 @@ from recsys_cli.config import load
 from recsys_cli.errors import DataError
 from recsys_cli.etl.calendar import Day, added
 from recsys_cli.etl.days import NewInteractions, new_interactions
+from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.features.schema import Role
 from recsys_cli.serving.bundle import load_bundle
@@ -262,6 +264,30 @@ def test_losses_that_add_up_make_a_full_training_due(shop):
     found = shop.update(accept=["rows", "gate"])
     assert "full" in found.steps["train"]
     assert shop.state.drift == []
+
+
+def test_a_continued_model_keeps_the_state_of_its_optimizer_and_has_no_second_warm_up(tmp_path):
+    """Sums of Adagrad only grow, in the rows of the ids that were there."""
+    shop, sums = Shop(tmp_path, days=15, model="mf"), []
+    options = [
+        "train.epochs=2",
+        "train.early_stopping=null",
+        "train.schedule.name=cosine",
+        "train.schedule.warmup_steps=9",
+    ]
+    for _ in range(2):
+        made = update(load(shop.config, options), shop.workspace, "shop", accept=["gate"])
+        run = shop.workspace.run(made.run)
+        tensors = load_file(run.checkpoint("last"))
+        sums.append([tensors[f"optimizer.embeddings.tables.of_{name}.weight:sum"] for name in ("user", "item")])
+        shop.next()
+    assert made.steps["train"].startswith("continued")
+    train = config_of(run).train
+    assert (train.epochs, train.schedule.name, train.schedule.warmup_steps) == (4, "cosine", 0)
+    for before, after in zip(*sums, strict=True):
+        assert len(after) > len(before)
+        assert (after[: len(before)] >= before).all()
+        assert (after[: len(before)] > before).any()
 
 
 def test_an_update_after_a_forgotten_user_keeps_the_numbers_of_the_others(shop):
