@@ -17,6 +17,7 @@ import itertools
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,14 @@ import numpy as np
 import polars as pl
 from measure import keep, machine
 
-from recsys_cli.config import RunConfig, load
+from recsys_cli.config import load
 from recsys_cli.data.planted import END, YEAR, PlantedWorld
 from recsys_cli.data.synthetic import SyntheticOptions
 from recsys_cli.evaluation.compare.outcomes import Outcomes, by_users
 from recsys_cli.stages.daily import State
 from recsys_cli.stages.gate import outcomes
 from recsys_cli.stages.train import train
-from recsys_cli.stages.update import Update, update
+from recsys_cli.stages.update import update
 from recsys_cli.workspace import Workspace
 
 CONFIG = """
@@ -65,13 +66,7 @@ def main() -> None:
     rows = synthetic(given) if given.ratings == "synthetic" else pl.read_csv(given.ratings)
     rows.columns = ["user", "item", "rating", "timestamp", *rows.columns[4:]]
     rows = rows.select("user", "item", "rating", "timestamp").sort("timestamp")
-    found: dict[str, Any] = {
-        "machine": machine(),
-        "rows": len(rows),
-        "days": given.days,
-        "set": given.set,
-        "models": {},
-    }
+    found: dict[str, Any] = {"machine": machine(), "rows": len(rows), **vars(given), "models": {}}
     for model in given.models.split(","):
         with tempfile.TemporaryDirectory() as folder:
             found["models"][model] = replay(model, rows, given, Path(folder))
@@ -83,10 +78,8 @@ def synthetic(given: argparse.Namespace) -> pl.DataFrame:
     world = PlantedWorld(SyntheticOptions(users=2_000, items=1_000, rows=50_000))
     (found,) = world.ratings()
     spread = np.random.default_rng(1).uniform(0, 0.05 * world.size.years * YEAR, len(found.user)).astype(int)
-    rows = pl.DataFrame(
-        {"user": found.user, "item": found.item, "rating": found.half_stars, "time": found.timestamp + spread}
-    )
-    rows = rows.filter(pl.col("time") < END).sort("time").with_row_index("day")
+    columns = {"user": found.user, "item": found.item, "rating": found.half_stars, "time": found.timestamp + spread}
+    rows = pl.DataFrame(columns).filter(pl.col("time") < END).sort("time").with_row_index("day")
     first = len(rows) * (1 - given.share)
     day = (pl.col("day") - first) * given.days / (len(rows) - first) + 1
     is_new = pl.col("item") % 50 < day.floor()
@@ -101,21 +94,18 @@ def replay(model: str, rows: pl.DataFrame, given: argparse.Namespace, folder: Pa
     config, first = load(path, given.set), round(len(rows) * (1 - given.share))
     ends = np.linspace(first, len(rows), given.days + 1).astype(int)
     rows[: ends[0]].write_csv(folder / "log" / "000.csv")
-    _, seconds = updated(config, workspace)
+    _, seconds = timed(update, config, workspace, "shop")
     figures: list[tuple[float, ...]] = []
     differences = []
     for day, (start, stop) in enumerate(itertools.pairwise(ends), 1):
         rows[start:stop].write_csv(folder / "log" / f"{day:03}.csv")
-        made, of_day = updated(config, workspace)
-        assert made.gate is not None
-        assert made.run is not None
+        made, of_day = timed(update, config, workspace, "shop", accept=CHECKS)
+        assert made.verdict == "promoted", made
         version = State.read(workspace.root / "daily" / "shop" / "state.json").versions[-1]
         data = workspace.data(version["data"])
-        started = time.process_time()
-        anew = train(load(data.folder / "config.yaml"), workspace, force=True).artifact
-        of_training = time.process_time() - started
-        continued, new = (values(one, data) for one in (workspace.run(made.run), anew))
-        workspace.remove(anew)
+        anew, of_training = timed(train, load(data.folder / "config.yaml"), workspace, force=True)
+        continued, new = (values(one, data) for one in (workspace.run(version["run"]), anew.artifact))
+        workspace.remove(anew.artifact)
         differences.append(continued - new)
         figures.append((continued.mean(), new.mean(), made.gate.yesterday, of_day, of_training))
     tested = by_users(np.concatenate(differences)[:, None], resamples=1_000, seed=1)[0]
@@ -131,12 +121,10 @@ def replay(model: str, rows: pl.DataFrame, given: argparse.Namespace, folder: Pa
     }
 
 
-def updated(config: RunConfig, workspace: Workspace) -> tuple[Update, float]:
-    """Run an update; return it and its processor seconds."""
+def timed(work: Callable[..., Any], *given: Any, **options: Any) -> tuple[Any, float]:
+    """Call a function; return its result and processor seconds."""
     started = time.process_time()
-    made = update(config, workspace, "shop", accept=CHECKS)
-    assert made.verdict == "promoted", made
-    return made, round(time.process_time() - started, 2)
+    return work(*given, **options), round(time.process_time() - started, 2)
 
 
 def values(run: Any, data: Any) -> np.ndarray:
