@@ -34,6 +34,7 @@ from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.serving.feedback import table as feedback_table
 from recsys_cli.serving.feedback.log import current_files, exclusive, outdated_files
 from recsys_cli.serving.feedback.state import Event, lines_of
+from recsys_cli.stages.daily import State
 from recsys_cli.stages.export import bundle_key, export
 from recsys_cli.stages.train import train_run
 from recsys_cli.stages.warm_start import tables_of
@@ -141,6 +142,7 @@ def _places(forgotten: Forgotten, workspace: Workspace, roots: Sequence[Path]) -
             yield _Place(run.folder, f"{done}; evaluation removed", partial(_correct, run, workspace, refit=refit))
     yield from _bundles(forgotten, workspace, roots, stale)
     yield from _feedback(forgotten, roots)
+    yield from _refusals(forgotten, workspace)
     yield from _loose(forgotten, roots)
 
 
@@ -258,6 +260,15 @@ def _feedback(forgotten: Forgotten, roots: Sequence[Path]) -> Iterator[_Place]:
         number = sum(event is not None and drops(event) for event in events)
         if number or None in events or outdated_files(folder) or any(folder.glob("*.damaged")):
             yield _Place(folder, f"{number:,} events removed", partial(feedback_table.rewrite, folder, drops=drops))
+
+
+def _refusals(forgotten: Forgotten, workspace: Workspace) -> Iterator[_Place]:
+    """Yield states of updates with ids in the reason of a refusal; the next update judges its rows again."""
+    for path in workspace.root.glob("daily/*/*.json"):
+        state = State.read(path)
+        if state.refused and forgotten.is_in(json.dumps(state.refused).encode()):
+            state.refused, state.key = None, ""
+            yield _Place(path, "reason of a refused update removed", partial(state.write, path))
 
 
 def _loose(forgotten: Forgotten, roots: Sequence[Path]) -> Iterator[_Place]:

@@ -288,9 +288,13 @@ def test_a_continued_model_keeps_the_state_of_its_optimizer_and_has_no_second_wa
 
 
 def test_an_update_after_a_forgotten_user_keeps_the_numbers_of_the_others(shop):
-    before = shop.state
-    user = int(day_of_shop(0)[0, 0])
+    before, published = shop.state, Publication(shop.workspace.root / "published" / "shop")
+    user, key = int(day_of_shop(0)[0, 0]), published.current.key
+    before.refused = {"problems": [{"check": "reading", "text": f"user '{user}'"}], "gate": None}
+    before.write(shop.workspace.root / "daily" / "shop" / "state.json")
     forget({Role.USER: [str(user)]}, shop.workspace)
+    assert shop.state.refused is None
+    assert published.current.key == key  # with the newest rows, as before
     shop.next()
     assert shop.update(accept=["rows", "gate"]).verdict == "promoted"
     old, new = (shop.workspace.data(state.ids).vocabulary("user") for state in (before, shop.state))
