@@ -12,7 +12,6 @@ from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.query import Query
 from recsys_cli.stages import update as stage
-from recsys_cli.stages.publish import Publication
 from recsys_cli.workspace import Workspace, read_json, write_json
 from tests.unit.stages.test_killed_updates import started
 from tests.unit.stages.test_update import FIRST_DAY, Shop
@@ -38,17 +37,13 @@ def shop(served, tmp_path):
     return made
 
 
-def publication(shop: Shop) -> Publication:
-    return Publication(shop.workspace.root / "published" / "shop")
-
-
 def state_of(shop: Shop) -> Path:
     return shop.workspace.root / "daily" / "shop" / "state.json"
 
 
 def check(shop: Shop, number: int) -> None:
     """Check that a version is served, whole, and answers."""
-    current = publication(shop).current
+    current = shop.publication.current
     assert current.number == number
     current.verify()
     assert load_bundle(current.folder).recommend([Query(user=250)])[0].items
@@ -66,7 +61,7 @@ def test_of_two_updates_at_once_one_publishes(shop):
 def test_rollbacks_during_an_update_leave_a_whole_version_and_are_named_by_the_next_one(shop):
     draw, process, number = random.Random(0), started(shop), 0
     while process.poll() is None:
-        versions = publication(shop)
+        versions = shop.publication
         try:
             number = versions.rollback().number
         except MissingArtifactError:
@@ -74,8 +69,8 @@ def test_rollbacks_during_an_update_leave_a_whole_version_and_are_named_by_the_n
         time.sleep(draw.uniform(0, 0.2))
     assert process.wait() == 0
     assert number
-    while publication(shop).current.number > 1:
-        publication(shop).rollback()
+    while shop.publication.current.number > 1:
+        shop.publication.rollback()
     check(shop, 1)
     shop.number = 14
     made = shop.next()
@@ -83,7 +78,7 @@ def test_rollbacks_during_an_update_leave_a_whole_version_and_are_named_by_the_n
         found = shop.update(accept=["gate"])
         assert found.steps["rollback"].startswith("version 1 was served again")
         check(shop, found.version)
-        assert found.version == max(publication(shop).versions)
+        assert found.version == max(shop.publication.versions)
     finally:
         made.unlink()
 
@@ -133,5 +128,5 @@ def test_a_state_of_an_earlier_backup_names_the_way_back(shop):
         shop.update()
     run = content["versions"][-1]["run"]
     assert f"recsys publish shop {run}" in (caught.value.hint or "")
-    publication(shop).publish(shop.workspace.run(run), shop.workspace)
+    shop.publication.publish(shop.workspace.run(run), shop.workspace)
     assert shop.update().verdict == "promoted"

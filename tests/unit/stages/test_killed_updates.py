@@ -10,7 +10,6 @@ import pytest
 
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.query import Query
-from recsys_cli.stages.publish import Publication
 from recsys_cli.workspace import Workspace
 from tests.forked import Forked
 from tests.unit.stages.test_update import Shop
@@ -23,12 +22,6 @@ def started(shop: Shop) -> Forked:
     with Path(os.devnull).open("w") as out:
         line = ["-w", str(shop.workspace.root), "update", str(shop.config)]
         return Forked(line, streams=(out.fileno(),) * 3, cwd=shop.config.parent)
-
-
-def finished(shop: Shop) -> Publication:
-    """Run an update to its end."""
-    assert started(shop).wait() in {0, 7}
-    return Publication(shop.workspace.root / "published" / "shop")
 
 
 def contents(version: Path) -> dict[str, bytes]:
@@ -51,7 +44,7 @@ def test_a_version_is_served_after_any_kill_and_the_next_run_ends_as_without(tmp
     while killed < KILLS:
         shop.next()
         begun = time.perf_counter()
-        expected = finished(calm)
+        assert started(calm).wait() in {0, 7}
         seconds = time.perf_counter() - begun
         is_killed = True
         while is_killed and killed < KILLS:
@@ -60,11 +53,12 @@ def test_a_version_is_served_after_any_kill_and_the_next_run_ends_as_without(tmp
             process.kill()
             is_killed = process.wait() < 0
             killed += is_killed
-            served = Publication(shop.workspace.root / "published" / "shop").current
+            served = shop.publication.current
             assert served is not None
             served.verify()
             assert load_bundle(served.folder).recommend([Query(user=250)])[0].items
-        found = finished(shop)
+        assert started(shop).wait() in {0, 7}
+        found, expected = shop.publication, calm.publication
         assert list(found.versions) == list(expected.versions)
         assert contents(found.current.folder) == contents(expected.current.folder)
         mine, theirs = (dict(vars(one.state)) for one in (shop, calm))

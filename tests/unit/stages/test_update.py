@@ -99,6 +99,10 @@ class Shop:
         return update(load(self.config), self.workspace, "shop", **options)
 
     @property
+    def publication(self) -> Publication:
+        return Publication(self.workspace.root / "published" / "shop")
+
+    @property
     def state(self) -> State:
         return State.read(self.workspace.root / "daily" / "shop" / "state.json")
 
@@ -191,7 +195,7 @@ def test_an_update_publishes_and_a_second_one_of_the_day_does_nothing(shop):
     found = shop.update()
     assert (found.verdict, found.version) == ("promoted", 4)
     assert found.gate is not None
-    assert Publication(shop.workspace.root / "published" / "shop").current.number == 4
+    assert shop.publication.current.number == 4
     state = shop.state
     assert state.rows == sum(len(day_of_shop(number)) for number in range(shop.number))
     assert state.through > before.through
@@ -213,7 +217,7 @@ def test_ids_keep_their_numbers_and_a_full_preparation_gives_the_same_rows(shop)
 
 
 def test_the_newest_rows_are_in_the_histories_of_the_version(shop):
-    served = load_bundle(Publication(shop.workspace.root / "published" / "shop").current.folder)
+    served = load_bundle(shop.publication.current.folder)
     before = np.concatenate([day_of_shop(number) for number in range(shop.number - 1)])
     seen, users = {(u, i) for u, i, *_ in before.tolist()}, set(before[:, 0].tolist())
     latest = day_of_shop(shop.number - 1)
@@ -288,7 +292,7 @@ def test_a_continued_model_keeps_the_state_of_its_optimizer_and_has_no_second_wa
 
 
 def test_an_update_after_a_forgotten_user_keeps_the_numbers_of_the_others(shop):
-    before, published = shop.state, Publication(shop.workspace.root / "published" / "shop")
+    before, published = shop.state, shop.publication
     user, key = int(day_of_shop(0)[0, 0]), published.current.key
     before.refused = {"problems": [{"check": "reading", "text": f"user '{user}'"}], "gate": None}
     before.write(shop.workspace.root / "daily" / "shop" / "state.json")
@@ -312,7 +316,7 @@ def test_a_killed_update_goes_on_and_serves_yesterday_meanwhile(tmp_path):
     for step in ("_candidate", "_keep"):
         line = [sys.executable, "-c", KILLED, step, str(shop.config), str(shop.workspace.root)]
         assert subprocess.run(line, check=False).returncode == -signal.SIGKILL
-        assert Publication(shop.workspace.root / "published" / "shop").current is not None
+        assert shop.publication.current is not None
     assert shop.update().verdict in {"promoted", "nothing new"}
     assert shop.state.versions[-1]["version"] == 2
     assert shop.state.rows == sum(len(day_of_shop(number)) for number in range(16))
