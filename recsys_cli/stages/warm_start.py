@@ -95,9 +95,9 @@ def carry_over(model: Model, config: RunConfig, start: Start, data: PreparedData
     for key, (owner, column) in tables.items():
         old, new = _same_rows(start.data.schema[column], data.schema[column], start.data, data)
         total = data.schema[column].cardinality or 0
-        owner.write_rows(column, new, weights[key][old])
         added = torch.from_numpy(np.setdiff1d(np.arange(total), new.numpy()))
-        owner.write_rows(column, added, torch.normal(weights[key][[UNSEEN]].expand(len(added), -1), INITIAL_STD))
+        drawn = torch.normal(weights[key][[UNSEEN]].expand(len(added), -1), INITIAL_STD)
+        owner.write_rows(column, torch.cat([new, added]), torch.cat([weights[key][old], drawn]))
         rows[f"{OPTIMIZER}{key}"] = old, new, total
         counts.append(f"{column} keeps {old.numel():,} rows and gets {total - old.numel():,} new ones")
     rest = {key: tensor for key, tensor in weights.items() if key not in tables}

@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.checkerboard import put_prepared
 from tests.rated import FEATURES
 
 pytest.importorskip("torchrec")
@@ -107,6 +108,13 @@ def test_one_process_trains_as_with_whole_tables(make_prepared: MakePrepared, tm
     ]
     the_same(*runs)
     assert runs[0].manifest["parameters"] == runs[1].manifest["parameters"]
+
+
+def test_a_warm_start_continues_whole_and_sharded_tables_alike(workspace: Workspace) -> None:
+    old, new = put_prepared(workspace), put_prepared(workspace, users=60, items=50)
+    first = train_on(old, a_config("device"), workspace).artifact.folder.name
+    warm = (a_config(place, continue_from=first) for place in ("device", "sharded"))
+    the_same(*(train_on(new, one, workspace, force=True).artifact for one in warm))
 
 
 def test_tables_may_be_cut_by_columns(

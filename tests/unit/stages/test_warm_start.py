@@ -160,20 +160,15 @@ def test_the_state_of_optimizers_goes_on_by_value(data, grown, workspace, sparse
 
 
 def test_optimizers_start_anew_after_a_change_and_without_their_state(data, workspace, run):
-    said: list[str] = []
-
     def carried(**train: Any) -> dict[str, Any]:
         config = a_config(continue_from=run.folder.name, **train)
         model = build("mlp", MODEL_OPTIONS, data.schema, sparse=config.train.sparse_embeddings)
-        start = start_of(run.folder.name, workspace)
-        return carry_over(model, config, start, data, emit=lambda event: said.append(event.text))
+        return carry_over(model, config, start_of(run.folder.name, workspace), data, emit=lambda event: None)
 
     assert carried()
-    assert said[-1].endswith("the optimizers' state goes on")
     assert not carried(sparse_embeddings=True, embedding_optimizer="adagrad")
     run.checkpoint("last").unlink()
     assert not carried()
-    assert said[-1].endswith("optimizers start anew")
 
 
 def test_training_goes_on_from_there_and_improves(grown, workspace, run):
@@ -184,7 +179,7 @@ def test_training_goes_on_from_there_and_improves(grown, workspace, run):
     assert made.artifact.manifest["continues"] == run.folder.name
     assert history[-1]["train_loss"] < history[0]["train_loss"]
     said = [event.text for event in events if isinstance(event, Message)]
-    assert any("userId keeps 43 rows and gets 20 new ones" in text for text in said)
+    assert any("userId keeps 43 rows and gets 20 new ones" in text and text.endswith("state goes on") for text in said)
     assert train_on(grown, config, workspace).up_to_date
     assert run_key(config, grown) != run_key(a_config(epochs=4), grown)
 
