@@ -185,11 +185,7 @@ def check_tables(tables: str) -> None:
 
 
 def served_run(run: TrainedRun, workspace: Workspace, *, newest: bool = False, emit: Emit = ignore) -> ServedModel:
-    """Load a run for recommendations, with titles and raw values of items; `newest` as of `export`.
-
-    Raises:
-        DataError: `newest` leaves no item.
-    """
+    """Load a run for recommendations, with titles and raw values of items; `newest` as of `export`."""
     config, data = config_of(run), workspace.data_of(run)
     titles = titles_of(config, data, workspace, title=evaluated_title(run) or config.evaluate.title)
     raw, ids = workspace.raw(config.dataset.name).folder, IdNames(data).values(Role.ITEM)
@@ -199,16 +195,22 @@ def served_run(run: TrainedRun, workspace: Workspace, *, newest: bool = False, e
 
 
 def _without_retired(served: ServedModel, listed: pa.Array, emit: Emit) -> ServedModel:
-    """Return a model whose catalog has items with a row in a joined table only; ids and histories stay."""
-    counts, own = served.counts.copy(), slice(FIRST, FIRST + served.items.num_train)
-    counts[own][~listed[: served.items.num_train].to_numpy(zero_copy_only=False)] = 0
-    if not counts.any():
-        raise DataError("no item has a row in the joined item tables", hint="correct the tables")
-    if retired := np.count_nonzero(served.counts) - np.count_nonzero(counts):
-        of = np.count_nonzero(served.counts)
-        text = f"{retired:,} of {of:,} items have no row in the joined item tables: they are not recommended"
-        emit(Message(text, "warning" if retired > of / 2 else "info"))
-    return replace(served, counts=counts)
+    """Return a model whose catalog has items with a row in a joined table only; ids and histories stay.
+
+    Tables without most items of the latest rows are no list of what is on offer: they have features of some, or are damaged.
+    """
+    own, histories = listed[: served.items.num_train].to_numpy(zero_copy_only=False), served.histories
+    is_listed = np.full(int(histories.items.max(initial=len(served.counts))) + 1, True)
+    is_listed[FIRST : FIRST + len(own)] = own
+    latest = np.argsort(histories.times)[-_LATEST:] if histories.times is not None else slice(None)
+    gone = ~is_listed[: len(served.counts)] & (served.counts > 0)
+    text = f"{gone.sum():,} of {np.count_nonzero(served.counts):,} items have no row in the joined item tables: "
+    if is_listed[histories.items[latest]].sum() * 2 < len(histories.items[latest]):
+        emit(Message(text + "all are recommended, as most of the latest rows are theirs", "warning"))
+        return served
+    if gone.any():
+        emit(Message(text + "they are not recommended"))
+    return replace(served, counts=np.where(gone, 0, served.counts))
 
 
 def _source(run: TrainedRun) -> dict[str, Any]:
@@ -241,6 +243,8 @@ def _check_target(target: Path, *, force: bool) -> None:
 TOLERANCE = 1e-5
 """Maximum difference of scores, relative to the score if that is above 1."""
 SAMPLE_ROWS = 1_000
+_LATEST = 1_000
+"""Latest rows that show which items are on offer."""
 _CANDIDATES = 200_000
 """First rows of the raw data to sample from."""
 
