@@ -147,12 +147,14 @@ class _Updating:
             if served is None:
                 raise
             return self._refused(state, key, served, (Problem("reading", error.message),))
+        if served is not None and served["run"] != state.versions[-1]["run"]:
+            self._say(
+                "rollback", f"version {served['version']} is served again; a version after it is made and published"
+            )
         candidate = self._candidate(state, served, own, data, full=full)
         gate = candidate.gate
         if gate is not None and not gate.passed and "gate" not in self.accept:
             return self._refused(state, key, served, gate=gate)  # its rows count as new in the next update
-        if served is not None and served["run"] != state.versions[-1]["run"]:
-            self._say("rollback", f"version {served['version']} was served again; what follows it is published now")
         _taken(state, new, key, files, data)
         state.tables = tables
         return self._publish(state, publication, candidate, data)

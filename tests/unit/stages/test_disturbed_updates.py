@@ -76,7 +76,7 @@ def test_rollbacks_during_an_update_leave_a_whole_version_and_are_named_by_the_n
     made = shop.next()
     try:
         found = shop.update(accept=["gate"])
-        assert found.steps["rollback"].startswith("version 1 was served again")
+        assert found.steps["rollback"].startswith("version 1 is served again")
         check(shop, found.version)
         assert found.version == max(shop.publication.versions)
     finally:
