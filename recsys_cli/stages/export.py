@@ -109,7 +109,7 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
         out: The folder to write; None for bundles/RUN in the workspace.
         histories: Include the user histories.
         newest: As of now: histories and seen items have the held-out rows too, and items without a row in the joined item
-            tables leave the ranking.
+            tables, or in that of titles without one, leave the ranking.
         tables: Type of the embedding tables' rows. With fp16 or int8 the quality lost is measured on the held-out split.
         verify: Score a sample of raw rows by the run, with tables of the same type, and by the written folder, and compare.
         force: Replace an existing folder.
@@ -191,22 +191,25 @@ def served_run(run: TrainedRun, workspace: Workspace, *, newest: bool = False, e
     raw, ids = workspace.raw(config.dataset.name).folder, IdNames(data).values(Role.ITEM)
     values, listed = read_item_values(config, raw, ids, FittedPlan.read(data.folder))
     served = ServedModel.of_run(run, workspace, titles=titles, item_values=values, newest=newest)
+    if listed is None and titles is not None:
+        listed = titles.is_valid()
     return _without_retired(served, listed, emit) if newest and listed is not None else served
 
 
 def _without_retired(served: ServedModel, listed: pa.Array, emit: Emit) -> ServedModel:
-    """Return a model whose catalog has items with a row in a joined table only; ids and histories stay.
+    """Return a model whose catalog has only the listed items; ids and histories stay.
 
-    Tables without most items of the latest rows are no list of what is on offer: they have features of some, or are damaged.
+    Tables without the items of many of the latest rows are no list of what is on offer: they have features of some, or are damaged.
     """
     own, histories = listed[: served.items.num_train].to_numpy(zero_copy_only=False), served.histories
     is_listed = np.full(int(histories.items.max(initial=len(served.counts))) + 1, True)
     is_listed[FIRST : FIRST + len(own)] = own
     latest = np.argsort(histories.times)[-_LATEST:] if histories.times is not None else slice(None)
     gone = ~is_listed[: len(served.counts)] & (served.counts > 0)
-    text = f"{gone.sum():,} of {np.count_nonzero(served.counts):,} items have no row in the joined item tables: "
-    if is_listed[histories.items[latest]].sum() * 2 < len(histories.items[latest]):
-        emit(Message(text + "all are recommended, as most of the latest rows are theirs", "warning"))
+    text = f"{gone.sum():,} of {np.count_nonzero(served.counts):,} items have no row in the item tables: "
+    theirs = 1 - is_listed[histories.items[latest]].mean() if len(histories.items) else 0.0
+    if theirs > _SOLD:
+        emit(Message(f"{text}they are recommended, as {theirs:.0%} of the latest rows are theirs", "warning"))
         return served
     if gone.any():
         emit(Message(text + "they are not recommended"))
@@ -245,6 +248,8 @@ TOLERANCE = 1e-5
 SAMPLE_ROWS = 1_000
 _LATEST = 1_000
 """Latest rows that show which items are on offer."""
+_SOLD = 0.25
+"""Highest share of items in the latest rows that leave the ranking at once."""
 _CANDIDATES = 200_000
 """First rows of the raw data to sample from."""
 

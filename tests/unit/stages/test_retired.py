@@ -38,6 +38,9 @@ class Shop:
         self.log, self.products, self.config = folder / "log", folder / "products.csv", folder / "shop.yaml"
         self.log.mkdir()
         config = CONFIG.replace("LOG", str(self.log)).replace("PRODUCTS", str(self.products))
+        if model == "ease":  # the table has titles only
+            config = "\n".join(line for line in config.replace(", kind]", "]").split("\n") if "Join" not in line)
+            config += "evaluate: {title: kind}\n"
         self.config.write_text(config.replace("MODEL", model))
         self.workspace, self.number = Workspace(folder / "workspace"), 0
         for _ in range(8):
