@@ -204,10 +204,12 @@ def _without_retired(served: ServedModel, listed: pa.Array, emit: Emit) -> Serve
     own, histories = listed[: served.items.num_train].to_numpy(zero_copy_only=False), served.histories
     is_listed = np.full(int(histories.items.max(initial=len(served.counts))) + 1, True)
     is_listed[FIRST : FIRST + len(own)] = own
-    latest = np.argsort(histories.times)[-_LATEST:] if histories.times is not None else slice(None)
+    latest = histories.items
+    if histories.times is not None and len(latest) > _LATEST:
+        latest = latest[np.argpartition(histories.times, -_LATEST)[-_LATEST:]]
     gone = ~is_listed[: len(served.counts)] & (served.counts > 0)
     text = f"{gone.sum():,} of {np.count_nonzero(served.counts):,} items have no row in the item tables: "
-    theirs = 1 - is_listed[histories.items[latest]].mean() if len(histories.items) else 0.0
+    theirs = 1 - is_listed[latest].mean() if len(latest) else 0.0
     if theirs > _SOLD:
         emit(Message(f"{text}they are recommended, as {theirs:.0%} of the latest rows are theirs", "warning"))
         return served
