@@ -14,8 +14,9 @@ class UpdateConfig(Section):
     """Share of the new rows, the latest, that judge yesterday's model and the new one; the next update trains on them."""
     tolerance: float = Field(0.05, ge=0, lt=1)
     """Highest relative loss of the gate's metric: a model is refused if it is worse by more, at 95 % confidence."""
-    epochs: int = Field(4, ge=1, le=MAX_COUNT)
-    """Epochs of a model that continues from yesterday's weights, over the new rows and a sample of the others."""
+    epochs: int | None = Field(None, ge=1, le=MAX_COUNT)
+    """Epochs of a model that continues from yesterday's weights, over the new rows and a sample of the others. None: 4 with Adagrad
+    (`train.embedding_optimizer`), whose steps have become small, otherwise 1: those of Adam have not."""
     history: float = Field(3.0, ge=0)
     """Sampled earlier rows per new row, against forgetting; see `train.recent`."""
     full_every: int | None = Field(7, ge=1, le=MAX_COUNT)

@@ -300,8 +300,9 @@ class _Updating:
         if kind_of(own.model.name).rows == "all":
             return {} if is_due else {"refitted": own}
         recent = Recent(after=served["through"], history=self.options.history)
+        epochs = self.options.epochs or (4 if own.train.embedding_optimizer == "adagrad" else 1)
         options = {
-            "continue_from": yesterday.folder.name, "epochs": self.options.epochs, "early_stopping": None, "recent": recent,
+            "continue_from": yesterday.folder.name, "epochs": epochs, "early_stopping": None, "recent": recent,
             "schedule": own.train.schedule.model_copy(update={"warmup_steps": 0}),  # the optimizers' state goes on
         }  # fmt: skip
         return {"continued": own.model_copy(update={"train": own.train.model_copy(update=options)})}
