@@ -182,7 +182,9 @@ def _owner(root: Path, scratch: Path) -> FileLock:
 
 def sweep(root: Path) -> None:
     """Remove the scratch folders and temporary files of dead processes, and complete their replacements."""
-    remove_abandoned(chain(root.glob(".*.partial"), root.glob("*/*/.*.partial")))
+    remove_abandoned(
+        chain(*(root.glob(f"{place}.*.partial") for place in ("", "*/*/", "*/*/*/")))
+    )  # files of artifacts
     parent = root / ".scratch"
     for folder in parent.iterdir() if parent.is_dir() else ():
         try:
