@@ -68,77 +68,109 @@ def _evidence_against(ratio: Floats, arm: Hits, other: Hits) -> Floats:
     return np.asarray((np.log(error / (error + bet)) + shrunk) / 2)
 
 
-WARM_UP = 21
+WARM_UP = 28
 """Days before the first bet."""
 _DAYS = 7  # of a bet: slower drifts are no alarm, nor are slow trends and dependent days
 _SPREAD = 100.0  # s: day k has the share s / ((k + s - 1) (k + s)) of the stakes, which add up to 1
-_SURPRISE = 3.0  # the largest surprise of a day, in standard deviations: two days alone are no alarm
+_UNFITTED = 2  # latest days that no fit has, so that the first days of a shift do not make it usual
 _SHIFT = 4.0  # variance of the shifts that a bet is on
 
 
-def evidence_of_change(values: Sequence[float | None], *, period: int = 7) -> Floats:
-    """Return the e-value against "no change" after each day (T,); 1 before the first bet.
+@dataclass(frozen=True)
+class Change:
+    """A change of a daily figure: the day on which it began by the largest bet, and the day of the alarm, both from 0."""
+
+    first: int
+    found: int
+
+
+def changes_of(
+    values: Sequence[float | None], *, level: float = LEVEL, least: float = 0.0, period: int = 7
+) -> list[Change]:
+    """Return all changes; after each one the search starts anew with its first day, and needs `WARM_UP` days again.
+
+    Without any change the chance of one is at most the level, however often somebody looks. For several figures,
+    divide the level by their number.
+
+    Args:
+        values: One figure a day, without gaps in the calendar; None for a day without a figure. Give log(1 + count), and
+            logits of shares.
+        level: Chance of a false alarm.
+        least: Smallest standard error of a prediction: smaller changes than a few of it are of no interest.
+        period: Days of the rhythm.
+    """
+    changes, start = list[Change](), 0
+    while True:
+        evidence, firsts = _evidence(values[start:], 1 / level, least, period)
+        alarms = np.flatnonzero(evidence >= 1 / level)
+        if not len(alarms):
+            return changes
+        changes.append(Change(start + int(firsts[alarms[0]]), start + int(alarms[0])))
+        start = changes[-1].first
+
+
+def _evidence(
+    values: Sequence[float | None], enough: float, least: float, period: int
+) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Return the e-value against "no change" after each day (T,), 1 before the first bet, and the day of its largest bet (T,).
 
     Each day is predicted from the days before, by least squares on the weekday, a trend and yesterday's value; its
     surprise is a normal score (recursive residuals of Brown, Durbin and Evans, 1975). On each day a small stake is bet on a
     shift that begins then: Robbins' normal mixture over its size, mixed over the days it may begin (Lorden, 1971; Shin,
-    Ramdas and Rinaldo, 2024), and settled after 7 days. Give log(1 + count), and logits of shares.
-
-    Args:
-        values: One figure a day, without gaps in the calendar; None for a day without a figure.
-        period: Days of the rhythm.
+    Ramdas and Rinaldo, 2024), and settled after 7 days. A surprise counts so much that two days alone are half of `enough`.
     """
-    surprises = _surprises(np.array([math.nan if one is None else one for one in values], float), period)
+    most = math.sqrt((1 + 2 * _SHIFT) / (2 * _SHIFT) * math.log(1.5 * enough * (_SPREAD + 1)))
+    days = np.array([math.nan if one is None else one for one in values], float)
+    surprises = _surprises(days, most, least, period)
     sums, evidence = np.concatenate(([0.0], np.cumsum(surprises))), np.ones(len(surprises))
+    firsts = np.zeros(len(surprises), np.int64)
     for day in range(WARM_UP, len(surprises)):
         first = np.arange(WARM_UP, day + 1)
         length = np.minimum(day + 1 - first, _DAYS)
         moved = sums[first + length] - sums[first]
         wealth = np.exp(_SHIFT * moved**2 / (2 * (1 + length * _SHIFT))) / np.sqrt(1 + length * _SHIFT)
         number = first - WARM_UP + 1 + _SPREAD
-        evidence[day] = (_SPREAD / ((number - 1) * number)) @ wealth + _SPREAD / number[-1]
-    return evidence
+        stakes = _SPREAD / ((number - 1) * number)
+        evidence[day] = stakes @ wealth + _SPREAD / number[-1]
+        firsts[day] = first[np.argmax(stakes * wealth)]
+    return evidence, firsts
 
 
-def change_of(values: Sequence[float | None], *, level: float = LEVEL, period: int = 7) -> int | None:
-    """Return the first day, from 0, on which `evidence_of_change` is an alarm; None without one.
-
-    Divide the level by the number of figures. The alarm stays: after a wanted change, give the values from that day on.
-    """
-    alarms = np.flatnonzero(evidence_of_change(values, period=period) >= 1 / level)
-    return int(alarms[0]) if len(alarms) else None
-
-
-def _surprises(values: Floats, period: int) -> Floats:
-    """Return the normal score of each day given the days before (T,); 0 in the first days and on days without a figure."""
+def _surprises(values: Floats, most: float, least: float, period: int) -> Floats:
+    """Return the normal score of each day given the days before (T,), up to `most`; 0 without a figure or days before."""
     known, surprises = np.isfinite(values), np.zeros(len(values))
     if not known.any():
         return surprises
     early = values[known][:WARM_UP]
-    least = 1e-9 * max(1.0, float(np.abs(early).max()))
-    values = (values - early.mean()) / max(float(early.std()), least)
+    scale = max(float(early.std()), 1e-9 * max(1.0, float(np.abs(early).max())))
+    values = (values - early.mean()) / scale
     days = np.arange(len(values))
     design = np.column_stack([np.eye(period)[days % period], days / 100, np.zeros(len(values))])
     for day in days[1:]:
         design[day, -1] = values[day - 1] if known[day - 1] else design[day - 1, -1]
-        past = np.flatnonzero(known[:day])
+        past = np.flatnonzero(known[: day - _UNFITTED])
         if day < WARM_UP or not known[day] or len(past) < 2 * period:
             continue
         expected, error, freedom = _predicted(design[past], values[past], design[day])
-        error = max(error, 1e-6)
+        error = max(error, least / scale, 1e-6)
         distance = (values[day] - expected) / error
         score = -float(special.ndtri(max(special.stdtr(freedom, -abs(distance)), 1e-300)))
-        surprises[day] = math.copysign(min(score, _SURPRISE), distance)
-        values[day] = expected + float(np.clip(distance, -_SURPRISE - 1, _SURPRISE + 1)) * error
+        surprises[day] = math.copysign(min(score, most), distance)
+        values[day] = expected + float(np.clip(distance, -most - 1, most + 1)) * error
     return surprises
 
 
 def _predicted(design: Floats, values: Floats, row: npt.NDArray[Any]) -> tuple[float, float, float]:
-    """Return the prediction of a row by least squares, its standard error, and its degrees of freedom."""
+    """Return the prediction of a row by least squares, its standard error, and its degrees of freedom.
+
+    The error of a line at its end, 4 / rows, is in the surprises of the days around as well, since their fits lack
+    the same days; it counts once for each of them.
+    """
     sizes, axes = np.linalg.eigh(design.T @ design)
     kept = sizes > 1e-10 * sizes[-1]
     inverse = (axes[:, kept] / sizes[kept]) @ axes[:, kept].T
     found = inverse @ (design.T @ values)
     freedom = len(values) - int(kept.sum())
     variance = float(((values - design @ found) ** 2).sum()) / freedom
-    return float(row @ found), math.sqrt(variance * (1 + float(row @ inverse @ row))), float(freedom)
+    of_fit = float(row @ inverse @ row) + 2 * _UNFITTED * 4 / len(values)
+    return float(row @ found), math.sqrt(variance * (1 + of_fit)), float(freedom)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from recsys_cli.evaluation.sequential import WARM_UP, Hits, change_of, evidence_of_change, ratio_of_hits
+from recsys_cli.evaluation.sequential import WARM_UP, Change, Hits, changes_of, ratio_of_hits
 
 SEEDS, LOOKS = range(20), 200
 
@@ -71,23 +71,36 @@ def figures(seed: int, kind: str) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["rows", "unknown", "scores"])
 def test_a_rhythm_growth_and_noise_are_no_change_and_a_shift_is_found_in_three_days(kind: str) -> None:
-    alarms = [change_of(figures(seed, kind)) for seed in SEEDS]
-    assert sum(one is not None for one in alarms) <= 1
+    alarms = [changes_of(figures(seed, kind)) for seed in SEEDS]
+    assert sum(one != [] for one in alarms) <= 1
     delays = []
     for seed in range(10):
         values = figures(seed, kind)[:90]
         spread = np.std(values[7:] - values[:-7]) / 2**0.5
         values[80:] += (8 if seed % 2 else -8) * spread
-        delays.append((change_of(values) or 0) - 80)
-    assert 0 <= np.median(delays) <= 2
+        assert not any(one.first >= 79 for one in changes_of(values[:82])), "two days alone"
+        [change] = changes_of(values, level=0.05 / 20)
+        assert abs(change.first - 80) <= 1
+        delays.append(change.found - 80)
+    assert (np.median(delays), max(delays) <= 3) == (2, True)
 
 
 def test_days_without_a_figure_and_constant_figures() -> None:
     values = [*np.full(40, 0.25), *np.full(5, 0.26)]
-    assert change_of(values[:40]) is None
-    assert change_of(values) in {41, 42}
-    assert change_of([None if day % 9 == 0 else one for day, one in enumerate(figures(0, "rows"))]) is None
-    assert change_of([None] * 30) is None
-    assert change_of([*[None] * 50, *values]) in {91, 92}
-    assert evidence_of_change([]).shape == (0,)
-    assert (evidence_of_change(figures(1, "rows")[:WARM_UP]) == 1).all()
+    assert changes_of(values[:40]) == []
+    assert changes_of(values) == [Change(40, 42)]
+    assert changes_of(values, least=0.02) == []
+    assert changes_of([None if day % 9 == 0 else one for day, one in enumerate(figures(0, "rows"))]) == []
+    assert changes_of([None] * 30) == changes_of([]) == []
+    assert changes_of([*[None] * 50, *values]) == [Change(90, 92)]
+    assert changes_of(figures(1, "rows")[: WARM_UP + 2] + np.eye(WARM_UP + 2)[-1] * 100) == []
+
+
+def test_the_search_goes_on_after_a_change() -> None:
+    """A change back after a month is another one; one after a week is not, as the new level has too few days."""
+    values = figures(3, "rows")
+    values[80:110] -= 3
+    first, second = changes_of(values)
+    assert (first.first, second.first) == (80, 110)
+    values[87:110] += 3
+    assert [one.first for one in changes_of(values)] == [80]
