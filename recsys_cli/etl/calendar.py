@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 DAY = 86_400
 WEEK = 7
 KEPT = 70
-"""Latest days with facts: ten weeks."""
+"""Latest days that a day is compared with: ten weeks."""
+WATCHED = 365 + KEPT
+"""Days after which all but the latest ones are forgotten, and `recsys watch` starts anew."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ class State:
         since_full: Updates since the last full training.
         drift: Gains over the version before and their standard errors, by update since then.
         refused: Result of the last update, if it was refused.
+        history: Figures of each trained model, such as its day, metric, mean score and coverage.
     """
 
     key: str = ""
@@ -40,6 +41,7 @@ class State:
     since_full: int = 0
     drift: list[list[float]] = field(default_factory=list)
     refused: dict[str, Any] | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def read(cls, path: Path) -> State:

@@ -13,6 +13,7 @@ from recsys_cli.evaluation.loaded_run import config_of, model_of
 from recsys_cli.evaluation.measure import ComputeSettings, measure
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.events import Emit
+from recsys_cli.features.schema import Role
 from recsys_cli.metrics.named import better_of
 from recsys_cli.models import kind_of
 from recsys_cli.ops.fitted_plan import FittedPlan
@@ -69,10 +70,16 @@ def outcomes(run: TrainedRun, data: PreparedData, emit: Emit) -> tuple[str, Rank
     return metric, rankings
 
 
-def value_of(metric: str, rankings: Rankings) -> float | None:
-    """Return a metric of one model; None if it is undefined."""
-    found = Outcomes.of(rankings, metrics={metric})
-    return found.value(metric) if metric in found.metrics else None
+def figures_of(metric: str, rankings: Rankings, data: PreparedData) -> dict[str, float | None]:
+    """Return figures of one model: its metric, mean and deviation of its scores, and the share of the items in a top 10."""
+    found, logits = Outcomes.of(rankings, metrics={metric}), rankings.logits
+    figures: dict[str, float | None] = {"value": found.value(metric) if metric in found.metrics else None}
+    if len(logits):
+        figures |= {"score": float(logits.mean()), "spread": float(logits.std())}
+    if len(rankings.users):
+        shown = np.unique(rankings.items[rankings.systems[0]][:, :10])
+        figures["coverage"] = np.count_nonzero(shown) / (data.schema.only(Role.ITEM).cardinality or 1)
+    return figures
 
 
 def judge(metric: str, yesterday: Rankings, today: Rankings, *, tolerance: float, config: EvaluateConfig) -> Gate:

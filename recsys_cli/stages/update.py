@@ -18,7 +18,7 @@ from typing import Any, Literal
 from recsys_cli.config import Recent, RunConfig, UpdateConfig
 from recsys_cli.data import open_source
 from recsys_cli.errors import DataError, MissingArtifactError, listed
-from recsys_cli.etl.calendar import added, kept
+from recsys_cli.etl.calendar import DAY, WATCHED, added, kept
 from recsys_cli.etl.days import NewInteractions, new_interactions
 from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.events import Emit, Event, Message, ignore
@@ -34,7 +34,7 @@ from recsys_cli.stages.daily import State
 from recsys_cli.stages.day_checks import Problem, problems
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl, inputs
-from recsys_cli.stages.gate import Gate, judge, outcomes, prepared_as, value_of
+from recsys_cli.stages.gate import Gate, figures_of, judge, outcomes, prepared_as
 from recsys_cli.stages.keys import by_content, files_in
 from recsys_cli.stages.publish import Publication
 from recsys_cli.stages.train import train
@@ -96,7 +96,7 @@ class _Candidate:
 
     run: TrainedRun
     metric: str
-    value: float | None
+    figures: Mapping[str, float | None]
     gate: Gate | None
     is_full: bool
 
@@ -153,6 +153,7 @@ class _Updating:
             )
         candidate = self._candidate(state, served, own, data, full=full)
         gate = candidate.gate
+        self._record(state, new.last, candidate)
         if gate is not None and not gate.passed and "gate" not in self.accept:
             return self._refused(state, key, served, gate=gate)  # its rows count as new in the next update
         _taken(state, new, key, files, data)
@@ -231,7 +232,7 @@ class _Updating:
 
     def _unusual(self, state: State, new: NewInteractions) -> tuple[Problem, ...]:
         assert state.through is not None
-        found = problems(new, state.days, through=state.through, now=time.time())
+        found = problems(new, kept(state.days), through=state.through, now=time.time())
         for one in (one for one in found if one.check in self.accept):
             self.emit(Message(f"accepted: {one.check}: {one.text}", "warning"))
         return tuple(one for one in found if one.check not in self.accept)
@@ -278,7 +279,7 @@ class _Updating:
         measured = {how: outcomes(run, data, self.emit) for how, run in runs.items()}
         if served is None:
             metric, rankings = measured["full"]
-            return _Candidate(runs["full"], metric, value_of(metric, rankings), None, is_full=True)
+            return _Candidate(runs["full"], metric, figures_of(metric, rankings, data), None, is_full=True)
         yesterday = self.workspace.run(served["run"])
         as_yesterday = prepared_as(yesterday, own, self.workspace, self.emit)
         metric, before = outcomes(yesterday, as_yesterday, self.emit)
@@ -287,7 +288,8 @@ class _Updating:
         best = max(gates, key=lambda how: gates[how].gain)
         self.workspace.remove(as_yesterday)
         self._say("gate", _in_words(gates[best], best, served))
-        return _Candidate(runs[best], metric, value_of(metric, measured[best][1]), gates[best], is_full="full" in runs)
+        figures = figures_of(metric, measured[best][1], data)
+        return _Candidate(runs[best], metric, figures, gates[best], is_full="full" in runs)
 
     def _continued(self, served: Mapping[str, Any], own: RunConfig, *, is_due: bool) -> dict[str, RunConfig]:
         """Return the config that continues yesterday's run, or refits its model if that is fitted at once."""
@@ -307,6 +309,11 @@ class _Updating:
         }  # fmt: skip
         return {"continued": own.model_copy(update={"train": own.train.model_copy(update=options)})}
 
+    def _record(self, state: State, last: float | None, candidate: _Candidate) -> None:
+        """Record the figures of a model by the day of the last row, for `recsys watch`."""
+        about = {"day": int(max(state.through or 0, last or 0) // DAY), "at": time.time(), "metric": candidate.metric}
+        state.history.append({**about, "settings": _settings(self.config), **candidate.figures})
+
     def _refused(
         self, state: State, key: str, served: Mapping[str, Any] | None, found: Sequence[Problem] = (),
         gate: Gate | None = None,
@@ -323,7 +330,7 @@ class _Updating:
     def _publish(self, state: State, publication: Publication, candidate: _Candidate, data: PreparedData) -> Update:
         made: dict[str, Any] = {
             "version": 0, "run": candidate.run.folder.name, "data": data.key, "metric": candidate.metric,
-            "value": candidate.value, "settings": _settings(self.config), "through": last_time(data),
+            "value": candidate.figures["value"], "settings": _settings(self.config), "through": last_time(data),
         }  # fmt: skip
         state.versions = [*(one for one in state.versions if one["run"] != made["run"]), made]
         state.since_full = 0 if candidate.is_full else state.since_full + 1
@@ -369,7 +376,10 @@ def _taken(state: State, new: NewInteractions, key: str, files: Mapping[str, str
     by_day = {day.day: day for day in state.days}
     for day in new.days:
         by_day[day.day] = added([by_day[day.day], day]) if day.day in by_day else day
-    state.days = kept([by_day[day] for day in sorted(by_day)])
+    state.days = [by_day[day] for day in sorted(by_day)]
+    if state.days and state.days[-1].day >= state.days[0].day + WATCHED:
+        state.days = kept(state.days)
+        state.history = [one for one in state.history if one["day"] >= state.days[0].day]
 
 
 def last_time(data: PreparedData) -> float:
