@@ -40,9 +40,9 @@ class Command(TyperCommand):
 PLACES = {
     "download": "download", "etl": "etl", "train": "train", "evaluate": "evaluate", "run": "run", "recommend": "recommend",
     "score": "recommend", "export": "export", "tune": "tune", "bench": "bench", "compare": "compare", "status": "status",
-    "report": "report", "inspect": "inspect", "serve": "serve", "feedback": "serve", "update": "update", "publish": "publish",
-    "rollback": "publish", "forget": "forget", "ls": "catalog", "init": "new", "validate": "validate", "config": "validate",
-    "doctor": "doctor",
+    "report": "report", "inspect": "inspect", "serve": "serve", "feedback": "serve", "update": "update", "watch": "watch",
+    "publish": "publish", "rollback": "publish", "forget": "forget", "ls": "catalog", "init": "new",
+    "validate": "validate", "config": "validate", "doctor": "doctor",
 }  # fmt: skip
 """Module of each command; its function has the name of the command."""
 

@@ -176,6 +176,14 @@ class RowScorer:
             self._encoders[key] = self._made(names)
         return self._encoders[key].encode({name: [value] for name, value in features.items()})
 
+    def encoded(self, rows: Mapping[str, Sequence[Any]]) -> dict[str, Feature]:
+        """Return the encoded ids and features that follow from the raw columns of rows."""
+        given = frozenset(name for name in rows if name in self.inputs)
+        if (key := given | {""}) not in self._encoders:
+            own = [column.name for column in self._served.schema.features if column.table is None]
+            self._encoders[key] = self._made([name for name in own if self._made([name]).inputs.keys() <= given])
+        return self._encoders[key].encode(rows)
+
     def _scored(self, features: Mapping[str, Feature]) -> Tensor:
         with torch.inference_mode():
             return self._served.model.score(Batch(features, {})).float()

@@ -61,14 +61,9 @@ def of_rankings(
 
 
 def _of_new_users(
-    model: Model,
-    metric: CutOff,
-    data: PreparedData,
-    by_user: SplitByUser,
-    *,
-    config: EvaluateConfig,
-    compute: ComputeSettings,
-) -> Callable[[], float]:
+    model: Model, metric: CutOff, data: PreparedData, by_user: SplitByUser, *,
+    config: EvaluateConfig, compute: ComputeSettings,
+) -> Callable[[], float]:  # fmt: skip
     """Prepare a ranking for cold-start users; measuring it restores the model's train context."""
     task, schema = EvaluationTask.of(by_user, "valid", config), data.schema
     tables = DimensionTables(data, device=compute.device)

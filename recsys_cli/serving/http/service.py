@@ -21,6 +21,7 @@ from recsys_cli.serving.http.fleet import Deployment, Fleet, exempt_from_collect
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.problems import RequestError, saturated
 from recsys_cli.serving.http.settings import Settings
+from recsys_cli.serving.http.traffic import Traffic
 from recsys_cli.serving.query import Answer, CatalogItem, Query, RecentInteraction, RecommendedItem
 
 _MOST_WAITING = 4_096
@@ -194,6 +195,7 @@ class Service:
         self.metrics, self.under_way = Metrics(), 0
         self.desk = FeedbackDesk(settings, worker, self.metrics, upserted=self._upserted)
         self.fleet = Fleet(settings, self.metrics, lambda: self.under_way, self.desk.state)
+        self.traffic = Traffic(settings.feedback / f"traffic-{worker}.jsonl", self.metrics)
         self.is_ready = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -201,6 +203,7 @@ class Service:
         """Take traffic."""
         await self.fleet.follow(self.desk.state)
         self.background(self.desk.follow())
+        self.background(self.traffic.keep())
         self.background(self.fleet.watch(lambda: self.background(self.fleet.reload())))
         exempt_from_collection()
         self.is_ready = True
@@ -210,6 +213,7 @@ class Service:
         self.is_ready = False
         for task in self._tasks:
             task.cancel()
+        self.traffic.write()
         await self.fleet.close()
         await self.desk.close()
 
@@ -286,6 +290,8 @@ class Service:
         users = columns.get(deployment.user_input, ()) if deployment.takes_histories else ()
         distinct = {user for user in users if isinstance(user, int | float | str)}
         recent = {user: events for user in distinct if (events := self.recent(user, deployment))}
+        if self.traffic.is_due:
+            self.background(self.traffic.sample(deployment, columns))
         return await deployment.thread.score(columns, recent)
 
     def recent(self, user: Id | None, deployment: Deployment) -> tuple[RecentInteraction, ...]:
@@ -300,6 +306,10 @@ class Service:
         self.check("k", body.k, self.settings.limits.k)
         given = {name: value for name, value in body if name != "bundle"}
         exclude = (*body.exclude, *self.desk.state.hidden)
+        if self.traffic.is_due:
+            rows: dict[str, list[Any]] = {deployment.user_input: [body.user]}
+            rows |= {name: [value] for name, value in body.features.items()}
+            self.background(self.traffic.sample(deployment, rows))
         return Query(**given | {"recent": self.recent(body.user, deployment), "exclude": exclude})
 
     @staticmethod

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 from recsys_cli.cli import app
 from recsys_cli.config import load
 from recsys_cli.errors import DataError
-from recsys_cli.etl.calendar import Day, added
+from recsys_cli.etl.calendar import KEPT, Day, added
 from recsys_cli.etl.days import NewInteractions, new_interactions
 from recsys_cli.evaluation.loaded_run import config_of
 from recsys_cli.evaluation.rankings import Rankings
@@ -30,6 +31,7 @@ from recsys_cli.stages.forget import forget
 from recsys_cli.stages.gate import judge, outcomes
 from recsys_cli.stages.publish import Publication
 from recsys_cli.stages.update import Update, update
+from recsys_cli.stages.watch import watch
 from recsys_cli.workspace import Workspace
 
 FIRST_DAY = 19_680  # a Sunday in November 2023
@@ -339,3 +341,35 @@ def test_facts_of_days_add_up():
     two = Day(2, 30, 9.0, 7, {"user": 2}, {"x": 4}, {"x": (26, 1.0, 2.0)})
     assert added([one, two]) == Day(2, 40, 9.0, 7, {"user": 3}, {"x": 4}, {"x": (36, 6.0, 5.0)})
     assert Problem("rows", "x").check == "rows"
+
+
+def test_a_drift_that_the_checks_take_is_an_alarm_of_the_watch(tmp_path):
+    """Half of the ratings rise to 5, in three real updates."""
+    shop = Shop(tmp_path, days=45)
+    assert shop.update().verdict == "promoted"
+    assert watch("shop", shop.workspace).changed == []
+    for _ in range(3):
+        shop.next(_with(2, lambda ratings: np.where(np.arange(len(ratings)) % 2, ratings, 5)))
+        assert shop.update().verdict == "promoted"
+    found = watch("shop", shop.workspace)
+    assert [one.name for one in found.changed] == ["mean of rating"]
+    [change] = found.changed[0].changes
+    assert (change.first, change.found) == (45, 47)
+    history = shop.state.history
+    assert [one["day"] - FIRST_DAY for one in history] == [44, 45, 46, 47]
+    assert {0 < one["coverage"] <= 1 and 0 <= one["value"] <= 1 for one in history} == {True}
+    assert found.served == 4
+    assert {one.about for one in found.figures} == {"rows", "model"}
+
+
+def test_days_of_a_year_stay_and_then_the_latest_ten_weeks(tmp_path):
+    shop = Shop(tmp_path, days=22)
+    shop.update()
+    state = shop.state
+    one = state.days[0]
+    state.days[:0] = [replace(one, day=one.day - number) for number in range(KEPT + 400, 0, -1)]
+    state.write(shop.workspace.root / "daily" / "shop" / "state.json")
+    shop.next()
+    shop.update()
+    days = [day.day for day in shop.state.days]
+    assert (len(days), days[-1]) == (KEPT, FIRST_DAY + 22)
