@@ -1,10 +1,11 @@
 """Requests per second and latencies of `recsys serve`: of one connection, the peak (closed loop), and a fixed rate at 80 % of it.
 
-    python scripts/bench_serve.py [--items 85000] [--model mf] [--seconds 600]
+    python scripts/bench_serve.py [--items 85000] [--model mf] [--seconds 600] [--swaps 100 --rate 500]
 
 A bundle is made from synthetic ratings (an epoch of training: the speed does not depend on the quality). Server and load
 generator are processes of their own on this machine, so the rates include the generator's share. Latencies of the fixed
-rate count from the arrival, with all waiting. The result is in scripts/results/serve.json; run it on a quiet machine.
+rate count from the arrival, with all waiting. With `--swaps` another measurement: a fixed rate without and with a change of the
+served version each second. The result is in scripts/results/serve.json (or --name); run it on a quiet machine.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ import numpy as np
 from measure import keep, machine
 
 from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.stages.publish import Publication
+from recsys_cli.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[1]
 RECSYS = str(Path(sys.executable).with_name("recsys"))
@@ -70,6 +73,51 @@ def write_bodies(folder: Path, bundle: Path) -> dict[str, Path]:
     for kind, values in bodies.items():
         files[kind].write_text("".join(json.dumps(one) + "\n" for one in values))
     return files
+
+
+def swapped(line: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Measure a fixed rate without and with changes between two published versions, one a second."""
+    bundle = make_bundle(folder, line)
+    bodies, workspace = write_bodies(folder, bundle)[_TOP], Workspace(folder / "workspace")
+    _run("train", str(folder / "config.yaml"), "train.seed=2", folder=folder)
+    versions, runs = Publication(folder / "versions"), workspace.runs()
+    for run in runs:
+        versions.publish(run, workspace)
+
+    def swap(number: int) -> None:
+        for _ in range(number):
+            time.sleep(1)
+            if versions.current == versions.versions[1]:
+                versions.publish(runs[-1], workspace)
+            else:
+                versions.rollback()
+
+    with serving(versions.folder, line, folder) as (_, url):
+        target, given = f"{url}/recommend", {"rate": line.rate, "seconds": line.swaps, "connections": 512}
+        load(target, bodies, rate=line.rate, seconds=_WARM_UP, connections=64)
+        found: dict[str, list[Any]] = {"without": [], "with": []}
+        for _ in range(3):
+            found["without"].append(load(target, bodies, **given))
+            thread = threading.Thread(target=swap, args=(line.swaps,))
+            thread.start()
+            found["with"].append(load(target, bodies, **given))
+            thread.join()
+    return {"machine": machine("torch", "uvicorn"), "swaps": line.swaps, **found}
+
+
+@contextmanager
+def serving(what: Path, line: argparse.Namespace, folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Serve a bundle or a folder of versions; yield the process and its URL."""
+    server = subprocess.Popen(
+        [RECSYS, "serve", str(what), "--port", "0", "--workers", str(line.workers), "--workspace", str(folder)],
+        stdout=subprocess.PIPE, text=True, env={"OMP_NUM_THREADS": "1", **os.environ},
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        yield server, server.stdout.readline().split()[0]
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(60)
 
 
 def _run(*line: str, folder: Path) -> str:
@@ -153,13 +201,7 @@ def measure(line: argparse.Namespace, folder: Path) -> dict[str, Any]:
     manifest = json.loads((bundle / "manifest.json").read_text())
     kinds = write_bodies(folder, bundle)
     started = time.perf_counter()
-    server = subprocess.Popen(
-        [RECSYS, "serve", str(bundle), "--port", "0", "--workers", str(line.workers), "--workspace", str(folder)],
-        stdout=subprocess.PIPE, text=True, env={"OMP_NUM_THREADS": "1", **os.environ},
-    )  # fmt: skip
-    try:
-        assert server.stdout is not None
-        url = server.stdout.readline().split()[0]
+    with serving(bundle, line, folder) as (server, url):
         cold = time.perf_counter() - started
         target = f"{url}/recommend"
         load(target, kinds[_TOP], rate=0, seconds=_WARM_UP, connections=line.connections)
@@ -185,9 +227,6 @@ def measure(line: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "feedback_ms": feedback_ms(url, range(1, 101)),
             "memory_mib": {"before": before, "after": memory_mib(server.pid), "pss by minute": sizes_of_memory},
         }
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(60)
 
 
 def main() -> None:
@@ -201,10 +240,12 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--peak-seconds", type=float, default=15)
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--swaps", type=int, default=0)
+    parser.add_argument("--rate", type=float, default=500)
     parser.add_argument("--name", default="serve", help="name of the result")
     line = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="recsys-serve-") as folder:
-        keep(line.name, measure(line, Path(folder)))
+        keep(line.name, (swapped if line.swaps else measure)(line, Path(folder)))
 
 
 if __name__ == "__main__":
