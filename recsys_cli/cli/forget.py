@@ -55,9 +55,7 @@ def _draw(to: Console, result: Mapping[str, Any]) -> None:
     table(to, "", ("place", "done"), [(one["path"], one["done"]) for one in result["places"]], text=2)
     table(to, "sources, unchanged", ("source", "has the ids"), list(result["sources"].items()), text=2)
     if {*result["sources"].values()} - {"no"}:
-        notes(
-            to, ["the sources may bring the ids back, by a download, changed files or new settings: remove them there"]
-        )
+        notes(to, ["the next update or etl of these sources may bring the ids back: remove them there"])
     if result["places"]:
         notes(to, ["restart running servers; fitted statistics keep their share of the rows until a new recsys etl"])
     nothing = "" if result["places"] else "no place has the ids; "

@@ -24,6 +24,7 @@ class State:
         days: Facts of the accepted days.
         ids: Prepared data with the latest vocabularies.
         versions: Published versions: number, run, data, metric, value and training settings.
+        candidates: Runs and prepared data since the last published version, which may be none of its.
         since_full: Updates since the last full training.
         drift: Gains over the version before and their standard errors, by update since then.
         refused: Result of the last update, if it was refused.
@@ -38,6 +39,7 @@ class State:
     days: list[Day] = field(default_factory=list)
     ids: str = ""
     versions: list[dict[str, Any]] = field(default_factory=list)
+    candidates: list[dict[str, str]] = field(default_factory=list)
     since_full: int = 0
     drift: list[list[float]] = field(default_factory=list)
     refused: dict[str, Any] | None = None
@@ -50,10 +52,12 @@ class State:
             return cls()
         hint = f"remove {path.parent}: the next update trains anew on all rows, beside the served version"
         content = read_json(path, hint=hint, expected={"files": dict, "days": list})
-        sums = [{**day, "sums": {name: tuple(of) for name, of in day["sums"].items()}} for day in content.pop("days")]
         try:
+            sums = [
+                {**day, "sums": {name: tuple(of) for name, of in day["sums"].items()}} for day in content.pop("days")
+            ]
             return cls(**content, days=[Day(**day) for day in sums])
-        except TypeError as error:
+        except (TypeError, KeyError, AttributeError) as error:
             raise DataError(f"{path}: {error}", hint=hint) from error
 
     def write(self, path: Path) -> None:

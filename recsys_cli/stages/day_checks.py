@@ -16,6 +16,8 @@ _WEEKS = 3
 """Fewest same weekdays to compare with; with fewer, all days."""
 _FEWEST = 5
 """Fewest days to compare with."""
+_LATEST = 4
+"""Latest same weekdays whose rows are expected."""
 _NARROW, _WIDE, _SIGMAS, _NOISE = 0.35, 0.5, 4.0, 3.0
 """Accepted logarithm of the ratio to the expected rows: from 1.42 to 1.65 times, by the spread of the days."""
 _NEW, _SHARE, _MEAN, _GAP = 0.95, 0.1, 0.5, 3.0
@@ -110,6 +112,9 @@ def _of_window(day: Day, past: Sequence[Day], *, by_weekday: bool) -> Iterator[P
 def _of_rows(day: Day, past: Sequence[Day], *, by_weekday: bool) -> Iterator[Problem]:
     logs = [math.log(one.rows) for one in past]
     expected, spread = statistics.median(logs), _spread(logs)
+    if by_weekday:  # of a growing shop
+        expected = statistics.median(logs[-_LATEST:])
+        spread = _spread([later - earlier for earlier, later in itertools.pairwise(logs)]) / math.sqrt(2)
     noise = _NOISE / math.sqrt(math.exp(expected))  # of counts
     reach = min(_WIDE, max(_NARROW, _SIGMAS * spread)) + noise
     low, high = expected - reach, expected + reach

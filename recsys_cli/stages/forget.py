@@ -210,21 +210,21 @@ def _reset(model: Model, data: PreparedData) -> None:
 
 
 def _bundles(forgotten: Forgotten, workspace: Workspace, roots: Sequence[Path], stale: set[str]) -> Iterator[_Place]:
-    """Yield exports of corrected runs; and those whose run is gone, if they have the ids."""
+    """Yield exports of corrected runs; and others with the ids: their run, or its prepared data, is gone."""
     seen: set[Path] = set()
     for folder in sorted(path.parent for root in roots for path in root.rglob(MANIFEST)):
         manifest = Artifact(folder).manifest
         if not isinstance(made_of := manifest.get("run"), dict):
             continue
         run = workspace.run_named(made_of["name"])
-        if run.exists and run.key == made_of["key"]:
-            if run.folder.name in stale or _times(Artifact(folder)) < _times(run):
-                for delta in set(folder.parent.parent.glob("deltas/*.delta")) - seen:
-                    seen.add(delta)
-                    yield _Place(delta, "removed: it packs rows of the ids", partial(delta.unlink, missing_ok=True))
-                yield _Place(folder, "exported again", partial(_export, run, workspace, folder, manifest))
+        is_here = run.exists and run.key == made_of["key"]
+        if is_here and (run.folder.name in stale or _times(Artifact(folder)) < _times(run)):
+            for delta in set(folder.parent.parent.glob("deltas/*.delta")) - seen:
+                seen.add(delta)
+                yield _Place(delta, "removed: it packs rows of the ids", partial(delta.unlink, missing_ok=True))
+            yield _Place(folder, "exported again", partial(_export, run, workspace, folder, manifest))
         elif any(ForgottenData(PreparedData(path.parent), forgotten).is_affected for path in folder.rglob("plan.json")):
-            yield _Place(folder, f"not changed: the run {run.folder.name} is gone; remove this export")
+            yield _Place(folder, f"not changed: the run {run.folder.name} or its data is gone; remove this export")
 
 
 def _export(run: TrainedRun, workspace: Workspace, folder: Path, manifest: Mapping[str, Any]) -> None:

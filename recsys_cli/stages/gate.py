@@ -51,7 +51,11 @@ class Gate:
     def verdict(self) -> str:
         """The verdict in words: whether a loss above `worst` is excluded, or only not shown."""
         loss = -self.low if better_of(self.metric) != "lower" else self.high
-        return "refused" if not self.passed else "passed" if loss <= self.worst else "passed, not shown to be worse"
+        if self.users < _FEWEST:
+            return "passed, too few users to compare"
+        if not self.passed:
+            return "refused"
+        return "passed" if loss <= self.worst else f"passed, a loss above {self.worst:.4f} is not shown"
 
     @property
     def gain(self) -> float:

@@ -25,14 +25,17 @@ def source_key(dataset: str, source: Source, workspace: Workspace) -> str:
 
 def by_content(identity: Any, workspace: Workspace) -> Any:
     """Replace the modification times of the user's own files by checksums."""
-    if isinstance(identity, Mapping) and {"path", "mtime_ns"} <= identity.keys():
-        stamp = {name: value for name, value in identity.items() if name != "mtime_ns"}
-        return {**stamp, "checksum": workspace.file_checksums.of(Path(identity["path"]))}
-    if isinstance(identity, Mapping):
-        return {name: by_content(value, workspace) for name, value in identity.items()}
-    if isinstance(identity, list | tuple):
-        return [by_content(value, workspace) for value in identity]
-    return identity
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, Mapping) and {"path", "mtime_ns"} <= value.keys():
+            stamp = {name: one for name, one in value.items() if name != "mtime_ns"}
+            return {**stamp, "checksum": checksums.of(Path(value["path"]))}
+        if isinstance(value, Mapping):
+            return {name: replaced(one) for name, one in value.items()}
+        return [replaced(one) for one in value] if isinstance(value, list | tuple) else value
+
+    with workspace.file_checksums as checksums:
+        return replaced(identity)
 
 
 def files_in(identity: Any) -> dict[str, str]:

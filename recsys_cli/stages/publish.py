@@ -60,8 +60,10 @@ class Publication:
         """Return the path of the delta of a version."""
         return self.folder / "deltas" / f"{number:06}.delta"
 
-    def publish(self, run: TrainedRun, workspace: Workspace, emit: Emit = ignore, *, newest: bool = False) -> Version:
-        """Export a run as the next version, write its delta, and serve it; `newest` as of `export`.
+    def publish(
+        self, run: TrainedRun, workspace: Workspace, emit: Emit = ignore, *, newest: bool = False, keep: int = KEPT
+    ) -> Version:
+        """Export a run as the next version, write its delta, and serve it; `newest` as of `export`, `keep` of `prune`.
 
         The latest run gets no second version: an interrupted call is completed, and a version rolled back is served again.
         """
@@ -78,7 +80,7 @@ class Publication:
                 if base is not None and base.number < version.number and not delta.is_file():
                     write_delta(delta, base, version)
                 self._serve(version)
-                self.prune()
+                self.prune(keep)
         return version
 
     def apply(self, path: Path, emit: Emit = ignore) -> Version:
@@ -121,10 +123,12 @@ class Publication:
             delta = read_delta(path) if (path := self.delta(served.number)).is_file() else None
             if delta is not None and delta.target != (served.number, served.digest):
                 raise DataError(f"{path} is not the delta of version {served.number}", hint=_PUBLISH)
-            base = self.versions.get(delta.base[0]) if delta is not None else None
+            earlier = [0, *(number for number in self.versions if number < served.number)]
+            base = self.versions.get(delta.base[0] if delta is not None else earlier[-1])  # forget removes deltas
             if base is None:
                 text = f"{self.folder} has no version before {served.number}, which stays"
                 raise MissingArtifactError(text, hint=_PUBLISH)
+            base.verify(hint=_PUBLISH)
             self._serve(base)
         return base
 

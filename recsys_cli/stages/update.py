@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from recsys_cli.config import Recent, RunConfig, UpdateConfig
 from recsys_cli.data import open_source
-from recsys_cli.errors import DataError, MissingArtifactError, listed
+from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, listed
 from recsys_cli.etl.calendar import DAY, WATCHED, added, kept
 from recsys_cli.etl.days import NewInteractions, new_interactions
 from recsys_cli.evaluation.loaded_run import config_of
@@ -137,13 +137,13 @@ class _Updating:
             new = self._take(state, files)
             has_rows = bool(served is None or new.rows or {*files} != {*state.files})
             if not has_rows and not full and tables == state.tables:
-                state.key, state.files = key, dict(files)
+                state.key, state.files, state.refused = key, dict(files), None
                 state.write(self.folder / "state.json")
                 return self._as_before(state, served)
             if served is not None and has_rows and (found := self._unusual(state, new)):
                 return self._refused(state, key, served, found)
             data, own = self._grow(state, new, first=served is None)
-        except DataError as error:
+        except (ConfigError, DataError) as error:
             if served is None:
                 raise
             return self._refused(state, key, served, (Problem("reading", error.message),))
@@ -158,7 +158,7 @@ class _Updating:
             return self._refused(state, key, served, gate=gate)  # its rows count as new in the next update
         _taken(state, new, key, files, data)
         state.tables = tables
-        return self._publish(state, publication, candidate, data)
+        return self._publish(state, served, publication, candidate, data)
 
     def _state(self, publication: Publication) -> State:
         """Return the state, also of an update that was killed after its version was served."""
@@ -170,7 +170,13 @@ class _Updating:
                 made["version"] = publication.publish(run, self.workspace, emit=self.emit, newest=True).number
                 self._keep(state)
             pending.unlink()
-        return State.read(path)
+        state = State.read(path)
+        if state.ids and not (data := self.workspace.data(state.ids)).exists:
+            raise MissingArtifactError(
+                f"{data.folder}, which has the ids so far, is gone",
+                hint=f"remove {self.folder}: the next update trains anew on all rows, beside the served version",
+            )
+        return state
 
     def _say(self, step: str, text: str) -> None:
         self.steps[step] = text
@@ -218,8 +224,11 @@ class _Updating:
             if new and not self.repeats and all(files.get(path) == checksum for path, checksum in state.files.items()):
                 only = frozenset(new)
         found = new_interactions(self.config, raw, after=state.through, files=only, rows_before=state.rows, known=known)
-        if not found.rows and (changed := sorted(path for path in state.files if files[path] != state.files[path])):
-            text = f"{listed(changed)} changed, without later rows: --from DATE takes rows again, --full trains on all"
+        changed = sorted(path for path in state.files if files[path] != state.files[path])
+        if changed and (not found.rows or changed[0] != max(state.files)):  # the last file may grow
+            text = (
+                f"{listed(changed)} changed: rows up to the last time so far are not checked; --from DATE checks them"
+            )
             self.emit(Message(text, "warning"))
         self._say("take", f"{found.rows:,} new rows{f', {found.late:,} of them late' if found.late else ''}")
         return found
@@ -276,6 +285,7 @@ class _Updating:
             how: train(one, self.workspace, resume=None, emit=self._but_facts).artifact for how, one in configs.items()
         }
         self._say("train", " and ".join(f"{how}: {run.folder.name}" for how, run in runs.items()))
+        state.candidates += [{"run": run.folder.name, "data": data.key} for run in runs.values()]
         measured = {how: outcomes(run, data, self.emit) for how, run in runs.items()}
         if served is None:
             metric, rankings = measured["full"]
@@ -327,7 +337,10 @@ class _Updating:
         state.write(self.folder / "state.json")
         return self._result("refused", served, found, gate)
 
-    def _publish(self, state: State, publication: Publication, candidate: _Candidate, data: PreparedData) -> Update:
+    def _publish(
+        self, state: State, served: Mapping[str, Any] | None, publication: Publication, candidate: _Candidate,
+        data: PreparedData,
+    ) -> Update:  # fmt: skip
         made: dict[str, Any] = {
             "version": 0, "run": candidate.run.folder.name, "data": data.key, "metric": candidate.metric,
             "value": candidate.figures["value"], "settings": _settings(self.config), "through": last_time(data),
@@ -340,25 +353,33 @@ class _Updating:
             state.drift.append([gate.gain, (gate.high - gate.low) / (2 * _SIGMAS)])
         state.refused = None
         state.write(self.folder / "next.json")
-        version = publication.publish(candidate.run, self.workspace, emit=self.emit, newest=True)
+        current = publication.current
+        if served and current and current.manifest["run"]["name"] not in {served["run"], made["run"]}:
+            self._say("rollback", f"version {current.number} was served meanwhile; a version after it is published")
+        version = publication.publish(
+            candidate.run, self.workspace, emit=self.emit, newest=True, keep=self.options.keep
+        )
         made["version"] = version.number
         self._keep(state)
         (self.folder / "next.json").unlink()
-        self._say("publish", f"version {version.number} is served: {version.folder}")
+        self._say("publish", str(version.folder))
         return self._result("promoted", made, gate=candidate.gate)
 
     def _keep(self, state: State) -> None:
-        """Write the state; remove runs, prepared data and ids of versions that no rollback reaches."""
+        """Write the state; remove runs and prepared data that no rollback reaches and nothing else needs."""
+        removed = [*state.versions[: -self.options.keep], *state.candidates]
+        state.versions, state.candidates = state.versions[-self.options.keep :], []
         state.write(self.folder / "state.json")
-        stays = state.versions[-self.options.keep :]
-        for one in state.versions[: -self.options.keep]:
-            run, data = self.workspace.run_named(one["run"]), self.workspace.data(one["data"])
-            if run.folder.is_dir() and one["run"] not in {other["run"] for other in stays}:
+        states = [State.read(path) for path in self.folder.parent.glob("*/state.json")]
+        served = {one["run"] for each in states for one in (*each.versions, *each.candidates)}
+        for name in {one["run"] for one in removed} - served:
+            if (run := self.workspace.run_named(name)).folder.is_dir():
                 self.workspace.remove(run)
-            if data.folder.is_dir() and one["data"] not in {state.ids, *(other["data"] for other in stays)}:
+        needed = {each.ids for each in states}
+        needed |= {str(run.manifest["data"].get("key")) for run in self.workspace.runs() if run.exists}
+        for key in {one["data"] for one in removed} - needed:
+            if (data := self.workspace.data(key)).folder.is_dir():
                 self.workspace.remove(data)
-        state.versions = stays
-        state.write(self.folder / "state.json")
 
 
 def _in_words(gate: Gate, how: str, served: Mapping[str, Any]) -> str:
@@ -372,7 +393,8 @@ def _in_words(gate: Gate, how: str, served: Mapping[str, Any]) -> str:
 def _taken(state: State, new: NewInteractions, key: str, files: Mapping[str, str], data: PreparedData) -> None:
     """Record rows as taken."""
     state.key, state.files, state.ids, state.rows = key, dict(files), data.key, new.total
-    state.through = max((one for one in (state.through, new.last) if one is not None), default=None)
+    last = None if new.last is None else min(new.last, time.time())  # else a time in the future makes all others late
+    state.through = max((one for one in (state.through, last) if one is not None), default=None)
     by_day = {day.day: day for day in state.days}
     for day in new.days:
         by_day[day.day] = added([by_day[day.day], day]) if day.day in by_day else day

@@ -253,25 +253,34 @@ def whole(path: Path, *, hint: str) -> Iterator[None]:
 
 
 class FileChecksums:
-    """Cache of checksums by path, size and modification time; a damaged cache file is replaced."""
+    """Cache of checksums by path, size and modification time, written at the end; a damaged cache file is replaced."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    def __enter__(self) -> FileChecksums:
+        """Read the cache."""
+        self._cached, self._new = self._load(), dict[str, object]()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Write what is new."""
+        if self._new:
+            with suppress(OSError, DiskFullError):  # a cache: a read-only or full workspace is read without it
+                write_json(self._path, {**self._cached, **self._new})
 
     def of(self, file: Path) -> str:
         """Return the checksum of a file."""
         try:
             status, name = file.stat(), str(file.absolute())
             stamp = [status.st_size, status.st_mtime_ns]
-            cached = self._load()
-            entry = cached.get(name)
+            entry = self._cached.get(name)
             if isinstance(entry, list) and entry[:2] == stamp:
                 return str(entry[2])
             checksum = checksum_of(file)
         except OSError as error:
             raise DataError(f"cannot read {file}: {error.strerror}") from error
-        with suppress(OSError, DiskFullError):  # a cache: a read-only or full workspace is read without it
-            write_json(self._path, {**cached, name: [*stamp, checksum]})
+        self._new[name] = [*stamp, checksum]
         return checksum
 
     def _load(self) -> dict[str, object]:
