@@ -6,12 +6,17 @@ import shutil
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from recsys_cli.config import load
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.query import Query
 from recsys_cli.stages import update as stage
+from recsys_cli.stages.daily import State
+from recsys_cli.stages.publish import Publication
+from recsys_cli.stages.update import update
 from recsys_cli.workspace import Workspace, read_json, write_json
 from tests.unit.stages.test_killed_updates import started
 from tests.unit.stages.test_update import FIRST_DAY, Shop
@@ -130,3 +135,50 @@ def test_a_state_of_an_earlier_backup_names_the_way_back(shop):
     assert f"recsys publish shop {run}" in (caught.value.hint or "")
     shop.publication.publish(shop.workspace.run(run), shop.workspace)
     assert shop.update().verdict == "promoted"
+
+
+def test_updates_of_another_config_keep_what_this_one_serves(shop):
+    other = shop.config.with_name("other.yaml")
+    other.write_text(shop.config.read_text().replace("ease", "item-knn"))
+    settings = load(other, ["update.keep=1"])
+    made: list[Path] = []
+    for _ in range(3):
+        update(settings, shop.workspace, "other", accept=["gate"])
+        made.append(shop.next())
+    kept = {one["data"] for one in shop.state.versions}
+    assert kept <= {data.key for data in shop.workspace.all_data()}
+    states = [State.read(path) for path in shop.workspace.root.glob("daily/*/state.json")]
+    needed = {one["run"] for each in states for one in each.versions}
+    assert {run.folder.name for run in shop.workspace.runs()} == needed
+    assert [len(each.versions) for each in states if each.ids not in kept] == [1]
+    assert list(Publication(shop.workspace.root / "published" / "other").versions) == [3]
+    assert shop.update(accept=["rows", "gate"]).verdict == "promoted"
+    for path in made:
+        path.unlink()
+
+
+def test_a_rollback_is_refused_by_damage_and_needs_no_delta(shop):
+    shop.publication.delta(2).unlink()  # forget removes deltas
+    assert shop.publication.rollback().number == 1
+    shop.publication.publish(shop.workspace.run(shop.state.versions[-1]["run"]), shop.workspace, newest=True)
+    (path,) = shop.publication.versions[1].folder.glob("weights*")
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    before = shop.publication.current.number
+    with pytest.raises(DataError, match="damaged"):
+        Publication(shop.publication.folder).rollback()
+    check(shop, before)
+
+
+def test_lost_data_names_the_folder_to_remove(shop):
+    shutil.rmtree(shop.workspace.data(shop.state.ids).folder)
+    with pytest.raises(MissingArtifactError) as caught:
+        shop.update()
+    assert str(state_of(shop).parent) in caught.value.hint
+
+
+def test_an_accepted_future_makes_no_later_day_late(shop):
+    future = shop.next(lambda rows: np.add(rows, [0, 0, 0, 3_600 * 24 * 365 * 30]))
+    assert shop.update(accept=["time", "rows", "gate"]).verdict == "promoted"
+    assert shop.state.through <= time.time()
+    future.unlink()
