@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 import zstandard
-from pydantic import BaseModel, ConfigDict, NonNegativeInt
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
-from recsys_cli.errors import DataError
+from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.workspace.artifacts import MANIFEST, Bundle
 from recsys_cli.workspace.files import MAX_JSON, replacing, whole
 
@@ -63,6 +63,8 @@ def write_delta(path: Path, base: Version, target: Version) -> None:
 
 def read_delta(path: Path) -> Delta:
     """Read the text of a delta, with a check of the text and of the sizes."""
+    if path.exists() and not path.is_file():  # a pipe would wait
+        raise DataError(f"{path} is no file", hint=_HINT)
     with whole(path, hint=_HINT), path.open("rb") as file:
         start = path.stat().st_size - _END
         file.seek(max(0, start))
@@ -73,7 +75,10 @@ def read_delta(path: Path) -> Delta:
         file.seek(start - length)
         if hashlib.sha256(text := file.read(length)).digest() != end[8:]:
             raise ValueError("its text does not match its checksum")
-        delta = Delta.model_validate_json(text)
+        try:
+            delta = Delta.model_validate_json(text)
+        except ValidationError as error:
+            raise ValueError("its text is none of this version of recsys") from error
         if start - length != sum(sum(one[1]) for one in delta.files.values() if one):
             raise ValueError("its blocks are not complete")
     return delta
@@ -92,8 +97,8 @@ def apply_delta(path: Path, base: Version, folder: Path) -> None:
     with whole(path, hint=_HINT), path.open("rb") as file:
         for name, change in delta.files.items():
             old, target = base.folder / name, (folder / name).resolve()
-            if not target.is_relative_to(folder.resolve()):
-                raise ValueError(f"{name} is no path in a bundle")
+            if not target.is_relative_to(folder.resolve()) or (change is None and not old.is_file()):
+                raise ValueError(f"{name} is no path in the bundle")
             target.parent.mkdir(parents=True, exist_ok=True)
             if change is None:
                 shutil.copyfile(old, target)
@@ -103,7 +108,10 @@ def apply_delta(path: Path, base: Version, folder: Path) -> None:
         made = Version(folder)
         if made.digest != delta.target[1] or {*made.manifest["files"], MANIFEST} != {*delta.files}:
             raise ValueError("it does not make the bundle that it names")
-        made.verify(hint=_HINT)
+        try:
+            made.verify()
+        except RecsysError as error:
+            raise ValueError("its blocks do not make the bundle that it names") from error
 
 
 def _pack(old: Path, new: Path, out: BinaryIO) -> tuple[int, list[int]] | None:

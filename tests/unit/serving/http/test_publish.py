@@ -123,7 +123,7 @@ def _outside(path: Path) -> None:
         (lambda path: path.write_bytes(b""), "it is truncated, or no delta"),
         (_flip(0.3), "is damaged: "),
         (_flip(0.999), "its text does not match its checksum"),
-        (_outside, "is no path in a bundle"),
+        (_outside, "is no path in the bundle"),
         (lambda path: path.unlink(), "is missing"),
     ],
     ids=["cut", "empty", "block", "text", "outside", "missing"],
