@@ -17,7 +17,9 @@ _WEEKS = 3
 _FEWEST = 5
 """Fewest days to compare with."""
 _LATEST = 4
-"""Latest same weekdays whose rows are expected."""
+"""Latest same weekdays whose rows are expected, with their growth."""
+_SURE = 4.0
+"""Standard deviations by weeks below which a median change is no growth: two standard errors of a median of differences."""
 _NARROW, _WIDE, _SIGMAS, _NOISE = 0.35, 0.5, 4.0, 3.0
 """Accepted logarithm of the ratio to the expected rows: from 1.42 to 1.65 times, by the spread of the days."""
 _NEW, _SHARE, _MEAN, _GAP = 0.95, 0.1, 0.5, 3.0
@@ -91,7 +93,8 @@ def _of_window(day: Day, past: Sequence[Day], *, by_weekday: bool) -> Iterator[P
         shares = [
             one.unknown[role] / one.rows for one in past if one.unknown.get(role, one.rows) < one.rows
         ]  # no first day
-        most = min(_NEW, 1.5 * max(shares) + _SHARE) if len(shares) >= _WEEKS else _NEW
+        usual = max(shares, default=0.0)
+        most = min(max(_NEW, (1 + usual) / 2), 1.5 * usual + _SHARE) if len(shares) >= _WEEKS else _NEW
         if number / day.rows > most:
             yield Problem(
                 f"unknown {role}s", f"{number / day.rows:.0%} of the rows have a new {role}; up to {most:.0%} is usual"
@@ -112,9 +115,12 @@ def _of_window(day: Day, past: Sequence[Day], *, by_weekday: bool) -> Iterator[P
 def _of_rows(day: Day, past: Sequence[Day], *, by_weekday: bool) -> Iterator[Problem]:
     logs = [math.log(one.rows) for one in past]
     expected, spread = statistics.median(logs), _spread(logs)
-    if by_weekday:  # of a growing shop
-        expected = statistics.median(logs[-_LATEST:])
-        spread = _spread([later - earlier for earlier, later in itertools.pairwise(logs)]) / math.sqrt(2)
+    if by_weekday:
+        changes = [later - earlier for earlier, later in itertools.pairwise(logs)]
+        spread, growth = _spread(changes) / math.sqrt(2), statistics.median(changes)
+        if abs(growth) < _SURE * spread / math.sqrt(len(changes)):
+            growth = 0.0
+        expected = statistics.median(logs[-_LATEST:]) + growth * (_LATEST + 1) / 2
     noise = _NOISE / math.sqrt(math.exp(expected))  # of counts
     reach = min(_WIDE, max(_NARROW, _SIGMAS * spread)) + noise
     low, high = expected - reach, expected + reach

@@ -49,13 +49,10 @@ class Gate:
 
     @property
     def verdict(self) -> str:
-        """The verdict in words: whether a loss above `worst` is excluded, or only not shown."""
-        loss = -self.low if better_of(self.metric) != "lower" else self.high
+        """The verdict in words: `passed` excludes no loss, as few users show little."""
         if self.users < _FEWEST:
             return "passed, too few users to compare"
-        if not self.passed:
-            return "refused"
-        return "passed" if loss <= self.worst else f"passed, a loss above {self.worst:.4f} is not shown"
+        return f"passed, not shown to be worse by more than {self.worst:.4f}" if self.passed else "refused"
 
     @property
     def gain(self) -> float:
