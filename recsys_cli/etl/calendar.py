@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -58,3 +59,11 @@ def added(days: Sequence[Day]) -> Day:
 def kept(days: Sequence[Day]) -> list[Day]:
     """Return the latest days."""
     return [day for day in days if day.day > days[-1].day - KEPT]
+
+
+def moments(sums: tuple[int, float, float]) -> tuple[float, float]:
+    """Return mean and deviation of one value or more, by their number, sum and sum of squares; no deviation by rounding."""
+    count, total, squares = sums
+    mean = total / count
+    variance = max(0.0, squares / count - mean**2)
+    return mean, math.sqrt(variance) if variance > 1e-12 * (squares / count) else 0.0

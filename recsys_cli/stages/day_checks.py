@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from recsys_cli.etl.calendar import DAY, WEEK, Day, added
+from recsys_cli.etl.calendar import DAY, WEEK, Day, added, moments
 from recsys_cli.etl.days import NewInteractions
 
 _WEEKS = 3
@@ -134,8 +134,8 @@ def _of_rows(day: Day, past: Sequence[Day], *, by_weekday: bool) -> Iterator[Pro
 def _of_number(name: str, day: Day, past: Sequence[Day]) -> Iterator[Problem]:
     if not past or not day.sums[name][0]:
         return
-    mean, deviation = _moments(day.sums[name])
-    means, deviations = zip(*(_moments(one.sums[name]) for one in past), strict=True)
+    mean, deviation = moments(day.sums[name])
+    means, deviations = zip(*(moments(one.sums[name]) for one in past), strict=True)
     usual, middle = statistics.median(deviations), statistics.median(means)
     reach = _MEAN * usual + _SIGMAS * (_spread(means) + usual / math.sqrt(day.sums[name][0])) + 1e-9 * abs(middle)
     if abs(mean - middle) > reach:
@@ -145,13 +145,6 @@ def _of_number(name: str, day: Day, past: Sequence[Day]) -> Iterator[Problem]:
         yield Problem(
             f"values of {name}", f"{name} is {mean:.4g} in all rows, where its deviation is {usual:.3g} otherwise"
         )
-
-
-def _moments(sums: tuple[int, float, float]) -> tuple[float, float]:
-    count, total, squares = sums
-    mean = total / count
-    variance = max(0.0, squares / count - mean**2)
-    return mean, math.sqrt(variance) if variance > 1e-12 * (squares / count) else 0.0
 
 
 def _spread(values: Sequence[float]) -> float:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from markupsafe import Markup
 
 from recsys_cli.errors import MissingArtifactError, listed
-from recsys_cli.etl.calendar import DAY, WEEK, Day, added
+from recsys_cli.etl.calendar import DAY, WEEK, Day, added, moments
 from recsys_cli.evaluation.sequential import WARM_UP, Change, changes_of
 from recsys_cli.metrics.named import better_of
 from recsys_cli.page import Axis, LineSeries, chart, day, render
@@ -249,9 +249,8 @@ def _of_rows(state: State, today: int) -> Iterator[Figure]:
 
 def _moments(one: Day, name: str) -> tuple[Value, float]:
     """Return mean and deviation of a column; None and 0 without values."""
-    count, total, squares = one.sums.get(name, (0, 0.0, 0.0))
-    mean = total / count if count else 0.0
-    return (mean, math.sqrt(max(0.0, squares / count - mean**2))) if count else (None, 0.0)
+    sums = one.sums.get(name)
+    return moments(sums) if sums and sums[0] else (None, 0.0)
 
 
 def _of_models(state: State) -> Iterator[Figure]:
