@@ -95,7 +95,7 @@ def _releases() -> dict[str, Any]:
 
 
 def _clusters() -> dict[str, Any]:
-    from recsys_cli.etl.engine import missing_of_cluster
+    from recsys_cli.executors.address import missing_of_cluster
 
     needs = {"local": "distributed", "tcp://HOST:PORT": "distributed", "local_cuda": "dask-cuda"}
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -15,14 +14,12 @@ from recsys_cli.config.section import MAX_COUNT, MAX_SEED, Section
 from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
 from recsys_cli.config.update import UpdateConfig
+from recsys_cli.executors.address import ADDRESSES, NAMES, is_cluster
 from recsys_cli.features.split import AnySplit, RandomSplit, splits
 from recsys_cli.metrics.foreign import SAMPLED
 from recsys_cli.metrics.named import MAX_CUT_OFF
 from recsys_cli.ops.plan import FeaturePlan
 from recsys_cli.registry import DEFAULT_MODEL, suggest
-
-_CLUSTERS = ("local", "local_cuda")
-_SCHEDULER = re.compile(r"(tcp|tls)://([^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}")
 
 
 class DatasetConfig(BaseModel):
@@ -56,10 +53,11 @@ class EtlConfig(Section):
     memory_mib: int = Field(1_024, ge=256, le=MAX_COUNT)
     """Memory budget in MiB; sets the size of the chunks that are read, fitted and transformed at a time."""
     cluster: str | None = None
-    """Dask cluster: `local` (processes on this machine), `local_cuda` (its GPUs) or the address of a scheduler
-    (tcp://HOST:PORT), trusted because Dask executes arbitrary code. None: threads of this process."""
+    """Cluster, trusted because it executes arbitrary code. Dask: `local` (processes of this machine), `local_cuda` (its
+    GPUs) or tcp://HOST:PORT. Ray: `ray` (RAY_ADDRESS, the one of this machine, or a new one) or ray://HOST:PORT. `auto`: the
+    one of RAY_ADDRESS or DASK_SCHEDULER_ADDRESS for large data. None: threads of this process."""
     workers: int | None = Field(None, ge=1, le=MAX_COUNT)
-    """Processes of `cluster: local`, or GPUs of `local_cuda`. None: one process per core, or all GPUs."""
+    """Processes of `cluster: local` or a new `ray`, or GPUs of `local_cuda`. None: one process per core, or all GPUs."""
     layout: Literal["star", "flat"] = "star"
     """`star` stores joined columns once per id, in dimension tables. `flat` repeats them in every row, for export."""
     on_bad_rows: Literal["error", "skip"] = "error"
@@ -72,10 +70,9 @@ class EtlConfig(Section):
     @field_validator("cluster")
     @classmethod
     def _is_a_cluster(cls, cluster: str | None) -> str | None:
-        if cluster is not None and cluster not in _CLUSTERS and not _SCHEDULER.fullmatch(cluster):
+        if cluster is not None and not is_cluster(cluster):
             raise ValueError(
-                f"has to be {', '.join(_CLUSTERS)}, or the address of a Dask scheduler such as tcp://10.0.0.7:8786, "
-                f"not {cluster!r}{suggest(cluster, _CLUSTERS)}"
+                f"has to be {', '.join(NAMES)}, or an address: {ADDRESSES}, not {cluster!r}{suggest(cluster, NAMES)}"
             )
         return cluster
 

@@ -6,21 +6,22 @@ for all engines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import requires, version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from recsys_cli.cpu import Threads
 from recsys_cli.errors import ConfigError, MissingExtraError
 from recsys_cli.events import Emit, ignore
+from recsys_cli.executors import executor
+from recsys_cli.executors.executor import Executor
 from recsys_cli.packages import installed
 from recsys_cli.plugins import guard_class, guarded, require_subclass
 from recsys_cli.registry import ENGINES, is_own, load, lookup
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from recsys_cli.ops.fitted_plan import FittedPlan
     from recsys_cli.ops.op import Op
     from recsys_cli.ops.steps import PlanStep
-
-Part = TypeVar("Part")
-Result = TypeVar("Result")
 
 CUDF_POLARS = ("cudf-polars-cu13", "cudf-polars-cu12")
 """Package names of cudf-polars, one per CUDA release."""
@@ -152,15 +150,6 @@ def best(device: str) -> str:
     return next((name for name in ranked if OWN[name].missing(device) is None), ranked[0])
 
 
-def missing_of_cluster(cluster: str) -> MissingExtraError | None:
-    """Return the missing package for a kind of cluster, or None."""
-    if find_spec("distributed") is None:
-        return MissingExtraError.for_extra("dask", what=f"etl.cluster={cluster}")
-    if cluster == "local_cuda" and find_spec("dask_cuda") is None:
-        return MissingExtraError.for_extra("dask-cuda", what="etl.cluster=local_cuda")
-    return None
-
-
 PassSteps: TypeAlias = "Sequence[tuple[PlanStep, Literal['fit', 'apply']]]"
 """Steps of one pass over a table, in order, each to fit or to apply."""
 Aggregates: TypeAlias = "dict[tuple[int, str], pa.Table]"
@@ -242,29 +231,9 @@ def choose(name: str, scratch: Path, *, device: str = "cpu", emit: Emit = ignore
         return name, engine(scratch, device=device, emit=emit)
 
 
-class Executor(Protocol):
-    """Runs a task on many parts."""
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """The entries of the manifest: cluster, number of workers and threads."""
-
-    def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
-        """Yield the results of the parts, in order, with a bounded number of parts in flight."""
-
-
-@contextmanager
-def open_executor(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -> Iterator[Executor]:
-    """Open the executor of a config, and close it at the end; workers of a cluster share `scratch`.
-
-    Raises:
-        MissingExtraError: The config has a cluster and Dask is not installed.
-        RecsysError: The scheduler or the workers do not answer, or a worker has a problem.
-    """
-    if config.cluster is None:
-        yield Threads(engine.threads)
-        return
-    from recsys_cli.etl.cluster import open_cluster
-
-    with open_cluster(config, engine, scratch, emit) as cluster:
-        yield cluster
+def open_executor(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -> AbstractContextManager[Executor]:
+    """Open the executor of a config; see `executors.executor.open_executor`."""
+    return executor.open_executor(
+        config.cluster, scratch, workers=config.workers, threads=engine.threads,
+        requires=partial(engine.missing, engine.device), emit=emit,
+    )  # fmt: skip

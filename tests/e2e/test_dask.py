@@ -18,8 +18,8 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import RecsysError
-from recsys_cli.etl import cluster as clusters
 from recsys_cli.events import Event, Progress
+from recsys_cli.executors import cluster as clusters
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
@@ -207,7 +207,7 @@ def test_no_worker_left_is_an_error_and_not_a_wait(workspace: Workspace, dask: D
             for worker in workers:
                 worker.kill()
 
-    with pytest.raises(RecsysError, match=r"scheduler tcp://\S+ has had no worker for 2 s") as caught:
+    with pytest.raises(RecsysError, match=r"etl.cluster=tcp://\S+ has had no worker for 2 s") as caught:
         etl(config(cluster=dask.address, shard_rows=100), workspace, emit=kill)
     assert str(caught.value.hint).startswith(f"start `dask worker {dask.address}` on a machine")
     assert workspace.all_data() == []
@@ -227,7 +227,7 @@ def test_a_scheduler_that_dies_is_an_error(workspace: Workspace, dask: Dask, mon
 
 def test_no_worker_at_all_is_said(workspace: Workspace, dask: Dask, monkeypatch) -> None:
     monkeypatch.setattr(clusters, "WORKER_TIMEOUT", 0.5)
-    assert refused(workspace, dask, match=r"the Dask scheduler tcp://\S+ has had no worker").hint
+    assert refused(workspace, dask, match=r"etl.cluster=tcp://\S+ has had no worker").hint
 
 
 def test_no_scheduler_at_all_is_said(workspace: Workspace, dask: Dask, monkeypatch) -> None:

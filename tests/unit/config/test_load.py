@@ -339,7 +339,18 @@ def test_model_config_type_names_a_missing_package(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    "cluster", ["local", "local_cuda", "tcp://10.0.0.7:8786", "tls://dask.here:1", "tcp://[::1]:8786"]
+    "cluster",
+    [
+        "local",
+        "local_cuda",
+        "tcp://10.0.0.7:8786",
+        "tls://dask.here:1",
+        "tcp://[::1]:8786",
+        "dask://here:1",
+        "ray",
+        "ray://here:10001",
+        "auto",
+    ],
 )
 def test_load_takes_a_cluster(config_file: Path, cluster: str) -> None:
     assert load(config_file, [f"etl.cluster={cluster}"]).etl.cluster == cluster
@@ -350,7 +361,7 @@ def test_load_takes_a_cluster(config_file: Path, cluster: str) -> None:
 )
 def test_load_rejects_an_unknown_cluster(problems, config_file: Path, cluster: str) -> None:
     (line,) = problems(config_file, f"etl.cluster={cluster}")
-    assert "etl.cluster: has to be local, local_cuda, or the address of a Dask scheduler such as tcp://" in line
+    assert "etl.cluster: has to be local, local_cuda, ray, auto, or an address: dask://HOST:8786," in line
     assert line.endswith(f"not {cluster!r}{' (did you mean local?)' if cluster == 'locale' else ''}")
 
 

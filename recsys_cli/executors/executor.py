@@ -1,0 +1,68 @@
+"""The executor of tasks, and its choice by the name of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from recsys_cli.cpu import Threads
+from recsys_cli.events import Emit, ignore
+from recsys_cli.executors.address import missing_of_cluster
+from recsys_cli.executors.checks import Checks, Requires, SharedFolder
+from recsys_cli.executors.cluster import Cluster
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+class Executor(Protocol):
+    """Runs a task on many parts."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The entries of the manifest: cluster, number of workers and threads."""
+
+    def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
+        """Yield the results of the parts, in order, with a bounded number of parts in flight."""
+
+
+@contextmanager
+def open_executor(
+    cluster: str | None,
+    scratch: Path,
+    *,
+    workers: int | None = None,
+    threads: int | None = None,
+    packages: tuple[str, ...] = ("polars", "pyarrow", "numpy"),
+    requires: Requires | None = None,
+    emit: Emit = ignore,
+) -> Iterator[Executor]:
+    """Open an executor, and close it at the end.
+
+    Args:
+        cluster: Name or address of a cluster; None for threads of this process.
+        scratch: A folder, which the workers of a cluster share.
+        workers: Number of processes of a local cluster; None for the number of cores.
+        threads: Number of threads without a cluster; None for the number of cores.
+        packages: Packages of the tasks, with the same release on every worker.
+        requires: Returns a package that the tasks lack on a worker, or None; it has to be picklable.
+        emit: Receives warnings about lost workers.
+
+    Raises:
+        MissingExtraError: The package of the cluster is not installed.
+        RecsysError: The scheduler or the workers do not answer, or a worker has a problem.
+    """
+    if cluster is None:
+        yield Threads(threads)
+        return
+    if (error := missing_of_cluster(cluster)) is not None:
+        raise error
+    from recsys_cli.executors.dask import open_scheduler
+
+    with open_scheduler(cluster, workers, scratch) as scheduler:
+        checks = Checks(SharedFolder.at(scratch / "shared"), (*packages, *scheduler.packages), requires)
+        opened = Cluster(scheduler, checks, emit)
+        opened.ready()
+        yield opened
