@@ -126,7 +126,7 @@ def answer(name: str, case: Case, folder: Path, *, device: str = "cpu", emit: Em
     staged = stage_by_hand(case, folder)
     engine = engine_of(name, folder, device=device, emit=emit)
     executor = Threads(engine.threads)
-    fitted = fit(case.plan, staged, engine, executor, ignore)
+    fitted = fit(case.plan, staged, engine, executor, ignore, scratch=folder)
     raw = dict(Tables(engine, staged, fitted.program, fitted, fitted.program.passes).final())
     tables = {key: typed_table(table, fitted.schema("star").in_table(key)) for key, table in raw.items()}
     shards: dict[tuple[str, str, int], pa.Table] = {}

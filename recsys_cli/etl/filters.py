@@ -144,18 +144,20 @@ class Timed:
             done += batch.num_rows
             yield batch
         if first is not None:
-            raise missing_times(self.column, missing, done, self._where(first))
+            raise missing_times(self.column, missing, done, row_of(first, self.raw))
 
-    def _where(self, number: int) -> str:
-        if self.raw is None:
-            return f"row {number + 1}"
-        for file in self.raw.table.files:
-            reader = replace(self.raw, table=replace(self.raw.table, files=(file,)), rejected=[])
-            rows = sum(batch.num_rows for batch in reader.batches())
-            if number < rows:
-                return f"row {number + 1} of {file}"
-            number -= rows
+
+def row_of(number: int, raw: Reader | None) -> str:
+    """Return the position of a row in its file, for an error; None for rows without files."""
+    if raw is None:
         return f"row {number + 1}"
+    for file in raw.table.files:
+        reader = replace(raw, table=replace(raw.table, files=(file,)), rejected=[])
+        rows = sum(batch.num_rows for batch in reader.batches())
+        if number < rows:
+            return f"row {number + 1} of {file}"
+        number -= rows
+    return f"row {number + 1}"
 
 
 def timed(sources: Mapping[str, Rows], readers: Mapping[str, Reader], column: str | None) -> dict[str, Rows]:
@@ -283,7 +285,7 @@ def choose_rows(
     interactions; train-only ops such as KCore skip held-out ones. Scratch files stay until `discard`. `memory` is in
     MiB; `labels` are checked for overflow of the type that an op gives them.
     """
-    ops = [(index, op) for index, op in program.rows if op.acts and _is_for(op, part)]
+    ops = filters_of(program, part)
     if not ops:
         return FilteredRows(source)
     counted = Counted(Numbered(source))
@@ -296,6 +298,11 @@ def choose_rows(
         counted = Counted(_choose(op, counted, context, columns.written[number], labels))
         done.append((index, op, counted))
     return FilteredRows(counted, columns.before(len(ops)), tuple(done))
+
+
+def filters_of(program: Program, part: Part) -> list[tuple[int, Op]]:
+    """Return the ops before the split that act on a kind of interactions, with their positions."""
+    return [(index, op) for index, op in program.rows if op.acts and _is_for(op, part)]
 
 
 def _is_for(op: Op, part: Part) -> bool:

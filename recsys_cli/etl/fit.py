@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.cpu import Threads
+from recsys_cli.etl.counts import Column, CountFile, merge_counts, num_partitions, with_unseen
 from recsys_cli.etl.engine import Aggregates, Engine, Executor, PassSteps
 from recsys_cli.etl.staging import Staged
 from recsys_cli.events import Emit, Progress
@@ -93,19 +95,29 @@ class FitTask:
     Attributes:
         fitted: The plan with the state of earlier passes.
         number: Number of the pass, from 0.
+        partitions: Number of partitions of the counts of values; 1 to return these.
+        folder: The scratch folder for the partitions.
     """
 
     engine: Engine
     fitted: FittedPlan
     staged: Staged
     number: int
+    partitions: int
+    folder: Path
 
-    def __call__(self, shards: range) -> Aggregates:
+    def __call__(self, shards: range) -> dict[Column, pa.Table | CountFile]:
         """Return the merged aggregates of the shards."""
         merged = _MergedAggregates(self.fitted.program, self.number)
         for shard in shards:
             merged.add(self._of(shard))
-        return merged.result()
+        if self.partitions == 1:
+            return {**merged.result()}
+        counted = counters(self.fitted.program, self.number)
+        return {
+            (index, name): CountFile.write(table, self.partitions, self.folder) if index in counted else table
+            for (index, name), table in merged.result().items()
+        }
 
     def _of(self, shard: int) -> Aggregates:
         program = self.fitted.program
@@ -135,7 +147,14 @@ class FitTask:
         return self.engine.learn(self._steps(), self.fitted, rows)
 
 
-def fit(plan: FeaturePlan, staged: Staged, engine: Engine, executor: Executor, emit: Emit) -> FittedPlan:
+def counters(program: Program, number: int) -> dict[int, Categorify]:
+    """Return the ops that count values of the interactions in a pass, by position."""
+    return {step.index: step.op for step in program.fits(number, None) if isinstance(step.op, Categorify)}
+
+
+def fit(
+    plan: FeaturePlan, staged: Staged, engine: Engine, executor: Executor, emit: Emit, *, scratch: Path
+) -> FittedPlan:
     """Fit a plan on train."""
     fitted = FittedPlan(plan, staged.inputs, {})
     program = plan.compile(staged.inputs)
@@ -143,9 +162,11 @@ def fit(plan: FeaturePlan, staged: Staged, engine: Engine, executor: Executor, e
         tables = Tables(engine, staged, program, fitted, number)
         state: Aggregates = dict(fitted.state) | tables.gathered()
         fitted = _with_state(fitted, program, state)
-        aggregates = _fit_interactions(fitted, staged, engine, executor, emit, number)
+        task = FitTask(engine, fitted, staged, number, num_partitions(staged.rows[_SPLIT]), scratch)
+        aggregates, dropped = _fit_interactions(task, executor, emit)
         aggregates |= tables.aggregate()
         state |= _finish(program, number, aggregates)
+        state |= with_unseen(state, dropped)
         state |= _cold(program, number, aggregates, state, staged)
         fitted = _with_state(fitted, program, state)
     return FittedPlan(plan, staged.inputs, fitted.state)
@@ -158,19 +179,25 @@ def _with_state(fitted: FittedPlan, program: Program, state: Mapping[tuple[int, 
     return copy
 
 
-def _fit_interactions(
-    fitted: FittedPlan, staged: Staged, engine: Engine, executor: Executor, emit: Emit, number: int
-) -> Aggregates:
-    if not fitted.program.fits(number, None):
-        return {}
-    task = FitTask(engine, fitted, staged, number)
+def _fit_interactions(task: FitTask, executor: Executor, emit: Emit) -> tuple[Aggregates, Mapping[Column, int]]:
+    """Return the aggregates of a pass, and how often a column has values that these leave out."""
+    program, staged = task.fitted.program, task.staged
+    if not program.fits(task.number, None):
+        return {}, {}
     groups = _groups(len(staged.shards[_SPLIT]))
-    merged = _MergedAggregates(fitted.program, number)
+    merged = _MergedAggregates(program, task.number)
+    files: list[tuple[Column, CountFile]] = []
     total = staged.rows[_SPLIT]
-    for done, aggregates in enumerate(executor.map(task, groups) if groups else iter([task.empty()]), 1):
-        merged.add(aggregates)
-        emit(Progress(f"fit, pass {number + 1}", total * done // max(1, len(groups)), total))
-    return merged.result(threads=None)
+    for done, partial in enumerate(executor.map(task, groups) if groups else iter([task.empty()]), 1):
+        files += [(at, table) for at, table in partial.items() if isinstance(table, CountFile)]
+        merged.add({at: table for at, table in partial.items() if not isinstance(table, CountFile)})
+        emit(Progress(f"fit, pass {task.number + 1}", total * done // max(1, len(groups)), total))
+    aggregates, ops = merged.result(threads=None), counters(program, task.number)
+    if not files:
+        return aggregates, {}
+    joins = tuple(join for _, join in program.joins)
+    counted, dropped = merge_counts(files, ops, joins, staged.tables, task.partitions, executor)
+    return aggregates | counted, dropped
 
 
 def _groups(shards: int) -> list[range]:

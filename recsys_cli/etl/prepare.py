@@ -23,6 +23,7 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.engine import Engine, Executor, check_ops, choose, open_executor
 from recsys_cli.etl.filters import FilteredRows, Part, RowCount, choose_rows, refuse_lost, timed
 from recsys_cli.etl.fit import Tables, fit, shared_ids
+from recsys_cli.etl.read_parts import PartReader, PartRows
 from recsys_cli.etl.reading.dialect import BadRow
 from recsys_cli.etl.reading.reader import Inputs, Reader
 from recsys_cli.etl.report import EtlCounts, write_report
@@ -36,6 +37,7 @@ from recsys_cli.features.spec import is_list
 from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.program import Program
+from recsys_cli.ops.scratch import Rows
 
 
 def cold_shares(folder: Path, fitted: FittedPlan, staged: Staged) -> dict[str, Any]:
@@ -125,9 +127,11 @@ class Preparation:
                 inputs = Inputs.of(self.config, self.raw, limit=self.limit)
                 for remark in (*inputs.remarks, *self.config.features.possible_leaks(inputs.program)):
                     self.emit(Message(remark))
-                staged, chosen = self._stage(inputs)
+                staged, chosen = self._stage(inputs, executor)
             with _timed(seconds, "fit"):
-                fitted = self.fitted or fit(self.config.features, staged, engine, executor, self.emit)
+                fitted = self.fitted or fit(
+                    self.config.features, staged, engine, executor, self.emit, scratch=self.scratch
+                )
             with _timed(seconds, "transform and write"):
                 quality = self._write(engine, executor, fitted, staged)
         rejected = inputs.rejected
@@ -151,17 +155,23 @@ class Preparation:
             "peak_memory": peak_memory(),
         }
 
-    def _stage(self, inputs: Inputs) -> tuple[Staged, dict[str, tuple[RowCount, ...]]]:
-        program = inputs.program
-        chosen = {name: self._chosen(program, name, reader) for name, reader in inputs.interactions.items()}
+    def _stage(self, inputs: Inputs, executor: Executor) -> tuple[Staged, dict[str, tuple[RowCount, ...]]]:
+        program, plan = inputs.program, self.config.features
+        time = plan.timestamp and plan.raw_name(plan.timestamp)
+        chosen: dict[str, FilteredRows] = {}
+        sources: dict[str, Rows] = {}
+        for name, reader in inputs.interactions.items():
+            chosen[name], sources[name] = self._read(program, name, reader, executor, time)
         estimates = [
             chosen[name].estimated_rows(reader.estimated_rows()) for name, reader in inputs.interactions.items()
         ]
         tables = {name: reader.read() for name, reader in inputs.joined.items()}
         rows = sum(estimates) * (1 + (program.draw.num_negatives if program.draw else 0))
-        plan = self.config.features
-        sources = timed(chosen, inputs.interactions, plan.timestamp and plan.raw_name(plan.timestamp))
-        staged = stage(sources, tables, self.config, estimated_rows=rows, folder=self.scratch, emit=self.emit)
+        own = {name: rows for name, rows in sources.items() if not isinstance(rows, PartRows)}  # workers check theirs
+        sources |= timed(own, inputs.interactions, time)
+        staged = stage(
+            sources, tables, self.config, estimated_rows=rows, folder=self.scratch, emit=self.emit, executor=executor
+        )
         for part in chosen.values():
             part.report(self.emit)
             part.discard()
@@ -177,11 +187,19 @@ class Preparation:
             )
         return staged, {name: part.counts for name, part in chosen.items()}
 
-    def _chosen(self, program: Program, name: str, reader: Reader) -> FilteredRows:
-        part: Part = "held-out" if name in SPLITS and name != SPLITS[TRAIN] else "train"
+    def _read(
+        self, program: Program, name: str, reader: Reader, executor: Executor, time: str | None
+    ) -> tuple[FilteredRows, Rows]:
+        """Return the interactions after all filters, and where to read them: from files, or what workers read of these."""
+        kind: Part = "held-out" if name in SPLITS and name != SPLITS[TRAIN] else "train"
         folder, memory = self.scratch / "rows" / name, self.config.etl.memory_mib
         labels = self.config.features.labels
-        return choose_rows(program, reader, folder, self.emit, part=part, memory=memory, labels=labels)
+        if executor.facts["cluster"] is not None:
+            parts = PartReader(executor, program, folder, memory, labels, self.emit)
+            if (read := parts.read(reader, kind, time)) is not None:
+                return read
+        rows = choose_rows(program, reader, folder, self.emit, part=kind, memory=memory, labels=labels)
+        return rows, rows
 
     def _write(self, engine: Engine, executor: Executor, fitted: FittedPlan, staged: Staged) -> dict[str, Any]:
         schema = fitted.schema(self.config.etl.layout)

@@ -7,9 +7,12 @@ would leak the held-out items.
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +21,8 @@ import pyarrow.compute as pc
 
 from recsys_cli.config import EtlConfig, RunConfig
 from recsys_cli.cpu import Threads
+from recsys_cli.etl.engine import Executor
+from recsys_cli.etl.read_parts import PartRows, ScratchPart
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.hashing import below, can_hash, hash_counters, mix, permutation
@@ -25,10 +30,12 @@ from recsys_cli.features.spec import is_list
 from recsys_cli.features.split import SPLITS, TRAIN, AnySplit, Codes, FilesSplit, RandomSplit
 from recsys_cli.ops import NegativeSampling
 from recsys_cli.ops.program import INTERACTIONS
-from recsys_cli.ops.scratch import Numbering, PartitionedFile, Rows, Span, read, spill_rows, typed
+from recsys_cli.ops.scratch import NumberFile, Numbering, PartitionedFile, Rows, Span, SpillFile, read, typed
 
 _SHARD_STREAM, _ORDER_STREAM = 2, 3
 _MAX_SHARD_ROWS, _SHARD_BYTES = 2_000_000, 128 << 20
+MAX_SHARDS = 1_000
+"""Number of shards from which rows are dealt to groups of shards first: spans of single shards would be short."""
 
 
 @dataclass(frozen=True)
@@ -117,24 +124,26 @@ class Staged:
 
 @dataclass(frozen=True)
 class _Batch:
-    """A batch of raw rows.
+    """A batch of raw rows, in memory or in a scratch file.
 
     Attributes:
-        first: Number of the first row in the raw input; not used for rows with a ROW_NUMBER.
+        first: Number of the first row in the raw input, or of the row with the ROW_NUMBER 0.
         codes: The split code of each row; None for a split by hash of the row number.
     """
 
     number: int
     first: int
-    rows: pa.Table
+    rows: pa.Table | ScratchPart
     codes: Codes | None
 
 
 @dataclass(frozen=True)
 class ShardAssignment:
-    """Writes a batch as a partitioned file: a task of a thread pool.
+    """Writes a batch as a partitioned file: a task of an executor.
 
-    `numbered` rows keep their number in the raw input.
+    Attributes:
+        per_partition: Number of shards in a partition of the file.
+        numbered: Whether the rows keep their number in the raw input.
     """
 
     folder: Path
@@ -143,10 +152,11 @@ class ShardAssignment:
     seed: int
     split: AnySplit
     numbered: bool = False
+    per_partition: int = 1
 
     def __call__(self, batch: _Batch) -> PartitionedFile:
         """Write a batch."""
-        rows = batch.rows
+        rows = batch.rows if isinstance(batch.rows, pa.Table) else batch.rows.read()
         counted = _numbers(rows, batch.first)
         numbers = counted.view(np.uint64)
         if ROW_NUMBER in rows.column_names:
@@ -155,15 +165,67 @@ class ShardAssignment:
         if codes is None:
             assert isinstance(self.split, RandomSplit)
             codes = self.split.assign_rows(numbers)
-        shards = below(hash_counters(numbers, mix(self.seed, _SHARD_STREAM)), self.num_shards)
-        partitions = np.where(codes == TRAIN, shards, self.num_shards - 1 + codes.astype(np.intp))
+        shards = self.shards_of(numbers) // np.uint64(self.per_partition)
+        num_train = -(-self.num_shards // self.per_partition)
+        partitions = np.where(codes == TRAIN, shards, num_train - 1 + codes.astype(np.intp))
         # Small types are faster to sort.
-        partitions = partitions.astype(np.min_scalar_type(self.num_shards + len(SPLITS)))
+        partitions = partitions.astype(np.min_scalar_type(num_train + len(SPLITS)))
         path = self.folder / f"batch-{batch.number:06d}.arrow"
-        num_partitions = self.num_shards + len(SPLITS) - 1
-        return PartitionedFile.write(
-            path, typed(rows, self.schema), partitions, num_partitions, counted if self.numbered else None
-        )
+        kept = counted if self.numbered or self.per_partition > 1 else None
+        return PartitionedFile.write(path, typed(rows, self.schema), partitions, num_train + len(SPLITS) - 1, kept)
+
+    def shards_of(self, numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """Return the train shard of each row number."""
+        return below(hash_counters(numbers, mix(self.seed, _SHARD_STREAM)), self.num_shards)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Consecutive spans of one partition, at the first of two levels."""
+
+    number: int
+    partition: int
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class _SecondLevel:
+    """Writes a run as a file with a partition per shard: a task of an executor."""
+
+    first: ShardAssignment
+    schema: pa.Schema
+    num_groups: int
+
+    def __call__(self, run: _Run) -> PartitionedFile:
+        """Write a run."""
+        rows = read(run.spans, self.schema, self.schema.names)
+        numbers = rows.column(ROW_NUMBER).to_numpy().astype(np.int64)
+        held_out = run.partition - self.num_groups
+        num_shards = self.first.num_shards
+        partitions = np.full(len(numbers), num_shards + held_out)
+        if held_out < 0:
+            partitions = self.first.shards_of(numbers.view(np.uint64)).astype(np.intp)
+        path = self.first.folder / f"run-{run.number:06d}.arrow"
+        rows = rows.drop_columns([ROW_NUMBER])
+        kept = numbers if self.first.numbered else None
+        return PartitionedFile.write(path, rows, partitions, num_shards + len(SPLITS) - 1, kept)
+
+
+def _runs(files: Sequence[PartitionedFile], num_partitions: int, num_rows: int) -> Iterator[_Run]:
+    """Yield runs of about `num_rows` rows, by partition and in the order of the files."""
+    number = 0
+    for partition in range(num_partitions):
+        spans: list[Span] = []
+        for file in files:
+            size = int(file.starts[partition + 1] - file.starts[partition])
+            if spans and sum(span.last for span in spans) + size > num_rows:
+                yield _Run(number, partition, tuple(spans))
+                number, spans = number + 1, []
+            if size:
+                spans.append(Span(file, partition, 0, size))
+        if spans:
+            yield _Run(number, partition, tuple(spans))
+            number += 1
 
 
 def stage(
@@ -174,27 +236,44 @@ def stage(
     estimated_rows: int,
     folder: Path,
     emit: Emit,
+    executor: Executor | None = None,
 ) -> Staged:
     """Read the raw interactions and write their rows to partitioned files, by split and shard.
 
     The input is read once; a split by columns reads it again from a spill file. `sources` has the interactions under
-    "all", or one source per split of a files split; `estimated_rows` is for the number of shards.
+    "all", or one source per split of a files split; `estimated_rows` is for the number of shards. The executor deals the rows of
+    scratch files, and threads those of this process.
     """
     names = next(iter(sources.values())).schema()
     schema = pa.schema([field for field in names if field.name != ROW_NUMBER])
     shard_rows = rows_per_shard(config.etl, schema)
     num_shards = max(1, -(-estimated_rows // shard_rows))
     numbered = config.features.timestamp is not None
-    to_shards = ShardAssignment(folder, schema, num_shards, config.etl.seed, config.split, numbered)
+    on_workers = all(isinstance(source, PartRows) for source in sources.values())
+    executor = executor if executor is not None and on_workers else Threads()
+    task = "assign to shards" if on_workers else "read interactions"
+    per_partition = math.isqrt(num_shards) if num_shards > MAX_SHARDS else 1
+    to_shards = ShardAssignment(folder, schema, num_shards, config.etl.seed, config.split, numbered, per_partition)
     files = []
     done = 0
-    for file in Threads().map(to_shards, _coded(sources, config, folder)):
+    dealt: deque[Path] = deque()
+    for file in executor.map(to_shards, _noted(_coded(sources, config, folder), dealt)):
         files.append(file)
+        if dealt:
+            dealt.popleft().unlink()
         done += int(file.starts[-1])
-        emit(Progress("read interactions", done, None))
-    emit(Progress("read interactions", done, done))
+        emit(Progress(task, done, None))
+    emit(Progress(task, done, done))
+    with_numbers = schema.append(pa.field(ROW_NUMBER, _number_type(files)))
+    if per_partition > 1:
+        num_groups = -(-num_shards // per_partition)
+        second = _SecondLevel(to_shards, with_numbers, num_groups)
+        runs = _runs(files, num_groups + len(SPLITS) - 1, 2 * shard_rows)
+        first, files = files, list(executor.map(second, runs))
+        for file in first:
+            file.path.unlink()
     if numbered:
-        schema = schema.append(pa.field(ROW_NUMBER, _number_type(files)))
+        schema = with_numbers
     staged = Staged(tuple(files), {}, num_shards, shard_rows, tables, schema, config.etl.seed)
     return replace(staged, rows=staged.count(files))
 
@@ -221,41 +300,46 @@ def _width(kind: pa.DataType) -> int:
         return 24  # a string
 
 
+def _noted(batches: Iterator[_Batch], paths: deque[Path]) -> Iterator[_Batch]:
+    """Yield batches, and append the paths of those in scratch files."""
+    for batch in batches:
+        if isinstance(batch.rows, ScratchPart):
+            paths.append(batch.rows.path)
+        yield batch
+
+
 def _coded(sources: Mapping[str, Rows], config: RunConfig, folder: Path) -> Iterator[_Batch]:
-    number = first = 0
-    for rows, codes in _with_codes(sources, config, folder):
+    number = 0
+    for rows, codes, first in _with_codes(sources, config, folder):
         if rows.num_rows:
             yield _Batch(number, first, rows, codes)
             number += 1
-            first += 0 if ROW_NUMBER in rows.column_names else rows.num_rows
 
 
 def _numbers(rows: pa.Table, first: int) -> npt.NDArray[np.int64]:
-    """Return the ROW_NUMBER of each row, or consecutive numbers from `first`."""
+    """Return the ROW_NUMBER of each row, or consecutive numbers, from `first`."""
     if ROW_NUMBER in rows.column_names:
-        return rows.column(ROW_NUMBER).to_numpy()
+        return rows.column(ROW_NUMBER).to_numpy() + first
     return np.arange(first, first + rows.num_rows, dtype=np.int64)
 
 
-def _with_codes(
-    sources: Mapping[str, Rows], config: RunConfig, folder: Path
-) -> Iterator[tuple[pa.Table, Codes | None]]:
+_Coded: TypeAlias = "tuple[pa.Table | ScratchPart, Codes | None, int]"
+
+
+def _with_codes(sources: Mapping[str, Rows], config: RunConfig, folder: Path) -> Iterator[_Coded]:
+    """Yield batches of rows, their codes, and what to add to their numbers."""
     split = config.split
     if isinstance(split, FilesSplit):
         first = 0
         for name, source in sources.items():
-            last = -1
-            for batch in source.batches():
-                rows = batch
-                if rows.num_rows and ROW_NUMBER in rows.column_names:  # ROW_NUMBER restarts in each source
-                    numbers = rows.column(ROW_NUMBER).to_numpy() + first
-                    last = int(numbers[-1])
-                    rows = rows.set_column(rows.column_names.index(ROW_NUMBER), ROW_NUMBER, pa.array(numbers))
-                yield rows, np.full(rows.num_rows, SPLITS.index(name), dtype=np.uint8)
-            first = max(first, last + 1)
+            after = first
+            for rows, before, end in _counted(source):  # the numbers restart in each source
+                yield rows, np.full(rows.num_rows, SPLITS.index(name), dtype=np.uint8), first + before
+                after = first + end
+            first = after
     elif isinstance(split, RandomSplit):
-        for rows in sources["all"].batches():
-            yield rows, None
+        for rows, first, _ in _counted(sources["all"]):
+            yield rows, None, first
     else:
         plan = config.features
         kinds = {field.name: field.type for field in sources["all"].schema()}
@@ -263,9 +347,33 @@ def _with_codes(
         names = {"user": plan.user, "timestamp": plan.timestamp}
         names["impression"] = plan.impression if shown is not None and can_hash(shown) else None
         keys: dict[str, str] = {key: plan.raw_name(column) for key in split.reads if (column := names[key])}
-        spill, columns = spill_rows(sources["all"], keys, folder)
-        yield from zip(spill.batches(), split.codes(columns), strict=True)
-        spill.delete()
+        numbers, source = NumberFile(keys, folder / "numbers.arrow"), sources["all"]
+        if isinstance(source, PartRows):
+            for _ in numbers.write(part.read(list(dict.fromkeys(keys.values()))) for part in source.parts):
+                pass
+            spill = None
+        else:
+            spill = SpillFile.write(numbers.write(source.batches()), source.schema(), folder / "rows.arrow")
+        coded = zip(_counted(spill or source), split.codes(numbers.read), strict=True)
+        for (rows, first, _), codes in coded:
+            yield rows, codes, first
+        if spill is not None:
+            spill.delete()
+
+
+def _counted(source: Rows) -> Iterator[tuple[pa.Table | ScratchPart, int, int]]:
+    """Yield batches of rows, what to add to their numbers, and the number after their last row."""
+    if isinstance(source, PartRows):
+        for part in source.parts:
+            yield part, part.first, part.first + part.last + 1
+        return
+    done = end = 0
+    for rows in source.batches():
+        is_numbered = ROW_NUMBER in rows.column_names
+        if rows.num_rows:
+            end = rows.column(ROW_NUMBER)[-1].as_py() + 1 if is_numbered else done + rows.num_rows
+        yield rows, 0 if is_numbered else done, end
+        done += rows.num_rows
 
 
 Ints = npt.NDArray[np.int64]

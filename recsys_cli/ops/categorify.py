@@ -192,6 +192,26 @@ class Categorify(Op):
         """Sum the counts by value, null included, in any order."""
         return add_up(parts)
 
+    def without_rare(
+        self, counts: Mapping[str, pa.Table], keys: Mapping[str, pa.Array]
+    ) -> tuple[dict[str, pa.Table], dict[str, int]]:
+        """Leave out values of a vocabulary that `finalize` would leave out, other than null and `keys`.
+
+        Returns:
+            The counts by column, and the sum of those left out.
+        """
+        kept = _most_frequent(self, add_up([_valid_counts(one) for one in counts.values()]), taken=0).column("value")
+        rest: dict[str, pa.Table] = {}
+        dropped: dict[str, int] = {}
+        for name, one in counts.items():
+            values = _plain(canonical(unpacked(one).column("value").combine_chunks()))
+            known = pa.concat_arrays([kept.combine_chunks().cast(values.type), keys[name].cast(values.type)])
+            mask = pc.or_(values.is_null(), pc.is_in(values, value_set=known))
+            table = pa.table({"value": values, "count": one.column("count")})
+            rest[name] = table.filter(mask)
+            dropped[name] = _total(one.column("count")) - _total(rest[name].column("count"))
+        return rest, dropped
+
     def finalize(self, merged: Tables) -> dict[str, pa.Table]:
         """Compute values and order of each vocabulary, without null and NaN."""
         state: dict[str, pa.Table] = {}

@@ -34,6 +34,11 @@ class Dropna(RowFilter):
         """No column changes."""
         return {}
 
+    @property
+    def row_wise(self) -> bool:
+        """True."""
+        return True
+
     def choose(self, rows: Flow, context: OpContext) -> Flow:
         """Keep the rows without a missing value."""
         return filter_rows(rows, partial(_keep, self.columns), context.keeps)

@@ -186,6 +186,11 @@ class Filter(RowFilter):
         self.computing("").outputs(inputs)
         return {}
 
+    @property
+    def row_wise(self) -> bool:
+        """True."""
+        return True
+
     def choose(self, rows: Flow, context: OpContext) -> Flow:
         """Keep the rows with a true expression."""
         return filter_rows(rows, partial(_keep, self.computing(KEEP)), context.keeps)

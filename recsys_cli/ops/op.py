@@ -227,6 +227,11 @@ class Op(BaseModel, Forms):
         """Whether all columns of the interactions are inputs."""
         return False
 
+    @property
+    def row_wise(self) -> bool:
+        """Whether the result of a row depends on no other row before the split."""
+        return self.phase != "rows"
+
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return the output columns; None for a dropped column.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.columns import ROW_NUMBER
@@ -57,6 +57,22 @@ class SpillFile:
         self.path.unlink(missing_ok=True)
 
 
+def read_batch(path: Path, number: int) -> pa.Table:
+    """Return a record batch of an Arrow file."""
+    with pa.OSFile(str(path)) as source:
+        return pa.Table.from_batches([pa.ipc.open_file(source).get_batch(number)])
+
+
+def read_file(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the rows of an Arrow file, or some of their columns."""
+    with pa.OSFile(str(path)) as source:
+        names = pa.ipc.open_file(source).schema.names
+        wanted = names if columns is None else list(columns)
+        included = sorted(map(names.index, wanted))
+        file = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=included))
+        return file.read_all().select(wanted)
+
+
 def typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Cast rows to the types of a schema.
 
@@ -73,41 +89,42 @@ def typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         ) from error
 
 
-Numbers: TypeAlias = "Callable[[], Iterator[dict[str, npt.NDArray[np.int64]]]]"
-
-
-def spill_rows(rows: Rows, keys: Mapping[str, str], folder: Path) -> tuple[SpillFile, Numbers]:
-    """Write rows, and the columns of the split (`keys`: by "user", "timestamp" or "impression") as integers, to spill files.
+class NumberFile:
+    """The columns of a split as integers in a scratch file, batch by batch.
 
     Times become order-preserving integers; users and impressions are numbered in order of appearance, -1 for no impression.
-    """
-    users, impressions = Numbering(), Numbering()
-    path = folder / "numbers.arrow"
-    schema = pa.schema([(key, pa.int64()) for key in keys])
-    with pa.ipc.new_file(str(path), schema) as file:
 
-        def with_numbers_written() -> Iterator[pa.Table]:
-            for batch in rows.batches():
+    Attributes:
+        keys: Columns of the rows by "user", "timestamp" or "impression".
+    """
+
+    def __init__(self, keys: Mapping[str, str], path: Path) -> None:
+        self.keys = keys
+        self._path = path
+        self._schema = pa.schema([(key, pa.int64()) for key in keys])
+
+    def write(self, batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield batches, after the numbers of each are written."""
+        users, impressions = Numbering(), Numbering()
+        with pa.ipc.new_file(str(self._path), self._schema) as file:
+            for batch in batches:
                 columns: dict[str, pa.ChunkedArray | pa.Array] = {}
-                if "user" in keys:
-                    columns["user"] = users.of(_without_nulls(batch, keys["user"]))
-                if "timestamp" in keys:
-                    columns["timestamp"] = _in_order(batch.column(keys["timestamp"]))
-                if "impression" in keys:
-                    shown = batch.column(keys["impression"])
+                if "user" in self.keys:
+                    columns["user"] = users.of(_without_nulls(batch, self.keys["user"]))
+                if "timestamp" in self.keys:
+                    columns["timestamp"] = _in_order(batch.column(self.keys["timestamp"]))
+                if "impression" in self.keys:
+                    shown = batch.column(self.keys["impression"])
                     is_null = pc.is_null(shown, nan_is_null=True).combine_chunks()
                     columns["impression"] = pc.if_else(is_null, -1, impressions.of(shown))
-                file.write_table(pa.table({key: columns[key] for key in keys}).cast(schema).combine_chunks())
+                numbers = pa.table({key: columns[key] for key in self.keys})
+                file.write_table(numbers.cast(self._schema).combine_chunks())
                 yield batch
 
-        spill = SpillFile.write(with_numbers_written(), rows.schema(), folder / "rows.arrow")
-    numbers = SpillFile(path, schema)
-
-    def columns() -> Iterator[dict[str, npt.NDArray[np.int64]]]:
-        for batch in numbers.batches():
-            yield {key: batch.column(key).to_numpy() for key in keys}
-
-    return spill, columns
+    def read(self) -> Iterator[dict[str, npt.NDArray[np.int64]]]:
+        """Yield the numbers of each batch."""
+        for batch in SpillFile(self._path, self._schema).batches():
+            yield {key: batch.column(key).to_numpy() for key in self.keys}
 
 
 def _without_nulls(batch: pa.Table, name: str) -> pa.ChunkedArray:

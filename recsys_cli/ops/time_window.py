@@ -117,6 +117,11 @@ class TimeWindow(RowFilter):
             numbers(inputs)
         return {}
 
+    @property
+    def row_wise(self) -> bool:
+        """Whether the window does not end at the newest row."""
+        return self.length is None
+
     def choose(self, rows: Flow, context: OpContext) -> Flow:
         """Keep the rows of the window, by exact bounds in the unit of the column."""
         unit = _per_second(rows.schema().field(self.column).type)

@@ -81,6 +81,17 @@ def unpacked(counts: pa.Table) -> pa.Table:
     return pa.table({VALUE: texts, "count": counts.column("count")})
 
 
+def hashes_of_counts(counts: pa.Table) -> Hashes:
+    """Return the hash of each value of a table of counts, equal for packed and other text; 0 for null."""
+    values = counts.column(0).combine_chunks()
+    if PACKED in counts.column_names:
+        hashes = hash_packed((values.fill_null(0) if values.null_count else values).to_numpy())
+    else:
+        values = _comparable(values)
+        hashes = hash_values(values)
+    return np.where(values.is_null().to_numpy(zero_copy_only=False), np.uint64(0), hashes)
+
+
 def _kind(counts: pa.Table) -> pa.DataType | None:
     kind = counts.schema.field(0).type
     return None if PACKED in counts.column_names or is_text(kind) else kind

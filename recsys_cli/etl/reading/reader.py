@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -19,6 +20,7 @@ from recsys_cli.data.selection import constants
 from recsys_cli.data.source import RawTable, open_given, open_source
 from recsys_cli.errors import ConfigError, DataError, listed
 from recsys_cli.etl.reading.dialect import BadRow, field_types
+from recsys_cli.etl.reading.parts import FilePart, parts_of
 from recsys_cli.etl.reading.rows import (
     id_schema,
     limits,
@@ -76,6 +78,7 @@ class Reader:
         first: Number of the first row, for `order`.
         rejected: The skipped rows so far.
         padded: Receives the columns of whole numbers with leading zeros; None for an error at ids with them.
+        part: The part of the files to read; None for all.
     """
 
     table: RawTable
@@ -90,6 +93,21 @@ class Reader:
     first: int = 0
     rejected: list[BadRow] = field(default_factory=list)
     padded: set[str] | None = None
+    part: FilePart | None = None
+
+    def parts(self, num_bytes: int) -> list[FilePart] | None:
+        """Return parts of about `num_bytes` for readers of their own, see `of`; None where a row depends on earlier ones."""
+        if self.limit is not None or self.table.order is not None or self.table.line is not None or self._arrays:
+            return None
+        self.schema()  # types, formats and limits by the first rows go along to the readers
+        _ = self._whole, self._constants, self._limits if self.table.since else None
+        return parts_of(self.table, num_bytes)
+
+    def of(self, part: FilePart) -> Reader:
+        """Return the reader of a part, with the types of the whole table."""
+        reader = copy.copy(self)
+        reader.part, reader.rejected, reader.threads = part, [], 1
+        return reader
 
     def schema(self) -> pa.Schema:
         """Return the schema of the batches, from the first file with rows, with the type of the elements for `explode`.
@@ -128,10 +146,16 @@ class Reader:
             refuse_nested(self._selected(self._full_schema), where=f"table {self.table.name!r}")
             tables = read_ahead(self._parquet())
         else:
-            cut = chunks(self._resolved[0], chunk_bytes=self.chunk_bytes, check=self._require)
+            table, part = self._resolved[0], self.part
+            table, within = (
+                (table, None) if part is None else (replace(table, files=(part.file,)), (part.start, part.stop))
+            )
+            cut = chunks(table, chunk_bytes=self.chunk_bytes, check=self._require, within=within)
             tables = self._kept(parse_in_order(cut, self._parse, threads=self.threads))
         with closing(tables):
-            rows = recent(tables, self._limits, self.table) if self.table.since else tables
+            rows = tables
+            if self.table.since:
+                rows = recent(tables, self._limits, self.table, required=self.part is None)
             yield from _combined((part.select(self._selection) for part in rows), self.chunk_bytes // 2)
 
     def read(self) -> pa.Table:
@@ -341,10 +365,18 @@ class Reader:
             yield from self._arrays.batches(self._in_files, chunk_bytes=self.chunk_bytes)
             return
         schema = pa.schema([self._file_schema.field(name) for name in self._in_files])
-        for file in self.table.files:
+        part = self.part
+        for file in self.table.files if part is None else [part.file]:
             stored = replace(self._stored, files=(file,))
+            groups = None if part is None or part.stop is None else range(part.start, part.stop)
             rows_of_file = parquet_rows(
-                stored, schema, typed_by=self.table.files[0], chunk_bytes=self.chunk_bytes, check=self._require
+                stored,
+                schema,
+                typed_by=self.table.files[0],
+                chunk_bytes=self.chunk_bytes,
+                check=self._require,
+                groups=groups,
+                first=0 if part is None else part.first,
             )
             for rows in rows_of_file:
                 yield self._with_constants(rows, file)

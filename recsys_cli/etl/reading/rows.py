@@ -305,18 +305,20 @@ def limits(reader: Reader) -> dict[str, pa.Scalar]:
     }
 
 
-def recent(tables: Iterable[pa.Table], limits: Mapping[str, pa.Scalar], table: RawTable) -> Generator[pa.Table]:
+def recent(
+    tables: Iterable[pa.Table], limits: Mapping[str, pa.Scalar], table: RawTable, *, required: bool = True
+) -> Generator[pa.Table]:
     """Yield the rows that reach all limits.
 
     Raises:
-        DataError: There are none.
+        DataError: There are none, and they are required.
     """
     count = 0
     for rows in tables:
         kept = rows.filter(reduce(pc.and_, (mask(rows[name], limit) for name, limit in limits.items())))
         count += kept.num_rows
         yield kept
-    if not count:
+    if required and not count:
         raise nothing_new(table.name, table.since)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -253,19 +254,36 @@ def empty_chunk(table: RawTable) -> Chunk:
     return Chunk(table.files[0], table, 0, b"", Lines(table.files[0]))
 
 
-def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Sequence[str]], None]) -> Iterator[Chunk]:
+class OpenQuoteError(DataError):
+    """The end of a range of a file is within quotes."""
+
+
+def chunks(
+    table: RawTable,
+    *,
+    chunk_bytes: int,
+    check: Callable[[RawFile, Sequence[str]], None],
+    within: tuple[int, int | None] | None = None,
+) -> Iterator[Chunk]:
     """Split the files of a table into chunks of whole rows, of about `chunk_bytes`.
 
-    `check` gets each file and its column names, before its rows.
+    `check` gets each file and its column names, before its rows; `within` are the bytes to read of a plain file, from the
+    start of a row to the start of another, None for the end.
 
     Raises:
         DataError: A file is unreadable or truncated, or has a row longer than 64 MiB.
+        OpenQuoteError: The range of bytes ends within quotes.
     """
+    first, stop = within or (0, None)
     for file in table.files:
-        with opened(file) as (stream, _):
+        with opened(file) as (stream, raw):
             lines = Lines(file)
-            offset, columns = 0, None
-            for text in _whole_rows(stream, file, table, chunk_bytes, lines):
+            offset, columns = first, None
+            if first:
+                columns, _ = in_file(table, head(file, _FIRST), file)
+                check(file, [column.name for column in columns.columns] + list(columns.flags))
+                raw.seek(first)
+            for text in _whole_rows(stream, file, table, chunk_bytes, lines, first, stop):
                 start = offset
                 lines.record(start, text)
                 offset += len(text)
@@ -279,7 +297,7 @@ def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Seque
                     start += len(BOM)
                 if text:
                     yield Chunk(file, columns, start, text, lines)
-        if compression(file.name) is None and (size := size_of(file)) is not None and offset < size:
+        if compression(file.name) is None and (size := stop or size_of(file)) is not None and offset < size:
             raise DataError(f"{file} ended after {offset:,} of {size:,} bytes", hint="run the command again")
         if columns is None:
             in_file(table, b"", file)  # an empty file: an error for tables with a header
@@ -297,9 +315,11 @@ def window(table: RawTable, file: RawFile, start: float, num_bytes: int) -> Chun
     return Chunk(file, columns, offset + first, text[first:end], Lines(file))
 
 
-def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int, lines: Lines) -> Iterator[bytearray]:
-    """Yield blocks of whole rows, copying only the bytes of a partial last row."""
-    rest, at_end, offset = b"", False, 0
+def _whole_rows(
+    stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int, lines: Lines, offset: int, stop: int | None
+) -> Iterator[bytearray]:
+    """Yield blocks of whole rows from an offset to `stop`, copying only the bytes of a partial last row."""
+    rest, at_end, left = b"", False, sys.maxsize if stop is None else stop - offset
     limit = max(chunk_bytes, _LONGEST_ROW)
     size = min(chunk_bytes, _FIRST)  # starts small: zeroing a large buffer is slow for thousands of small files
     while not at_end:
@@ -307,12 +327,13 @@ def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int
         size = min(chunk_bytes, 4 * size)
         text[: len(rest)] = rest
         with memoryview(text) as view:
-            filled = len(rest) + fill(stream, view[len(rest) :])
-        at_end = filled < len(text)
+            filled = len(rest) + (read := fill(stream, view[len(rest) :][:left]))
+        left -= read
+        at_end = filled < len(text) or not left
         del text[filled:]
         end = len(text) if at_end else end_of_rows(text, table)
         if at_end:
-            _refuse_open_quote(text, table, file, lines, offset)
+            _refuse_open_quote(text, table, file, lines, offset, OpenQuoteError if stop else DataError)
         offset += end
         rest = bytes(text[end:])
         if len(rest) > limit:
@@ -325,12 +346,14 @@ def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int
             yield text
 
 
-def _refuse_open_quote(text: bytearray, table: RawTable, file: RawFile, lines: Lines, offset: int) -> None:
+def _refuse_open_quote(
+    text: bytearray, table: RawTable, file: RawFile, lines: Lines, offset: int, kind: type[DataError]
+) -> None:
     """Refuse an unclosed quote: all rows after it would be one field."""
     opening = open_quote(text, table)
     if opening is not None:
         line = lines.at(offset) + count_lines(text[:opening])
-        raise DataError(
+        raise kind(
             f"{file}:{line}: a quote opens a field here, and the file ends before another one closes it",
             hint="add the missing quote, or set quote: null for quotes as ordinary characters",
         )

@@ -339,16 +339,17 @@ def parquet_rows(
     chunk_bytes: int,
     check: Callable[[RawFile, Sequence[str]], None],
     groups: Sequence[int] | None = None,
+    first: int = 0,
 ) -> Iterator[pa.Table]:
     """Yield the rows of a table's files in order, or of some row groups of its file, in the columns and types of a schema.
 
-    `typed_by` is the file of the schema, for errors; `check` gets each file and its column names, before its rows.
+    `typed_by` is the file of the schema, and `first` the number of the first row in its file, for errors; `check` gets each
+    file and its column names, before its rows.
     """
     declared = {column.name for column in table.columns if column.dtype is not None}
     lists = {column.name: column for column in table.columns if column.separator is not None}
     times = {column.name: column.time for column in table.columns if column.time is not None}
     for file in table.files:
-        first = 0
         batches = parquet_batches(
             file, schema.names, kind=table.format, chunk_bytes=chunk_bytes, check=check, groups=groups
         )
@@ -366,6 +367,7 @@ def parquet_rows(
                 columns[target.name] = to_plain_type(values, target.type, name=target.name, where=str(file))
             first += stored.num_rows
             yield pa.table(columns, schema=schema)
+        first = 0
 
 
 def parquet_batches(
@@ -394,8 +396,9 @@ def parquet_batches(
         for batch in opened.iter_batches(rows, columns=list(columns), **some):
             found += batch.num_rows
             yield pa.Table.from_batches([batch]).select(list(columns))
-        stated = opened.metadata.num_rows
-        if kind == "parquet" and groups is None and found != stated:  # of JSON lines it is an estimate
+        meta = opened.metadata
+        stated = meta.num_rows if groups is None else sum(meta.row_group(group).num_rows for group in groups)
+        if kind == "parquet" and found != stated:  # of JSON lines it is an estimate
             raise DataError(
                 f"{file}: damaged: its metadata states {stated:,} rows, but it has {found:,}",
                 hint="write it again, or fetch it again with recsys download --force",

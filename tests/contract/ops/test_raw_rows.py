@@ -45,7 +45,7 @@ few = settings(max_examples=40, derandomize=True, phases=[Phase.explicit, Phase.
 def fitted_on(case: Case, engine: PolarsEngine, folder: Path) -> tuple[FittedPlan, FittedPlan]:
     """Return the fitted plan of a case, and the same with the tables by id."""
     staged = stage_by_hand(case, folder)
-    fitted = fit(case.plan, staged, engine, Threads(None), ignore)
+    fitted = fit(case.plan, staged, engine, Threads(None), ignore, scratch=folder)
     raw = dict(Tables(engine, staged, fitted.program, fitted, fitted.program.passes).final())
     return fitted, flattened(fitted, raw)
 
