@@ -12,14 +12,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from recsys_cli.config import RunConfig, dump
 from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.etl.cold_values import cold_shares
 from recsys_cli.etl.engine import Engine, Executor, check_ops, choose, open_executor
 from recsys_cli.etl.filters import FilteredRows, Part, RowCount, choose_rows, refuse_lost, timed
 from recsys_cli.etl.fit import Tables, fit, shared_ids
@@ -32,67 +29,11 @@ from recsys_cli.etl.transform import Transform, flattened, transform, typed_tabl
 from recsys_cli.events import Emit, Message
 from recsys_cli.features.columns import SHARED_ID
 from recsys_cli.features.hashing import can_hash
-from recsys_cli.features.schema import FIRST, NULL, file_of
-from recsys_cli.features.spec import is_list
+from recsys_cli.features.schema import file_of
 from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.program import Program
 from recsys_cli.ops.scratch import Rows
-
-
-def cold_shares(folder: Path, fitted: FittedPlan, staged: Staged) -> dict[str, Any]:
-    """Return the numbers of distinct and of cold users and items, by held-out split and role.
-
-    Raw values are only compared for rows without an id of their own.
-    """
-    roles = {"users": fitted.plan.user, "items": fitted.plan.item}
-    shares: dict[str, Any] = {}
-    for split in (split for split in SPLITS[1:] if staged.rows[split]):
-        counted = {role: _count_cold(folder / split, name, fitted, staged) for role, name in roles.items()}
-        shares[split] = {role: counts for role, counts in counted.items() if counts is not None}
-    return shares
-
-
-def _count_cold(folder: Path, name: str, fitted: FittedPlan, staged: Staged) -> dict[str, int] | None:
-    """Count the values of a column in a split; None if ops compute the column or cut its lists."""
-    raw_name, split = fitted.plan.raw_name(name), folder.name
-    sampled = fitted.program.draw.output if fitted.program.draw else None
-    columns = [sampled] if sampled else []
-    if raw_name not in staged.schema.names:
-        return None
-    counts = fitted.vocabulary_of(name).column("count").to_numpy()
-    in_train = np.concatenate((np.zeros(FIRST, dtype=bool), counts > 0))  # a vocabulary file may have other values
-    seen = np.zeros(len(in_train), dtype=bool)
-    cold_values: list[pl.Series] = []
-    for shard in staged.shards[split]:
-        prepared = _observed(pq.read_table(folder / f"{shard:05d}.parquet", columns=[name, *columns]), name, sampled)
-        ids = _elements(prepared).to_numpy()
-        is_warm = (ids < len(in_train)) & in_train[np.minimum(ids, len(in_train) - 1)]
-        seen[ids[is_warm]] = True
-        others = np.flatnonzero(~is_warm & (ids > NULL))
-        if len(others):
-            raw = _observed(staged.read(split, shard, columns=[raw_name, *columns]), raw_name, sampled)
-            if not _lengths(raw).equals(_lengths(prepared)):
-                return None
-            cold_values.append(pl.Series(_elements(raw).take(pa.array(others))).unique())
-    cold = pl.concat(cold_values).n_unique() if cold_values else 0
-    return {"distinct": int(np.count_nonzero(seen)) + cold, "cold": cold}
-
-
-def _observed(rows: pa.Table, name: str, sampled: str | None) -> pa.Array:
-    """Return a column without sampled negatives."""
-    rows = rows.filter(pc.equal(rows.column(sampled), 0)) if sampled else rows
-    return rows.column(name).combine_chunks()
-
-
-def _elements(values: pa.Array) -> pa.Array:
-    return pc.list_flatten(values) if is_list(values.type) else values
-
-
-def _lengths(values: pa.Array) -> pa.Array:
-    if not is_list(values.type):
-        return pa.array([len(values)])
-    return pc.fill_null(pc.list_value_length(values), 0).cast(pa.int64())
 
 
 @dataclass
@@ -134,9 +75,10 @@ class Preparation:
                 )
             with _timed(seconds, "transform and write"):
                 quality = self._write(engine, executor, fitted, staged)
+            with _timed(seconds, "cold values"):
+                cold = cold_shares(self.folder, fitted, staged, executor)
         rejected = inputs.rejected
         with _timed(seconds, "report"):
-            cold = cold_shares(self.folder, fitted, staged)
             dataset, method = self.config.dataset.called, self.config.split.method
             counted = EtlCounts(dataset, method, staged.rows, quality, cold, len(rejected), chosen)
             self._report(fitted, counted)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from recsys_cli.data.raw_files import RawFile
 from recsys_cli.data.selection import nothing_new
 from recsys_cli.errors import RecsysError
 from recsys_cli.etl.engine import Executor
@@ -151,7 +152,9 @@ class PartReader:
         Raises:
             DataError: The first error in the order of the files.
         """
-        parts = reader.parts(int(PART_CHUNKS * reader.chunk_bytes))
+        paths = _Paths.of(reader)
+        anywhere = paths.absolute(reader)
+        parts = anywhere.parts(int(PART_CHUNKS * reader.chunk_bytes))
         if parts is None:
             return None
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -160,8 +163,8 @@ class PartReader:
         filters = self.folder / "filters"
         rows = FilteredRows(reader) if program is None else self._chosen(reader, filters, kind)
         timed = time if row_wise and time is not None and time in rows.schema().names else None
-        task = ReadPart(reader, program, kind, self.folder, self.memory, self.labels, timed)
-        source = self._source(reader, task, parts, rows)
+        task = ReadPart(anywhere, program, kind, self.folder, self.memory, self.labels, timed)
+        source = self._source(reader, task, parts, rows, paths)
         if not row_wise:
             chosen = self._chosen(source, filters, kind)
             return chosen, chosen
@@ -170,19 +173,23 @@ class PartReader:
     def _chosen(self, rows: Rows, folder: Path, kind: Part) -> FilteredRows:
         return choose_rows(self.program, rows, folder, self.emit, part=kind, memory=self.memory, labels=self.labels)
 
-    def _source(self, reader: Reader, task: ReadPart, parts: list[FilePart], rows: FilteredRows) -> PartRows:
+    def _source(
+        self, reader: Reader, task: ReadPart, parts: list[FilePart], rows: FilteredRows, paths: _Paths
+    ) -> PartRows:
         """Read all parts, and set the counts of the rows."""
         read: list[ScratchPart] = []
         totals = [0] * max(1, len(rows.ops))
         missing = first_missing = 0
         for result in self._in_order(task, parts):
+            if result.error is not None:
+                raise paths.in_error(result.error)
             if result.missing:
                 first_missing = first_missing if missing else totals[0] + result.first_missing
                 missing += result.missing
             if result.counts[-1]:
                 read.append(ScratchPart(result.path, result.counts[-1], totals[0], result.last))
             totals = [total + count for total, count in zip(totals, result.counts, strict=True)]
-            reader.rejected += result.bad
+            reader.rejected += [replace(row, file=paths.given(row.file)) for row in result.bad]
             self.done += result.counts[-1]
             self.emit(Progress("read interactions", self.done, None))
         self.emit(Progress("read interactions", self.done, self.done))
@@ -204,6 +211,36 @@ class PartReader:
                 dropped.path.unlink(missing_ok=True)
                 whole = whole.joined(after)
                 (known,) = self.executor.map(task, [whole])
-            if known.error is not None:
-                raise known.error
             yield known
+
+
+@dataclass(frozen=True)
+class _Paths:
+    """The paths of a table: absolute for workers in other folders, and as given for messages.
+
+    Attributes:
+        base: The prefix of relative paths; empty without any.
+    """
+
+    base: str
+
+    @classmethod
+    def of(cls, reader: Reader) -> _Paths:
+        """Return the paths of a reader's table."""
+        is_relative = any(isinstance(file, Path) and not file.is_absolute() for file in reader.table.files)
+        return cls(f"{Path.cwd()}/" if is_relative else "")
+
+    def absolute(self, reader: Reader) -> Reader:
+        """Return the reader of the absolute paths."""
+        if not self.base:
+            return reader
+        files = tuple(file.absolute() if isinstance(file, Path) else file for file in reader.table.files)
+        return replace(reader, table=replace(reader.table, files=files), rejected=[])
+
+    def given(self, file: RawFile) -> RawFile:
+        """Return a path as given."""
+        return Path(str(file).removeprefix(self.base)) if isinstance(file, Path) else file
+
+    def in_error(self, error: RecsysError) -> RecsysError:
+        """Return an error with the paths as given."""
+        return type(error)(error.message.replace(self.base, "") if self.base else error.message, hint=error.hint)

@@ -256,11 +256,11 @@ def stage(
     to_shards = ShardAssignment(folder, schema, num_shards, config.etl.seed, config.split, numbered, per_partition)
     files = []
     done = 0
-    dealt: deque[Path] = deque()
+    dealt: deque[Path | None] = deque()
     for file in executor.map(to_shards, _noted(_coded(sources, config, folder), dealt)):
         files.append(file)
-        if dealt:
-            dealt.popleft().unlink()
+        if (path := dealt.popleft()) is not None:
+            path.unlink()
         done += int(file.starts[-1])
         emit(Progress(task, done, None))
     emit(Progress(task, done, done))
@@ -300,11 +300,10 @@ def _width(kind: pa.DataType) -> int:
         return 24  # a string
 
 
-def _noted(batches: Iterator[_Batch], paths: deque[Path]) -> Iterator[_Batch]:
-    """Yield batches, and append the paths of those in scratch files."""
+def _noted(batches: Iterator[_Batch], paths: deque[Path | None]) -> Iterator[_Batch]:
+    """Yield batches, and append their scratch files; None for those in memory."""
     for batch in batches:
-        if isinstance(batch.rows, ScratchPart):
-            paths.append(batch.rows.path)
+        paths.append(batch.rows.path if isinstance(batch.rows, ScratchPart) else None)
         yield batch
 
 

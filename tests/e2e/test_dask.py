@@ -18,12 +18,14 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import RecsysError
+from recsys_cli.etl import counts, read_parts, staging
 from recsys_cli.events import Event, Progress
 from recsys_cli.executors import cluster as clusters
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
-from recsys_cli.workspace import PreparedData, Workspace
+from recsys_cli.workspace import Workspace
 from tests.engines import every_engine
+from tests.random_tables import config_of, contents
 
 if find_spec("distributed") is None:
     pytest.skip("Dask is not installed (pip install 'recsys-cli[dask]')", allow_module_level=True)
@@ -67,16 +69,7 @@ def alone(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int]
     """What is prepared without a cluster, by rows of a shard."""
     root = tmp_path_factory.mktemp("alone") / "workspace"
     shutil.copytree(raw, root)
-    return lambda shard_rows: contents(etl(config(shard_rows=shard_rows), Workspace(root)).artifact)
-
-
-def contents(data: PreparedData) -> dict[str, bytes]:
-    """Return every file, and of the manifest what does not tell how it was done."""
-    files = {str(p.relative_to(data.folder)): p.read_bytes() for p in sorted(data.folder.rglob("*")) if p.is_file()}
-    del files["config.yaml"]
-    how = ("created", "engine", "cluster", "workers", "threads", "seconds", "peak_memory", "files", "checksum")
-    manifest = {key: value for key, value in json.loads(files["manifest.json"]).items() if key not in how}
-    return files | {"manifest.json": json.dumps(manifest).encode()}
+    return lambda shard_rows: contents(etl(config(shard_rows=shard_rows), Workspace(root)).artifact.folder)
 
 
 class Dask:
@@ -161,7 +154,7 @@ def test_local_cluster_makes_the_same_bytes(workspace: Workspace, alone, monkeyp
     monkeypatch.chdir(tmp_path / "here")
     made = etl(config(cluster="local", workers=2, shard_rows=1_500), workspace).artifact
 
-    assert contents(made) == alone(1_500)
+    assert contents(made.folder) == alone(1_500)
     manifest = made.manifest
     assert (manifest["cluster"], manifest["workers"], manifest["threads"]) == ("local", 2, 2)
     assert list(Path.cwd().iterdir()) == []
@@ -193,8 +186,48 @@ def test_a_worker_killed_in_the_middle_changes_nothing(name: str, workspace: Wor
     assert run.returncode == 0, err
     assert "is lost; other workers repeat its parts" in err
     (made,) = workspace.all_data()
-    assert contents(made) == alone(shard_rows)
+    assert contents(made.folder) == alone(shard_rows)
     assert list((workspace.root / ".scratch").iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["read interactions", "assign to shards", "fit, pass 1", "transform"])
+def test_a_worker_killed_in_each_phase_changes_nothing(
+    phase: str, workspace: Workspace, dask: Dask, alone, monkeypatch
+):
+    monkeypatch.setattr(read_parts, "PART_CHUNKS", 1e-4)
+    monkeypatch.setattr(counts, "PARTITION_ROWS", 500)
+    victim, _ = dask.worker(), dask.worker()
+    killed: list[str] = []
+
+    def kill(event: Event) -> None:
+        if isinstance(event, Progress) and event.task == phase and not killed:
+            killed.append(phase)
+            victim.kill()
+
+    made = etl(config(cluster=dask.address, shard_rows=60), workspace, emit=kill).artifact
+    assert killed == [phase]
+    assert contents(made.folder) == alone(60)
+    assert list((workspace.root / ".scratch").iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("workers", "seeds"), [(1, range(100, 115)), (5, range(115, 130))])
+def test_random_tables_come_out_the_same(
+    workers: int, seeds: range, dask: Dask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(workers):
+        dask.worker()
+    for seed in seeds:
+        table = config_of(seed, tmp_path / str(seed) / "tables")
+        alone = etl(table, Workspace(tmp_path / str(seed) / "alone")).artifact
+        with monkeypatch.context() as changed:
+            changed.setattr(read_parts, "PART_CHUNKS", (1e-5, 1e-4, 1)[seed % 3])
+            changed.setattr(counts, "PARTITION_ROWS", (20, 100, 1 << 25)[seed % 3])
+            changed.setattr(staging, "MAX_SHARDS", (1, 1_000)[seed // 3 % 2])
+            on_dask = table.model_copy(update={"etl": table.etl.model_copy(update={"cluster": dask.address})})
+            together = etl(on_dask, Workspace(tmp_path / str(seed) / "together")).artifact
+        assert contents(together.folder) == contents(alone.folder), seed
 
 
 @pytest.mark.slow

@@ -84,12 +84,16 @@ LINES = [f"{number % 7},{number % 5},'{number}',{1_600_000_000 + number}" for nu
     ("at", "line"),
     [(120, "1,2"), (199, "1,x,a,1600000000"), (60, '1,2,"open,1600000000'), (3, "1,2,a,"), (0, "1,2,a,never")],
 )
-def test_errors_name_the_same_line(at: int, line: str, tmp_path: Path, small_parts: pytest.MonkeyPatch) -> None:
+def test_errors_name_the_same_line(
+    at: int, line: str, tmp_path: Path, small_parts: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = [*LINES]
     lines[at] = line
-    config = table(tmp_path / "rows.csv", *lines)
+    monkeypatch.chdir(tmp_path)
+    config = table(Path("rows.csv"), *lines)
     by_workers = failure(config, tmp_path / "together")
     small_parts.undo()
+    monkeypatch.chdir(tmp_path)
     assert by_workers == failure(config, tmp_path / "alone")
 
 
