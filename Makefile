@@ -30,8 +30,8 @@ $(READY): pyproject.toml constraints.txt
 setup-dev: $(READY_DEV) ## Add the extras, and the tools for tests and lint
 
 $(READY_DEV): $(READY)
-	if $(IS_311); then $(PIP) -e '.[dask,tune,torchrec,dev]' && $(PIP) --no-deps torchrec; \
-	else $(PIP) -e '.[dask,tune,dev]'; fi
+	if $(IS_311); then $(PIP) -e '.[dask,ray,tune,torchrec,dev]' && $(PIP) --no-deps torchrec; \
+	else $(PIP) -e '.[dask,ray,tune,dev]'; fi
 	@touch $@
 
 # NVTabular and the Triton server need numpy 1, which would take the place of the current one.

@@ -6,12 +6,13 @@ import logging
 import signal
 import socket
 import traceback
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from recsys_cli.cpu import cores
 from recsys_cli.errors import RecsysError
@@ -44,7 +45,7 @@ class Lost(Exception):  # noqa: N818 - an outcome of a part
         self.final = final
 
 
-class Scheduler(Protocol):
+class Scheduler(ABC):
     """A connection to a cluster; each method raises the error of `lost` if it broke.
 
     Attributes:
@@ -54,34 +55,46 @@ class Scheduler(Protocol):
         start: Says how to start a worker.
     """
 
-    name: str
     packages: tuple[str, ...]
-    is_local: bool
-    start: str
 
+    def __init__(self, name: str, *, is_local: bool, start: str) -> None:
+        self.name = name
+        self.is_local = is_local
+        self.start = start
+
+    @abstractmethod
     def workers(self) -> dict[str, int]:
         """Return the number of threads of each worker, by address."""
 
+    @abstractmethod
     def inspect(self, checks: Checks) -> Mapping[str, Any]:
         """Return the state of each worker, or its error."""
 
+    @abstractmethod
     def broadcast(self, task: Any) -> Any:
         """Send a task to every node once, and return its copy; OSError or TimeoutError if workers died in between."""
 
+    @abstractmethod
     def submit(self, sent: Any, part: Any) -> Any:
         """Start `SharedTask.run` of a broadcast task, and return its future."""
 
+    @abstractmethod
     def wait(self, futures: Sequence[Any], timeout: float) -> Sequence[Any]:
         """Wait until one of the futures is done, and return those that are; none after the timeout."""
 
+    @abstractmethod
     def result(self, future: Any, timeout: float) -> Any:
         """Return the result of a future that is done; `Lost` if it has none."""
 
+    @abstractmethod
     def cancel(self, futures: Sequence[Any]) -> None:
         """Cancel futures."""
 
     def lost(self) -> RecsysError:
         """Return the error for a lost scheduler."""
+        kind = type(self).__name__.removesuffix("Scheduler")
+        hint = "check its log; start it and its workers again, then repeat the command"
+        return RecsysError(f"the {kind} scheduler of etl.cluster={self.name} is lost", hint=hint)
 
 
 @dataclass(frozen=True)

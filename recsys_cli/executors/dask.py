@@ -14,21 +14,18 @@ from recsys_cli.cpu import cores
 from recsys_cli.errors import RecsysError
 from recsys_cli.executors import cluster
 from recsys_cli.executors.checks import Checks
-from recsys_cli.executors.cluster import Lost, SharedTask
+from recsys_cli.executors.cluster import Lost, Scheduler, SharedTask
 
 
-class DaskScheduler:
+class DaskScheduler(Scheduler):
     """A client of a Dask scheduler, which repeats the parts of lost workers by itself."""
 
-    packages: tuple[str, ...] = ("dask", "distributed")
+    packages = ("dask", "distributed")
 
     def __init__(self, name: str, client: Any) -> None:
-        self.name = name
+        start = f"start `dask worker {client.scheduler.address}` on a machine with this recsys-cli and the workspace"
+        super().__init__(name, is_local=client.cluster is not None, start=start)
         self.client = client
-        self.is_local = client.cluster is not None
-        self.start = (
-            f"start `dask worker {client.scheduler.address}` on a machine with this recsys-cli and the workspace"
-        )
         self._done = threading.Event()
 
     def workers(self) -> dict[str, int]:
@@ -85,11 +82,6 @@ class DaskScheduler:
         """See `Scheduler`."""
         self.client.cancel(list(futures), force=True)
 
-    def lost(self) -> RecsysError:
-        """See `Scheduler`."""
-        hint = "check its log; start it and its workers again, then repeat the command"
-        return RecsysError(f"the Dask scheduler of etl.cluster={self.name} is lost", hint=hint)
-
 
 @contextmanager
 def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[DaskScheduler]:
@@ -98,7 +90,8 @@ def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[Da
     import distributed  # noqa: F401 - its import sets up the loggers
 
     with cluster.quiet_logs("distributed"), ExitStack() as stack:
-        stack.enter_context(dask.config.set({"distributed.comm.timeouts.connect": cluster.CONNECT_TIMEOUT}))
+        settings = {"distributed.comm.timeouts.connect": cluster.CONNECT_TIMEOUT, "temporary-directory": str(scratch)}
+        stack.enter_context(dask.config.set(settings))
         is_local = name.startswith("local")
         address = stack.enter_context(_local_cluster(name, workers, scratch)) if is_local else name
         yield DaskScheduler(name, stack.enter_context(_client(address)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from recsys_cli.cpu import Threads
 from recsys_cli.events import Emit, ignore
-from recsys_cli.executors.address import missing_of_cluster
+from recsys_cli.executors.address import is_ray, missing_of_cluster
 from recsys_cli.executors.checks import Checks, Requires, SharedFolder
 from recsys_cli.executors.cluster import Cluster
 
@@ -59,9 +60,8 @@ def open_executor(
         return
     if (error := missing_of_cluster(cluster)) is not None:
         raise error
-    from recsys_cli.executors.dask import open_scheduler
-
-    with open_scheduler(cluster, workers, scratch) as scheduler:
+    schedulers = import_module(f"recsys_cli.executors.{'ray' if is_ray(cluster) else 'dask'}")
+    with schedulers.open_scheduler(cluster, workers, scratch) as scheduler:
         checks = Checks(SharedFolder.at(scratch / "shared"), (*packages, *scheduler.packages), requires)
         opened = Cluster(scheduler, checks, emit)
         opened.ready()

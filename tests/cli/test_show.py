@@ -147,9 +147,9 @@ def test_doctor_reports_requirements_of_sharded_tables(recsys, monkeypatch):
 
 
 def test_doctor_reports_clusters(recsys, monkeypatch):
-    from recsys_cli.etl import engine as engines
+    from recsys_cli.executors import address
 
-    monkeypatch.setattr(engines, "find_spec", lambda name: None if name == "dask_cuda" else "there")
+    monkeypatch.setattr(address, "find_spec", lambda name: None if name == "dask_cuda" else "there")
     found = recsys("doctor", "--json").json["clusters"]
     assert found["local"]["install"] is None
     assert found["local_cuda"]["install"] == "pip install 'recsys-cli[dask-cuda]'"

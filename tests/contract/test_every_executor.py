@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -15,7 +17,7 @@ from recsys_cli.events import Event, Message
 from recsys_cli.executors.cluster import Cluster
 from recsys_cli.executors.executor import Executor, open_executor
 
-PACKAGES = {None: "polars", "local": "distributed"}
+PACKAGES = {None: "polars", "local": "distributed", "ray": "ray"}
 CLUSTERS = [
     pytest.param(name, marks=pytest.mark.skipif(find_spec(package) is None, reason=f"{package} is not installed"))
     for name, package in PACKAGES.items()
@@ -32,6 +34,11 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     scratch = tmp_path_factory.mktemp("scratch")
     with open_executor(request.param, scratch, workers=2, threads=2, emit=events.append) as executor:
         yield executor, events
+
+
+def left_in_temp() -> set[Path]:
+    """Return sockets, logs and shared memory of Ray."""
+    return {*Path("/tmp").glob("recsys-ray-*"), *Path("/tmp").glob("ray/*"), *Path("/dev/shm").glob("plasma*")}
 
 
 of_processes = pytest.mark.parametrize("opened", CLUSTERS, indirect=True)
@@ -102,7 +109,7 @@ def test_facts_name_the_cluster(opened: Opened) -> None:
 def test_polars_shares_the_cores_among_the_workers(opened: Opened) -> None:
     cluster, _ = opened
     threads = os.environ.get("POLARS_MAX_THREADS", str(max(1, len(os.sched_getaffinity(0)) // 2)))
-    assert list(cluster.map(os.environ.get, ["POLARS_MAX_THREADS"])) == [threads]
+    assert list(evaluated(cluster, ["os.environ.get('POLARS_MAX_THREADS')"])) == [threads]
 
 
 @of_processes
@@ -127,9 +134,26 @@ def test_part_that_kills_every_worker_is_an_error(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_nothing_is_printed(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with open_executor(name, tmp_path, workers=1) as executor:
-        assert list(executor.map(partial(pow, 2), range(3))) == [1, 2, 4]
-        with pytest.raises(ValueError, match="invalid literal"):
-            list(executor.map(int, ["x"]))
-    assert capfd.readouterr() == ("", "")
+def test_nothing_is_printed_or_left_behind(name: str, tmp_path: Path) -> None:
+    script = f"""
+        import contextlib, os, pathlib, re, sys
+        from recsys_cli.executors.executor import open_executor
+        with open_executor({name!r}, pathlib.Path("scratch"), workers=1) as executor:
+            assert list(executor.map(abs, range(-3, 0))) == [3, 2, 1]
+            for expression in ("int('x')", {dies(tmp_path / "marker")!r}):
+                with contextlib.suppress(ValueError):
+                    list(executor.map(eval, [re.sub(r"\\bos[.]", "__import__('os').", expression)]))
+        assert not [variable for variable in os.environ if variable.startswith("RAY")]
+        """
+    before = left_in_temp()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "scratch").mkdir()
+    environment = {**os.environ, "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
+    run = subprocess.run(
+        [sys.executable, "-c", dedent(script)], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+    assert {path.name for path in tmp_path.iterdir()} == {"home", "marker", "scratch"}
+    assert list((tmp_path / "home").iterdir()) == []
+    assert left_in_temp() == before
+    assert {path.name for path in (tmp_path / "scratch").iterdir()} <= {"shared", "dask-scratch-space"}

@@ -1,0 +1,225 @@
+"""The scheduler of Ray: the cluster of an address, that of this machine, or a new local one."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from recsys_cli.cpu import cores
+from recsys_cli.errors import RecsysError
+from recsys_cli.executors import cluster
+from recsys_cli.executors.checks import Checks
+from recsys_cli.executors.cluster import Lost, Scheduler, SharedTask
+
+_TEMP, _PREFIX = Path("/tmp"), "recsys-ray-"  # noqa: S108 - paths of sockets are short, and TMPDIR may be long
+_INSPECTION_TIMEOUT = 60.0
+"""Seconds to wait for a first process of a node."""
+_HINT = (
+    "where it asks for a token: RAY_AUTH_MODE=token, and in RAY_AUTH_TOKEN what `ray get-auth-token` prints on its head"
+)
+
+
+class RayScheduler(Scheduler):
+    """A driver of a Ray cluster. Its nodes are the workers; each of their processes runs one part at a time."""
+
+    packages = ("ray",)
+
+    def __init__(self, name: str, *, is_local: bool) -> None:
+        import ray
+
+        start = "start `ray start --address HEAD:6379` on a machine with this recsys-cli and the workspace"
+        super().__init__(name, is_local=is_local, start=start)
+        self.ray = ray
+        is_client = name.startswith("ray://")
+        self.head = name if is_client else ray.get_runtime_context().gcs_address
+        # No retries: the window repeats a part, and tells the loss.
+        self._run = ray.remote(num_cpus=1, max_retries=0)(_run)
+
+    def workers(self) -> dict[str, int]:
+        """See `Scheduler`."""
+        return {
+            f"{node['NodeManagerAddress']}-{node['NodeID'][:8]}": int(node["Resources"]["CPU"])
+            for node in self._nodes()
+        }
+
+    def inspect(self, checks: Checks) -> Mapping[str, Any]:
+        """See `Scheduler`."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        futures = []
+        for node in self._nodes():
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            futures.append(
+                self.ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(_inspect).remote(checks)
+            )
+        return dict(zip(self.workers(), map(self._answer, futures), strict=False))
+
+    def _answer(self, future: Any) -> Any:
+        try:
+            return self.ray.get(future, timeout=_INSPECTION_TIMEOUT)
+        except Exception as error:  # of Ray, or of the task
+            return RuntimeError(_last_line(error))
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        """Return the nodes with processors.
+
+        Ray would end this process after a minute without its head node, with no exception.
+        """
+        try:
+            _reach(self.head)
+            nodes: list[dict[str, Any]] = self.ray.nodes()
+        except Exception as error:  # Ray has errors of its own, of gRPC and of the system
+            raise self.lost() from error
+        return [node for node in nodes if node["Alive"] and node["Resources"].get("CPU")]
+
+    def broadcast(self, task: Any) -> Any:
+        """See `Scheduler`."""
+        return self.ray.put(task)
+
+    def submit(self, sent: Any, part: Any) -> Any:
+        """See `Scheduler`."""
+        return self._run.remote(sent, part)
+
+    def wait(self, futures: Sequence[Any], timeout: float) -> Sequence[Any]:
+        """See `Scheduler`."""
+        try:
+            done: Sequence[Any] = self.ray.wait(list(futures), timeout=timeout)[0]
+        except Exception as error:
+            raise self.lost() from error
+        return done
+
+    def result(self, future: Any, timeout: float) -> Any:
+        """See `Scheduler`."""
+        from ray import exceptions
+
+        try:
+            return self.ray.get(future, timeout=timeout)
+        except (exceptions.WorkerCrashedError, exceptions.NodeDiedError) as error:
+            raise Lost("a worker process is lost") from error
+        except (exceptions.OutOfMemoryError, exceptions.ObjectLostError) as error:
+            raise Lost(f"a worker process ({str(error).partition('.')[0]}) is lost") from error
+        except exceptions.GetTimeoutError:
+            raise
+        except exceptions.RayTaskError as error:  # the worker cannot read the task
+            raise RecsysError(f"a worker failed: {_last_line(error)}", hint="recsys doctor --cluster") from error
+        except Exception as error:
+            raise self.lost() from error
+
+    def cancel(self, futures: Sequence[Any]) -> None:
+        """See `Scheduler`; by force, because native code does not hear an interrupt."""
+        for future in futures:
+            self.ray.cancel(future, force=True)
+
+
+def _run(task: SharedTask[Any, Any], part: Any) -> Any:
+    return task.run(part)
+
+
+def _inspect(checks: Checks) -> Any:
+    return checks.inspect()
+
+
+def _last_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+
+
+def _reach(address: str) -> None:
+    """Connect to an address once; OSError if nothing listens there."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=cluster.CONNECT_TIMEOUT).close()
+
+
+@contextmanager
+def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[RayScheduler]:
+    """Join the cluster of an address, of RAY_ADDRESS or of this machine; `ray` starts a local one if there is none."""
+    del scratch  # not for sockets
+    address = name if name != "ray" else os.environ.get("RAY_ADDRESS") or _running()
+    with ExitStack() as stack:
+        stack.enter_context(cluster.quiet_logs("ray"))
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "address": address}
+        environment = {"RAY_USAGE_STATS_ENABLED": "0"}
+        if address is None:
+            folder = stack.enter_context(_folder())
+            options |= {
+                "address": "local",
+                "num_cpus": workers or cores(),
+                "include_dashboard": False,
+                "_temp_dir": folder,
+            }
+            environment |= {"RAY_AUTH_TOKEN": _token(), "POLARS_MAX_THREADS": cluster.polars_threads(workers)}
+        else:
+            # A process runs one part at a time, and Polars would use all cores in each.
+            options["runtime_env"] = {"env_vars": {"POLARS_MAX_THREADS": "1"}}
+        _connect(options, environment)
+        scheduler = RayScheduler(name, is_local=address is None)
+        stack.callback(scheduler.ray.shutdown)
+        yield scheduler
+
+
+def _connect(options: dict[str, Any], environment: Mapping[str, str]) -> None:
+    """Start or join a cluster with variables of the environment, and keep those of this process and its SIGTERM handler."""
+    before, handler = dict(os.environ), signal.getsignal(signal.SIGTERM)
+    os.environ.update({name: value for name, value in environment.items() if name not in before})
+    address = options["address"]
+    try:
+        import ray
+
+        if address != "local":
+            _reach(address)
+        with cluster.ignore_interrupts():
+            ray.init(**options)
+    except Exception as error:  # Ray has errors of its own, of gRPC and of the system
+        raise RecsysError(
+            f"no Ray cluster answers at {address}: {_last_line(error)}",
+            hint=f"start one: `ray start --head`; {_HINT}",
+        ) from error
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
+    # Losses of workers are events here; Ray would print them to stdout.
+    ray._private.worker._worker_logs_enabled = False
+
+
+def _running() -> str | None:
+    """Return the address of the cluster that `ray start` runs on this machine; not a local one of another process."""
+    with suppress(OSError, ValueError):
+        root = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
+        address = (root / "ray" / "ray_current_cluster").read_text().strip()
+        _reach(address)
+        return address
+    return None
+
+
+@cache
+def _token() -> str:
+    """Return the token of local clusters, once per process, as Ray reads it: its own would stay in the home folder."""
+    return secrets.token_hex(32)
+
+
+@contextmanager
+def _folder() -> Iterator[str]:
+    """Yield a folder for sockets and logs, and remove those of processes that were killed."""
+    for left in _TEMP.glob(f"{_PREFIX}*"):
+        with suppress(OSError), (left / "owner").open("a") as owner:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+    with (
+        tempfile.TemporaryDirectory(dir=_TEMP, prefix=_PREFIX, ignore_cleanup_errors=True) as folder,
+        (Path(folder) / "owner").open("a") as owner,
+    ):
+        fcntl.flock(owner, fcntl.LOCK_EX)
+        yield folder
