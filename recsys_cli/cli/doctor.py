@@ -7,10 +7,11 @@ import platform
 import runpy
 import shutil
 import sys
+import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +19,7 @@ from recsys_cli.cli.quantities import size
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import facts
 from recsys_cli.cpu import cores, has_bf16
-from recsys_cli.errors import MissingExtraError
+from recsys_cli.errors import ConfigError, MissingExtraError, listed
 from recsys_cli.packages import installed
 
 if TYPE_CHECKING:
@@ -30,10 +31,60 @@ _GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/dxg")
 """Files of an installed GPU driver: Linux and WSL."""
 
 
-def doctor(ctx: typer.Context) -> None:
-    """Show hardware, versions and available engines."""
+def doctor(
+    ctx: typer.Context,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", metavar="NAME", help="Check a value of etl.cluster with the workspace instead."),
+    ] = None,
+) -> None:
+    """Show hardware, versions and available engines, or check a cluster."""
     session: Session = ctx.obj
-    session.answer(examine(), _draw_doctor)
+    if cluster is None:
+        session.answer(examine(), _draw_doctor)
+    else:
+        session.answer(_examine_cluster(session, cluster), _draw_cluster)
+
+
+def _examine_cluster(session: Session, name: str) -> dict[str, Any]:
+    """Return the workers of a cluster that answer, run our code and share the workspace; else raise what is wrong."""
+    from recsys_cli.executors import address
+    from recsys_cli.executors.checks import releases
+    from recsys_cli.executors.cluster import Cluster
+    from recsys_cli.executors.executor import open_executor
+
+    if not address.is_cluster(name) or name == "auto":
+        names = ", ".join(one for one in address.NAMES if one != "auto")
+        raise ConfigError(f"--cluster has to be {names}, or an address: {address.ADDRESSES}, not {name!r}")
+    start = time.monotonic()
+    with (
+        session.working("doctor") as emit,
+        session.workspace.scratch() as scratch,
+        open_executor(name, scratch, emit=emit) as executor,
+    ):
+        assert isinstance(executor, Cluster)
+        opened = time.monotonic()
+        list(executor.map(abs, range(10 * sum(executor.threads.values()))))
+        return {
+            **executor.facts, "addresses": executor.threads, "releases": releases(executor.checks.packages),
+            "workspace": str(session.root.absolute()), "seconds_to_open": round(opened - start, 1),
+            "seconds_per_part": round((time.monotonic() - opened) / (10 * sum(executor.threads.values())), 4),
+        }  # fmt: skip
+
+
+def _draw_cluster(to: Console, found: Mapping[str, Any]) -> None:
+    workers = (f"{address} ({threads} threads)" for address, threads in found["addresses"].items())
+    same = ", ".join(f"{name} {release}" for name, release in found["releases"].items())
+    times = f"{found['seconds_to_open']} s to open, {1_000 * found['seconds_per_part']:.1f} ms per empty part"
+    facts(
+        to,
+        [
+            ("cluster", f"{found['cluster']}: {found['workers']} workers, {found['threads']} threads, {times}"),
+            ("workers", listed(workers)),
+            ("same on all", same),
+            ("seen by all", found["workspace"]),
+        ],
+    )
 
 
 def engines(device: str = "cpu") -> list[dict[str, Any]]:
@@ -97,7 +148,7 @@ def _releases() -> dict[str, Any]:
 def _clusters() -> dict[str, Any]:
     from recsys_cli.executors.address import missing_of_cluster
 
-    needs = {"local": "distributed", "tcp://HOST:PORT": "distributed", "local_cuda": "dask-cuda"}
+    needs = {"local": "distributed", "tcp://HOST:PORT": "distributed", "local_cuda": "dask-cuda", "ray": "ray"}
     return {
         kind: {"package": package, "version": installed(package), "install": error.hint if error else None}
         for kind, package in needs.items()

@@ -231,9 +231,11 @@ def choose(name: str, scratch: Path, *, device: str = "cpu", emit: Emit = ignore
         return name, engine(scratch, device=device, emit=emit)
 
 
-def open_executor(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -> AbstractContextManager[Executor]:
+def open_executor(
+    config: EtlConfig, engine: Engine, scratch: Path, emit: Emit, *, seconds: float = 0
+) -> AbstractContextManager[Executor]:
     """Open the executor of a config; see `executors.executor.open_executor`."""
     return executor.open_executor(
-        config.cluster, scratch, workers=config.workers, threads=engine.threads,
-        requires=partial(engine.missing, engine.device), emit=emit,
+        config.cluster, scratch, workers=config.workers if config.cluster else engine.threads,
+        seconds=seconds, requires=partial(engine.missing, engine.device), emit=emit,
     )  # fmt: skip

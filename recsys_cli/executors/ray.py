@@ -11,6 +11,7 @@ import signal
 import socket
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
@@ -145,12 +146,12 @@ def _reach(address: str) -> None:
 def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[RayScheduler]:
     """Join the cluster of an address, of RAY_ADDRESS or of this machine; `ray` starts a local one if there is none."""
     del scratch  # not for sockets
-    address = name if name != "ray" else os.environ.get("RAY_ADDRESS") or _running()
+    address = name if name != "ray" else os.environ.get("RAY_ADDRESS") or ("auto" if _is_running() else "local")
     with ExitStack() as stack:
         stack.enter_context(cluster.quiet_logs("ray"))
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "address": address}
         environment = {"RAY_USAGE_STATS_ENABLED": "0"}
-        if address is None:
+        if address == "local":
             folder = stack.enter_context(_folder())
             options |= {
                 "address": "local",
@@ -163,7 +164,7 @@ def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[Ra
             # A process runs one part at a time, and Polars would use all cores in each.
             options["runtime_env"] = {"env_vars": {"POLARS_MAX_THREADS": "1"}}
         _connect(options, environment)
-        scheduler = RayScheduler(name, is_local=address is None)
+        scheduler = RayScheduler(name, is_local=address == "local")
         stack.callback(scheduler.ray.shutdown)
         yield scheduler
 
@@ -176,9 +177,9 @@ def _connect(options: dict[str, Any], environment: Mapping[str, str]) -> None:
     try:
         import ray
 
-        if address != "local":
+        if ":" in address:
             _reach(address)
-        with cluster.ignore_interrupts():
+        with cluster.ignore_interrupts(), warnings.catch_warnings(action="ignore"):
             ray.init(**options)
     except Exception as error:  # Ray has errors of its own, of gRPC and of the system
         raise RecsysError(
@@ -194,14 +195,13 @@ def _connect(options: dict[str, Any], environment: Mapping[str, str]) -> None:
     ray._private.worker._worker_logs_enabled = False
 
 
-def _running() -> str | None:
-    """Return the address of the cluster that `ray start` runs on this machine; not a local one of another process."""
+def _is_running() -> bool:
+    """Whether `ray start` runs a cluster on this machine; `auto` alone would take a local one of another process."""
     with suppress(OSError, ValueError):
         root = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
-        address = (root / "ray" / "ray_current_cluster").read_text().strip()
-        _reach(address)
-        return address
-    return None
+        _reach((root / "ray" / "ray_current_cluster").read_text().strip())
+        return True
+    return False
 
 
 @cache

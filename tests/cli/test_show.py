@@ -156,6 +156,27 @@ def test_doctor_reports_clusters(recsys, monkeypatch):
     assert "local_cuda (pip install 'recsys-cli[dask-cuda]')" in recsys("doctor").out.replace("\n", " ")
 
 
+def test_doctor_checks_a_cluster(recsys):
+    pytest.importorskip("distributed")
+    found = recsys("doctor", "--cluster", "local", "--json").json
+    assert found["cluster"] == "local"
+    assert len(found["addresses"]) == found["workers"] == found["threads"]
+    assert {"recsys-cli", "python", "polars", "distributed"} <= found["releases"].keys()
+    assert "seen by all" in recsys("doctor", "--cluster", "local").out
+
+
+def test_doctor_names_the_problem_of_a_cluster(recsys, monkeypatch):
+    pytest.importorskip("distributed")
+    from recsys_cli.executors import cluster
+
+    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", 0.5)
+    assert (
+        "no Dask scheduler answers at tcp://127.0.0.1:1"
+        in recsys("doctor", "--cluster", "tcp://127.0.0.1:1", code=1).err
+    )
+    assert "has to be local" in recsys("doctor", "--cluster", "rya", code=2).err
+
+
 def test_doctor_reports_a_wrong_pin(recsys, monkeypatch):
     from recsys_cli.etl import engine as engines
 

@@ -32,7 +32,7 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """An executor with two workers, and its events."""
     events: list[Event] = []
     scratch = tmp_path_factory.mktemp("scratch")
-    with open_executor(request.param, scratch, workers=2, threads=2, emit=events.append) as executor:
+    with open_executor(request.param, scratch, workers=2, emit=events.append) as executor:
         yield executor, events
 
 

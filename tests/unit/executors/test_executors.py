@@ -9,7 +9,7 @@ import pytest
 
 from recsys_cli.cpu import Threads
 from recsys_cli.errors import DataError, MissingExtraError, RecsysError
-from recsys_cli.executors import address
+from recsys_cli.executors import address, cluster
 from recsys_cli.executors.checks import Checks, SharedFolder, WorkerInfo, releases
 from recsys_cli.executors.cluster import Failure, SharedTask
 from recsys_cli.executors.executor import open_executor
@@ -26,7 +26,7 @@ def here(host: str, folder_error: str | None = None, missing: MissingExtraError 
 
 
 @pytest.mark.parametrize(
-    ("cluster", "lacking", "extra"),
+    ("name", "lacking", "extra"),
     [
         ("tcp://10.0.0.7:8786", "distributed", "dask"),
         ("dask://10.0.0.7:8786", "distributed", "dask"),
@@ -37,12 +37,12 @@ def here(host: str, folder_error: str | None = None, missing: MissingExtraError 
     ],
 )
 def test_missing_package_names_the_install_command(
-    cluster: str, lacking: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, lacking: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(address, "find_spec", lambda name: None if name == lacking else "there")
     with (
-        pytest.raises(MissingExtraError, match=f"etl.cluster={cluster} needs the '{extra}' extra") as caught,
-        open_executor(cluster, tmp_path),
+        pytest.raises(MissingExtraError, match=f"etl.cluster={name} needs the '{extra}' extra") as caught,
+        open_executor(name, tmp_path),
     ):
         pass
     assert caught.value.hint == f"pip install 'recsys-cli[{extra}]'"
@@ -52,6 +52,29 @@ def test_no_cluster_means_thread_pool(tmp_path: Path) -> None:
     with open_executor(None, tmp_path) as executor:
         assert isinstance(executor, Threads)
         assert executor.facts == {"cluster": None, "workers": 1, "threads": executor.count}
+
+
+@pytest.mark.parametrize("seconds", [0.0, 59.0, 600.0])
+def test_auto_stays_here_without_a_named_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    monkeypatch.delenv("DASK_SCHEDULER_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    with open_executor("auto", tmp_path, seconds=seconds) as executor:
+        assert isinstance(executor, Threads)
+
+
+def test_auto_joins_a_larger_cluster_for_large_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    options = {"dashboard_address": "127.0.0.1:0", "silence_logs": 50}
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=64, processes=False, **options) as started:
+        monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", started.scheduler_address)
+        with open_executor("auto", tmp_path, seconds=59) as executor:
+            assert isinstance(executor, Threads)
+        monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", "tcp://127.0.0.1:1")
+        monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", 0.5)
+        with pytest.raises(RecsysError, match="no Dask scheduler answers"), open_executor("auto", tmp_path, seconds=60):
+            pass
 
 
 def test_recsys_error_keeps_class_message_and_hint(tmp_path: Path) -> None:
