@@ -46,7 +46,8 @@ def train(  # noqa: PLR0913, PLR0917 - one parameter per option
     plan: Annotated[bool, typer.Option("--plan", help="Print the expected memory, without a run.")] = False,
     force: Force = False,
 ) -> None:
-    """Train the model on the prepared data."""
+    """Train the model on the prepared data; under torchrun, resume an unfinished run of the config."""
+    from recsys_cli.training.member import started_by_torchrun
     from recsys_cli.workspace import finished
 
     session: Session = ctx.obj
@@ -58,7 +59,7 @@ def train(  # noqa: PLR0913, PLR0917 - one parameter per option
         _plan(session, read_config(session, line))
         return
     with current_config(session, line) as settings:
-        result = run_train(session, settings, resume=resume, force=force)
+        result = run_train(session, settings, resume=resume or (None if started_by_torchrun() else False), force=force)
     session.report(result, draw)
 
 

@@ -60,3 +60,8 @@ def refuse_torchrun(reason: str) -> None:
             f"{reason}, and torchrun has started {member.world_size}",
             hint="run it without torchrun, then train the model it finds on all processes",
         )
+
+
+def started_by_torchrun() -> bool:
+    """Whether torchrun started this process; after a failure it starts all of them again, with the same command line."""
+    return "TORCHELASTIC_RUN_ID" in os.environ

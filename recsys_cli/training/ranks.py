@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -143,8 +143,10 @@ _CAUSE_TIMEOUT = 1.0
 """Seconds to wait for the error of a failed rank, published just before its connections break."""
 _BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 _FAILED = "failed"
-_GROUPS = count()
-"""Numbers of the groups of this process, as torchrun keeps one store: keys of an earlier group have dead addresses."""
+_PROPOSED, _STARTED = "recsys proposed", "recsys started"
+"""Keys of the numbers of all processes in a group."""
+_JOINING = 0.02
+"""Seconds between two looks for the other ranks."""
 
 
 class LostRankError(TrainingError):
@@ -302,21 +304,37 @@ def local_process_group(device: torch.device) -> Iterator[Ranks]:
 
 
 def _rendezvous(member: Member, timeout: timedelta) -> dist.Store:
-    keys = [f"here-{rank}" for rank in range(member.world_size)]
-    store = None
+    """Return a store of this start of the run, once all ranks have joined.
+
+    torchrun keeps one store over its restarts, with addresses of dead processes. So each process joins with a new number, the
+    first rank proposes the numbers of all until each has found its own and accepted, and the store's keys begin with its number.
+    """
+    keys = {what: [f"recsys {what} {rank}" for rank in range(member.world_size)] for what in ("here", "accepted")}
+    number, until = uuid.uuid4().hex.encode(), time.monotonic() + timeout.total_seconds()
+    missing, cause = f"{member.world_size} ranks", None
     try:
-        base, _, _ = next(dist.rendezvous("env://", timeout=timeout))
-        store = dist.PrefixStore(f"recsys {next(_GROUPS)}", base)
-        store.set(keys[member.rank], "")
-        store.wait(keys, timeout)
+        store, _, _ = next(dist.rendezvous("env://", timeout=timeout))
+        store.set(keys["here"][member.rank], number)
+        while time.monotonic() < until:
+            if member.is_first and store.check(keys["here"]):
+                numbers = store.multi_get(keys["here"])
+                store.set(_PROPOSED, b" ".join(numbers))
+                if store.check(keys["accepted"]) and set(store.multi_get(keys["accepted"])) == {b" ".join(numbers)}:
+                    store.set(_STARTED, b" ".join(numbers))
+            proposed, started = (store.get(key).split() if store.check([key]) else [] for key in (_PROPOSED, _STARTED))
+            if number in started:
+                return dist.PrefixStore(f"recsys {started[0].decode()}", store)
+            if number in proposed:
+                store.set(keys["accepted"][member.rank], b" ".join(proposed))
+            time.sleep(_JOINING)
+        absent = [str(rank) for rank, key in enumerate(keys["here"]) if not store.check([key])]
+        missing = f"rank {', '.join(absent)} of {member.world_size}" if absent else missing
     except (RuntimeError, ValueError) as error:
-        missing = [] if store is None else [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
-        ranks = f"rank {', '.join(missing)} of {member.world_size}" if missing else f"{member.world_size} ranks"
-        raise TrainingError(
-            f"{ranks} did not join the run within {timeout.total_seconds():.0f} s: {_first_line(error)}",
-            hint="check that all processes are started and can reach MASTER_ADDR and MASTER_PORT",
-        ) from error
-    return store
+        cause = error
+    raise TrainingError(
+        f"{missing} did not join the run within {timeout.total_seconds():.0f} s{f': {_first_line(cause)}' if cause else ''}",
+        hint="check that all processes are started and can reach MASTER_ADDR and MASTER_PORT",
+    ) from cause
 
 
 @contextmanager
