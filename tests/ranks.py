@@ -20,7 +20,13 @@ FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["recsys_cli.stages.train", "torch._dynamo", "pandas", "fbgemm_gpu"])
 
 
-def on_ranks(world_size: int, function: Callable[..., Any], *args: Any, ranks: range | None = None) -> list[Any]:
+def on_ranks(
+    world_size: int,
+    function: Callable[..., Any],
+    *args: Any,
+    ranks: range | None = None,
+    store: TCPStore | None = None,
+) -> list[Any]:
     """Call a function of a test module in so many processes, in the environment that torchrun would give them.
 
     Args:
@@ -28,11 +34,12 @@ def on_ranks(world_size: int, function: Callable[..., Any], *args: Any, ranks: r
         function: What each calls.
         args: With what.
         ranks: Which of them to start; None is all.
+        store: That of an earlier call, as torchrun keeps its own; None is a new one.
 
     Returns:
         What each returned; the error where it raised one, as a text with its type; the exit code where it just ended.
     """
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    store = store or new_store()
     started = []
     for rank in ranks or range(world_size):
         here, there = FORKS.Pipe(duplex=False)
@@ -48,6 +55,10 @@ def on_ranks(world_size: int, function: Callable[..., Any], *args: Any, ranks: r
         there.close()
         started.append((process, here))
     return [_result(process, here) for process, here in started]
+
+
+def new_store() -> TCPStore:
+    return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
 
 def stopped_in(step: int, number: signal.Signals, function: Callable[..., Any], *args: Any) -> int:

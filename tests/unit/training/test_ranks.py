@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from itertools import accumulate
@@ -17,7 +18,7 @@ from recsys_cli.models.layers import BatchNorm
 from recsys_cli.training import ranks as gradients
 from recsys_cli.training.member import Member
 from recsys_cli.training.ranks import LostRankError, Ranks, process_group
-from tests.ranks import on_ranks
+from tests.ranks import new_store, on_ranks
 
 CPU = torch.device("cpu")
 
@@ -256,3 +257,20 @@ def wait_briefly() -> None:
 def test_a_rank_that_never_comes_is_named() -> None:
     (said,) = on_ranks(3, wait_briefly, ranks=range(1))
     assert said == "TrainingError: rank 1, 2 of 3 did not join the run within 1 s"
+
+
+def one_dies_again(late: int, dies: bool) -> int:
+    if member().rank == late:
+        time.sleep(1)
+    with process_group(member(), CPU) as ranks:
+        if dies and ranks.rank == 1:
+            os._exit(9)
+        return int(ranks.sum(torch.tensor(1)))
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_restart_finds_no_address_and_no_error_of_dead_processes(late: int) -> None:
+    store = new_store()
+    for dies in (True, True, False):
+        said = on_ranks(2, one_dies_again, late, dies, store=store)
+    assert said == [2, 2]

@@ -1,0 +1,123 @@
+"""Training under torchrun, on one node and on two: the death of any rank restarts all ranks, which come to the same bytes."""
+
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from recsys_cli.workspace import TrainedRun, Workspace
+from tests.checkerboard import losses_of, same_weights
+from tests.cli.conftest import copied
+
+pytestmark = pytest.mark.slow
+
+TRAIN = ["train", "ratings.yaml", "train.epochs=15", "train.early_stopping=null", "train.checkpoint_steps=5"]
+_PATIENCE = 240.0
+
+
+@pytest.fixture(scope="module")
+def whole(stations, tmp_path_factory) -> TrainedRun:
+    """A run of two ranks without a failure."""
+    folder = copied(stations["prepared"], tmp_path_factory.mktemp("whole"))
+    with started(folder, ["--standalone", "--nproc-per-node=2"]) as (agent,):
+        assert agent.wait(_PATIENCE) == 0, said(folder)
+    return run_of(folder)
+
+
+@pytest.mark.parametrize("launch", ["one node", "two nodes", "two nodes, static"])
+def test_the_death_of_any_rank_restarts_all_ranks_which_come_to_the_same_bytes(launch, prepared, whole, tmp_path):
+    """Kubeflow Trainer has the static rendezvous, whose nodes do not tell each other of a restart."""
+    port, draw = free_port(), random.Random(launch)
+    restarts = ["--max-restarts=3", f"--nproc-per-node={2 if launch == 'one node' else 1}"]
+    at = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=gang"]
+    nodes = [[*at, *restarts, f"--nnodes={1 if launch == 'one node' else 2}"]] * (1 if launch == "one node" else 2)
+    if launch.endswith("static"):
+        at = ["--master-addr=127.0.0.1", f"--master-port={port}", "--nnodes=2"]
+        nodes = [[*at, *restarts, f"--node-rank={rank}"] for rank in range(2)]
+    with started(tmp_path, *nodes) as agents:
+        for rank, lines in zip(draw.sample(range(2), 2), (draw.randint(1, 50), draw.randint(60, 110)), strict=True):
+            kill(rank, agents, tmp_path, lines=lines)
+        assert [agent.wait(_PATIENCE) for agent in agents] == [0] * len(agents), said(tmp_path)
+    assert "resuming" in said(tmp_path)
+    run = run_of(tmp_path)
+    assert losses_of(run) == losses_of(whole)
+    assert same_weights(run, whole)
+    assert same_weights(run, whole, "best")
+
+
+def test_a_finished_run_is_up_to_date_after_a_restart_of_the_job(prepared, whole, tmp_path):
+    copied(whole.folder.parents[1], tmp_path / "workspace")
+    with started(tmp_path, ["--standalone", "--nproc-per-node=2"]) as (agent,):
+        assert agent.wait(_PATIENCE) == 0, said(tmp_path)
+    assert "up to date" in said(tmp_path)
+    run_of(tmp_path)
+
+
+@contextmanager
+def started(folder: Path, *nodes: Sequence[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Run torchrun once per node; all processes have ended afterwards."""
+    agents = []
+    with ExitStack() as stack:
+        for number, options in enumerate(nodes):
+            log = stack.enter_context((folder / f"node{number}.log").open("wb"))
+            line = [sys.executable, "-m", "torch.distributed.run", *options, "-m", "recsys_cli", *TRAIN]
+            agents.append(subprocess.Popen(line, cwd=folder, stdout=log, stderr=log))
+        try:
+            yield agents
+        finally:
+            for agent in agents:
+                for process in [*children(agent), agent]:
+                    process.kill()
+                agent.wait()
+
+
+def kill(rank: int, agents: Sequence[subprocess.Popen[bytes]], folder: Path, *, lines: int) -> None:
+    """Kill a rank once the run has written so many lines of metrics."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        written = [path.read_bytes().count(b"\n") for path in folder.glob("workspace/runs/*/metrics.jsonl")]
+        found = [one for agent in agents for one in children(agent) if rank_of(one) == rank]
+        if found and written and written[0] >= lines:
+            return found[0].kill()
+        assert time.monotonic() < end, said(folder)
+        assert all(agent.poll() is None for agent in agents), said(folder)
+        time.sleep(0.02)
+
+
+def children(agent: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    try:
+        return psutil.Process(agent.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def rank_of(process: psutil.Process) -> int | None:
+    try:
+        return int(process.environ().get("RANK", -1))
+    except psutil.Error:
+        return None
+
+
+def run_of(folder: Path) -> TrainedRun:
+    (run,) = Workspace(folder / "workspace").runs()
+    assert run.exists, said(folder)
+    assert not list(folder.rglob("*.partial"))
+    return run
+
+
+def said(folder: Path) -> str:
+    return "".join(path.read_text() for path in folder.glob("node*.log"))
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
