@@ -28,10 +28,11 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 MpiDefault=none
+EnforcePartLimits=ALL
 ReturnToService=2
 KillWait=5
 NodeName={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
-PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
+PartitionName=all Nodes={host} Default=YES MaxTime=60 State=UP
 """
 _PATIENCE = 180.0
 

@@ -15,10 +15,10 @@ import yaml
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, RecsysError
+from recsys_cli.executors.ray_gang import VARIABLE
 from recsys_cli.models import kind_of
 from recsys_cli.registry import AUTO
 from recsys_cli.stages.etl import prepared_data
-from recsys_cli.training.ray_gang import VARIABLE
 from recsys_cli.workspace import Workspace
 
 COMMANDS = {

@@ -123,7 +123,7 @@ def test_hostile_names_are_arguments_and_nothing_else(recsys, prepared, tmp_path
     assert unexpanded(container["workingDir"]) == str(folder)
     assert [unexpanded(text) for text in job["spec"]["trainer"]["command"]][-len(expected) :] == expected
     spec = yaml.safe_load(Path("ray").read_text())["spec"]
-    assert spec["entrypoint"] == "python -m recsys_cli.training.ray_gang"
+    assert spec["entrypoint"] == "python -m recsys_cli.executors.ray_gang"
     (variable,) = spec["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
     assert json.loads(unexpanded(variable["value"]))["torchrun"][-len(expected) :] == expected
     tools = tmp_path / "tools"
@@ -225,7 +225,7 @@ def test_slurm_finishes_a_training_whose_rank_is_killed_and_whose_job_is_requeue
 
 def test_a_job_that_slurm_refuses_is_an_error(recsys, prepared, tmp_path_factory):
     with slurm.cluster(tmp_path_factory.mktemp("slurm")) as cluster:
-        answer = recsys("submit", "ratings.yaml", "--slurm", "--processes", 64, "--run", **cluster.environment)
+        answer = recsys("submit", "ratings.yaml", "--slurm", "--minutes", 100, "--run", **cluster.environment)
     assert (answer.code, "sbatch: " in answer.err) == (1, True), answer.err
 
 

@@ -1,4 +1,4 @@
-"""torchrun on each node of a Ray cluster: python -m recsys_cli.training.ray_gang is the entrypoint of `recsys submit --ray`."""
+"""torchrun on each node of a Ray cluster: python -m recsys_cli.executors.ray_gang is the entrypoint of `recsys submit --ray`."""
 
 from __future__ import annotations
 
