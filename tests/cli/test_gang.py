@@ -1,5 +1,6 @@
 """Training under torchrun, on one node and on two: the death of any rank restarts all ranks, which come to the same bytes."""
 
+import os
 import random
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 
 from recsys_cli.workspace import TrainedRun, Workspace
 from tests.checkerboard import losses_of, same_weights
@@ -73,17 +75,20 @@ def started(folder: Path, *nodes: Sequence[str]) -> Iterator[list[subprocess.Pop
             yield agents
         finally:
             for agent in agents:
-                for process in [*children(agent), agent]:
+                for process in [*children(agent.pid), agent]:
                     process.kill()
                 agent.wait()
 
 
-def kill(rank: int, agents: Sequence[subprocess.Popen[bytes]], folder: Path, *, lines: int) -> None:
-    """Kill a rank once the run has written so many lines of metrics."""
+def kill(
+    rank: int, agents: Sequence[subprocess.Popen[bytes]], folder: Path, *, lines: int, parent: int | None = None
+) -> None:
+    """Kill a rank of agents, or of another parent, once the run has written so many lines of metrics."""
     end = time.monotonic() + _PATIENCE
     while True:
         written = [path.read_bytes().count(b"\n") for path in folder.glob("workspace/runs/*/metrics.jsonl")]
-        found = [one for agent in agents for one in children(agent) if rank_of(one) == rank]
+        parents = [agent.pid for agent in agents] if parent is None else [parent]
+        found = [one for pid in parents for one in children(pid) if rank_of(one) == rank]
         if found and written and written[0] >= lines:
             return found[0].kill()
         assert time.monotonic() < end, said(folder)
@@ -91,9 +96,9 @@ def kill(rank: int, agents: Sequence[subprocess.Popen[bytes]], folder: Path, *, 
         time.sleep(0.02)
 
 
-def children(agent: subprocess.Popen[bytes]) -> list[psutil.Process]:
+def children(pid: int) -> list[psutil.Process]:
     try:
-        return psutil.Process(agent.pid).children(recursive=True)
+        return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
 
@@ -121,3 +126,30 @@ def free_port() -> int:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]
         return port
+
+
+def test_ray_runs_torchrun_on_each_node_and_a_dead_rank_restarts_all(recsys, prepared, whole, tmp_path, monkeypatch):
+    """The nodes are two raylets of this machine, beside a head without CPUs, as in the job file."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    options = ["--nodes", 2, "--ray", "--image", "any"]
+    assert recsys("submit", *TRAIN[1:], *options).code == 0
+    head = yaml.safe_load(Path("ratings.ray").read_text())["spec"]["rayClusterSpec"]["headGroupSpec"]
+    (variable,) = head["template"]["spec"]["containers"][0]["env"]
+    small = {"object_store_memory": 80 << 20}
+    cluster = cluster_utils.Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **small}
+    )
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1, **small)
+        environment = {**os.environ, variable["name"]: variable["value"], "RAY_ADDRESS": cluster.address}
+        with (tmp_path / "node0.log").open("wb") as log:
+            line = [sys.executable, "-m", "recsys_cli.executors.ray_gang"]
+            job = subprocess.Popen(line, cwd=tmp_path, env=environment, stdout=log, stderr=log)
+        kill(1, [job], tmp_path, lines=30, parent=os.getpid())  # the raylets are children of this process
+        assert job.wait(_PATIENCE) == 0, said(tmp_path)
+    finally:
+        cluster.shutdown()
+    assert "resuming" in said(tmp_path)
+    assert same_weights(run_of(tmp_path), whole)
