@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from recsys_cli.cpu import Threads
 from recsys_cli.data.raw_files import RawFile, RemoteFile, compression, opened, size_of
 from recsys_cli.data.source import RawTable
 from recsys_cli.etl.reading.typed_files import open_parquet
 
 _LINE_BYTES = 1 << 16
+_OPEN_FILES = 16
+"""Files opened at once, for the latency of object storage."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +49,16 @@ def parts_of(table: RawTable, num_bytes: int) -> list[FilePart]:
     Raises:
         DataError: A file is missing or unreadable.
     """
-    return [part for file in table.files for part in _parts(table, file, num_bytes)]
+    found = Threads(_OPEN_FILES).map(partial(_parts, table, num_bytes), table.files)
+    return [part for parts in found for part in parts]
 
 
-def _parts(table: RawTable, file: RawFile, num_bytes: int) -> Iterator[FilePart]:
+def _parts(table: RawTable, num_bytes: int, file: RawFile) -> list[FilePart]:
     if table.format == "parquet":
-        return _groups(file, num_bytes)
+        return list(_groups(file, num_bytes))
     if table.format == "csv" and compression(file.name) is None and (size := size_of(file)) is not None:
-        return _ranges(file, size, num_bytes)
-    return iter([FilePart(file)])
+        return list(_ranges(file, size, num_bytes))
+    return [FilePart(file)]
 
 
 def _groups(file: RawFile, num_bytes: int) -> Iterator[FilePart]:

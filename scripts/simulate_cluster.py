@@ -1,0 +1,120 @@
+"""A preparation of a terabyte on 1 to 256 workers, by measured task times and a stated network: its time, and what limits it.
+
+usage: simulate_cluster.py [--scale scripts/results/scale.json] [--terabytes 1.1] [--node-gbit 10] [--storage-gbyte 5] [--cores 16]
+
+An event simulation, no measurement: tasks start as workers are free, in the order and with the window of `executors.cluster`; each
+takes the measured processor seconds of its phase, and its bytes share the network of its node and of the storage. The
+driver starts and gathers tasks one after the other, at its measured time a task, and reads what its own phases read. Every number
+that is an input is printed with its origin; every output is an extrapolation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from measure import keep
+
+RESULTS = Path(__file__).parent / "results"
+WORKERS = (1, 4, 10, 16, 64, 100, 256)
+AHEAD = 3  # parts in flight per worker, as in executors.cluster
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of tasks, then a part that the driver does alone.
+
+    Attributes:
+        tasks: Number of tasks.
+        cpu: Processor seconds of a task.
+        bytes: Bytes that a task reads and writes over the network.
+        driver: Seconds of the driver after the last task.
+    """
+
+    name: str
+    tasks: int
+    cpu: float
+    bytes: float
+    driver: float
+
+
+def simulate(phase: Phase, workers: int, *, task_seconds: float, node: float, storage: float, cores: int) -> float:
+    """Return the seconds of a phase.
+
+    The share of the network is that of a phase in full swing: `workers` tasks at once, `cores` of them on a node.
+    """
+    busy = min(workers, phase.tasks)
+    rate = min(node / min(cores, busy), storage / busy)
+    seconds = phase.cpu + phase.bytes / rate
+    free = [0.0] * busy
+    heapq.heapify(free)
+    driver = 0.0
+    running: list[float] = []
+    for _ in range(phase.tasks):
+        driver += task_seconds
+        if len(running) >= AHEAD * workers:
+            driver = max(driver, heapq.heappop(running))
+        end = max(heapq.heappop(free), driver) + seconds
+        heapq.heappush(free, end)
+        heapq.heappush(running, end)
+    return max(running) + phase.driver
+
+
+def phases(measured: dict[str, Any], text_bytes: float, rows: float) -> list[Phase]:
+    """Return the phases of a preparation from the figures of one worker on the rows of `clicks` in scale.json."""
+    per_row = {name: seconds / measured["rows"] for name, seconds in measured["one_worker"].items()}
+    parts = int(text_bytes / measured["part_bytes"])
+    shards = int(rows / measured["shard_rows"])
+    scratch, prepared = measured["scratch_row_bytes"], measured["prepared_row_bytes"]
+    runs = int(rows / (2 * measured["shard_rows"]))
+    groups = max(1, shards // max(1, int(shards**0.5) // 2))
+    read, deal, fit, write = (
+        per_row[name] * rows for name in ("read interactions", "assign to shards", "fit", "transform")
+    )
+    return [
+        Phase("read", parts, read / parts, (text_bytes + rows * scratch) / parts, 0),
+        Phase("deal", parts, deal / parts, 2 * rows * scratch / parts, 0),
+        Phase("deal, second level", runs, deal / runs, 2 * rows * scratch / runs, 0),
+        Phase("fit", groups, fit / groups, rows * scratch / groups, 0),
+        Phase("transform", shards, write / shards, rows * (scratch + prepared) / shards, 0),
+        Phase("report", 0, 0, 0, per_row["report"] * rows),
+    ]
+
+
+def main() -> None:
+    """Simulate, and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=Path, default=RESULTS / "scale.json")
+    parser.add_argument("--terabytes", type=float, default=1.1, help="bytes of text")
+    parser.add_argument("--node-gbit", type=float, default=10, help="network of a node, in Gbit/s")
+    parser.add_argument("--storage-gbyte", type=float, default=5, help="shared storage, in GB/s, of all nodes")
+    parser.add_argument("--cores", type=int, default=16, help="workers on a node")
+    given = parser.parse_args()
+    scale = json.loads(given.scale.read_text())
+    measured = scale["clicks"]
+    text_bytes = given.terabytes * 1e12
+    rows = text_bytes / measured["text_row_bytes"]
+    steps = phases(measured, text_bytes, rows)
+    options = {"node": given.node_gbit * 1e9 / 8, "storage": given.storage_gbyte * 1e9, "cores": given.cores}
+    table = []
+    for workers in WORKERS:
+        line: dict[str, Any] = {"workers": workers}
+        for name, times in scale["tasks"].items():
+            cost = times["task_ms"][1] / 1e3
+            own = {
+                step.name: simulate(step, workers, task_seconds=cost, **options) if step.tasks else step.driver
+                for step in steps
+            }
+            line[name] = {"minutes": round(sum(own.values()) / 60, 1), "longest": max(own, key=lambda step: own[step])}
+            line[name]["phases"] = {step: round(seconds) for step, seconds in own.items()}
+        table.append(line)
+    inputs = {"rows": rows, "text_bytes": text_bytes, **options, "measured": measured, "tasks": scale["tasks"]}
+    keep("simulated_cluster", {"simulated": table, "inputs": inputs})
+
+
+if __name__ == "__main__":
+    main()
