@@ -17,11 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from scripts.soak import concurrent, damage, full_disk, kills, odd_inputs
+from scripts.soak import clusters, concurrent, damage, full_disk, kills, odd_inputs
 from scripts.soak.arena import Outcome, preload, template
 
 PARTS = {"kills": (kills, 100, 1), "concurrent": (concurrent, 10, 1), "full disk": (full_disk, 20, 1),
-         "damage": (damage, 200, 4)}  # fmt: skip
+         "damage": (damage, 200, 4), "clusters": (clusters, 300, 2)}  # fmt: skip
 
 
 def main() -> int:
