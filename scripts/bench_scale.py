@@ -182,9 +182,13 @@ def _clicks(folder: Path, scratch: Path, cluster: str, rounds: int) -> dict[str,
     shards = len(list((data / "train").iterdir()))
     widths = [4 * 14, 26 * (8 + 4)]  # int32, and strings with their offsets
     return measured | {
-        "rows": CLICKS, "text_row_bytes": round(path.stat().st_size / CLICKS, 1), "part_bytes": 64 << 20,
-        "shard_rows": round(0.9 * CLICKS / shards), "scratch_row_bytes": sum(widths), "prepared_row_bytes": round(prepared / CLICKS, 1),
-    }  # fmt: skip
+        "rows": CLICKS,
+        "text_row_bytes": round(path.stat().st_size / CLICKS, 1),
+        "part_bytes": 64 << 20,
+        "shard_rows": round(0.9 * CLICKS / shards),
+        "scratch_row_bytes": sum(widths),
+        "prepared_row_bytes": round(prepared / CLICKS, 1),
+    }
 
 
 def _has(data: Path, column: str) -> bool:
