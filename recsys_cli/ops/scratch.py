@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -202,7 +203,8 @@ class PartitionedFile:
     ) -> PartitionedFile:
         """Write rows, at least one, sorted by partition.
 
-        `numbers`, those of the rows in the raw input, ascending, become the ROW_NUMBER; None for no ROW_NUMBER.
+        `numbers`, those of the rows in the raw input, ascending, become the ROW_NUMBER; None for no ROW_NUMBER. The file appears
+        whole: a worker that was given up may still write it.
         """
         last = 0 if numbers is None else int(numbers[-1])
         if numbers is not None:
@@ -211,9 +213,11 @@ class PartitionedFile:
         order = np.argsort(partitions, kind="stable")
         starts = np.concatenate(([0], np.cumsum(np.bincount(partitions, minlength=num_partitions))))
         sorted_rows = rows.combine_chunks().take(pa.array(order)).to_batches()[0]
-        with pa.ipc.new_file(str(path), sorted_rows.schema) as file:
+        partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+        with pa.ipc.new_file(str(partial), sorted_rows.schema) as file:
             for start, end in itertools.pairwise(starts.tolist()):
                 file.write_batch(sorted_rows.slice(start, end - start))
+        partial.replace(path)
         return cls(path, starts, last)
 
     def tables(self, schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.Table]:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
@@ -13,9 +14,13 @@ from textwrap import dedent
 import pytest
 
 from recsys_cli.errors import RecsysError
+from recsys_cli.etl import counts, prepare, read_parts, staging
 from recsys_cli.events import Event, Message
 from recsys_cli.executors.cluster import Cluster
 from recsys_cli.executors.executor import Executor, open_executor
+from recsys_cli.stages.etl import etl
+from recsys_cli.workspace import Workspace
+from tests.random_tables import config_of, contents
 
 PACKAGES = {None: "polars", "local": "distributed", "ray": "ray"}
 CLUSTERS = [
@@ -157,3 +162,22 @@ def test_nothing_is_printed_or_left_behind(name: str, tmp_path: Path) -> None:
     assert list((tmp_path / "home").iterdir()) == []
     assert left_in_temp() == before
     assert {path.name for path in (tmp_path / "scratch").iterdir()} <= {"shared", "dask-scratch-space"}
+
+
+@pytest.mark.slow
+@of_processes
+@pytest.mark.parametrize("seeds", [range(200, 210), range(210, 220), range(220, 230)])
+def test_random_tables_come_out_the_same(
+    opened: Opened, seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thirty tables, in parts of any size."""
+    for seed in seeds:
+        config = config_of(seed, tmp_path / str(seed) / "tables")
+        alone = etl(config, Workspace(tmp_path / str(seed) / "alone")).artifact
+        with monkeypatch.context() as changed:
+            changed.setattr(prepare, "open_executor", lambda *_: nullcontext(opened[0]))
+            changed.setattr(read_parts, "PART_CHUNKS", (1e-5, 1e-4, 1)[seed % 3])
+            changed.setattr(counts, "PARTITION_ROWS", (20, 100, 1 << 25)[seed % 3])
+            changed.setattr(staging, "MAX_SHARDS", (1, 1_000)[seed // 3 % 2])
+            together = etl(config, Workspace(tmp_path / str(seed) / "together")).artifact
+        assert contents(together.folder) == contents(alone.folder), seed

@@ -212,13 +212,13 @@ def test_a_worker_killed_in_each_phase_changes_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workers", "seeds"), [(1, range(100, 115)), (5, range(115, 130))])
+@pytest.mark.parametrize("workers", [1, 5])
 def test_random_tables_come_out_the_same(
-    workers: int, seeds: range, dask: Dask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workers: int, dask: Dask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(workers):
         dask.worker()
-    for seed in seeds:
+    for seed in range(100, 106):
         table = config_of(seed, tmp_path / str(seed) / "tables")
         alone = etl(table, Workspace(tmp_path / str(seed) / "alone")).artifact
         with monkeypatch.context() as changed:
