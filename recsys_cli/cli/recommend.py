@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from recsys_cli.events import Emit
     from recsys_cli.serving.query import Query
     from recsys_cli.serving.recommender import Recommender
-    from recsys_cli.stages.recommend import Written
+    from recsys_cli.stages.recommend import Ints, Ranked, Written
     from recsys_cli.stages.score import Scored
     from recsys_cli.workspace import Bundle, TrainedRun
 
@@ -98,6 +100,12 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="A .parquet, .csv or .jsonl file.", show_default=False),
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster", metavar="NAME", help="Rank for --out on a cluster, as in etl.cluster.", show_default=False
+        ),
+    ] = None,
     force: Overwrite = False,
 ) -> None:
     """Recommend items to a user, with titles and reasons; or to all users, into a file."""
@@ -120,11 +128,24 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
         if out is not None and history is not None:
             made = recommend_histories(recommender, query, Path(history), out, emit=emit)
         elif out is not None:
-            made = recommend_users(recommender, query, out, users=users, emit=emit)
+            with _ranking_on(session, cluster, found, query, emit) as rank:
+                made = recommend_users(recommender, query, out, users=users, rank=rank, emit=emit)
     if out is not None:
         session.report(written(made), draw_written)
     else:
         session.answer(_answer(recommender, query, history=history, similar_to=similar_to), draw)
+
+
+@contextmanager
+def _ranking_on(
+    session: Session, cluster: str | None, source: TrainedRun | Bundle, query: Query, emit: Emit
+) -> Iterator[Callable[[list[Ints]], Iterable[list[Ranked]]] | None]:
+    """Yield a function that ranks on a cluster; None without one."""
+    from recsys_cli.stages.cluster import open_cluster
+    from recsys_cli.stages.recommend import RankedPart
+
+    with open_cluster(cluster, session.workspace, emit) as opened:
+        yield partial(opened.map, RankedPart(source, session.workspace, query)) if opened else None
 
 
 def score(
@@ -171,13 +192,13 @@ def find_source(session: Session, name: str | None, emit: Emit) -> TrainedRun | 
 
 
 def _answer(recommender: Recommender, query: Query, *, history: str | None, similar_to: str | None) -> dict[str, Any]:
-    from dataclasses import replace
-
     from recsys_cli.stages.recommend import recommend, similar
 
     if similar_to is not None:
         return similar(recommender, similar_to, k=query.k)
     if history is not None:
+        from dataclasses import replace
+
         query = replace(query, history=[part.strip() for part in history.split(",") if part.strip()])
     return recommend(recommender, query)
 

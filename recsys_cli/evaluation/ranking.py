@@ -75,8 +75,7 @@ def rank_blocks(
         scores: Score of each candidate, minus infinity for seen items; shape (B, I).
     """
     num_users, num_rankable = len(held_out.user_idx), held_out.num_rankable
-    step = max(1, block_scores // max(1, len(held_out.candidates)))
-    step -= step % _USERS if step > _USERS else 0
+    step = users_per_block(len(held_out.candidates), block_scores)
     for start in range(0, num_users if len(held_out.candidates) else 0, step):
         stop = min(start + step, num_users)
         with torch.inference_mode():
@@ -85,6 +84,12 @@ def rank_blocks(
         # Hidden candidates are sorted last: a ranking ends after the number of rankable ones.
         best[np.arange(best.shape[1]) >= num_rankable[start:stop, None]] = -1
         yield start, stop, best, scores
+
+
+def users_per_block(num_candidates: int, block_scores: int = BLOCK_SCORES) -> int:
+    """Return the number of users of a block."""
+    step = max(1, block_scores // max(1, num_candidates))
+    return step - step % _USERS if step > _USERS else step
 
 
 def _hide(held_out: HeldOut, scores: Tensor, start: int, stop: int) -> Tensor:

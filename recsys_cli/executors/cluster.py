@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import traceback
@@ -10,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import Any, Generic, TypeVar
 
@@ -110,15 +111,19 @@ class SharedTask(Generic[Part, Result]):
 
     Attributes:
         shared: The folder to check first.
+        folder: The working directory of the driver, for relative paths.
     """
 
     task: Callable[[Part], Result]
     shared: SharedFolder
+    folder: str = field(default_factory=os.getcwd)
 
     def run(self, part: Part) -> Result | Failure:
         """Run one part, possibly twice if a worker dies: the task is idempotent."""
         try:
             check_shared(self.shared)
+            with suppress(OSError):
+                os.chdir(self.folder)
             return self.task(part)
         except Exception as error:  # raised again in the process that waits for the result
             return Failure(_portable(error))

@@ -10,11 +10,14 @@ import numpy.typing as npt
 import torch
 
 from recsys_cli.evaluation.held_out import for_users
-from recsys_cli.evaluation.ranking import rank_blocks
+from recsys_cli.evaluation.ranking import rank_blocks, users_per_block
 from recsys_cli.features.schema import FIRST
 from recsys_cli.models.top_lists import pool_size
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.scoring import MOST_USERS
+
+_BLOCKS = 4
+"""Blocks of a part."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -36,6 +39,13 @@ class Block:
     scores: npt.NDArray[np.float32]
     ranks: Ints
     num_users: int
+
+
+def parts_of(recommender: Recommender, users: Ints, places: Ints | None) -> list[Ints]:
+    """Return users in parts of whole blocks: scores of a user may depend on the others in a block, in the last bit."""
+    num_candidates = len(recommender.catalog.candidates if places is None else places)
+    size = MOST_USERS if recommender.served.model.folds_in else _BLOCKS * users_per_block(num_candidates)
+    return [users[start : start + size] for start in range(0, len(users), size)]
 
 
 def recommend_to_all(
@@ -67,7 +77,7 @@ def recommend_to_all(
             scorer.fold(histories)
             ids, seen = np.arange(FIRST, FIRST + len(chunk)), served.histories.together(histories)
         else:
-            ids, seen = chunk.astype(np.int64), served.histories.interactions()
+            ids, seen = chunk.astype(np.int64), served.histories.interactions(chunk)
         seen = seen if served.source.excludes_seen(exclude_seen) else seen.chosen(np.empty(0, np.intp))
         problem = for_users(ids, seen, candidates=candidates)
         cut_off = pool_size(k) if diversity else k

@@ -21,6 +21,7 @@ from recsys_cli.events import Emit, Message, Progress, divert_messages, ignore
 from recsys_cli.features.split import SPLITS
 from recsys_cli.metrics.named import better_of, check_reported
 from recsys_cli.models import kind_of
+from recsys_cli.stages.cluster import open_cluster
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train_on
@@ -104,6 +105,10 @@ def bench_on(
     cells = cells_of(section)
     results = _BenchResults()
     emit(Progress("bench", 0, len(cells), unit="runs"))
+    with open_cluster(config.etl.cluster, workspace, emit, workers=config.etl.workers) as cluster:
+        # The loop below finds these runs finished, and repeats failed ones.
+        for number, _ in enumerate(cluster.map(_Cells(data, config, workspace), cells) if cluster else (), start=1):
+            emit(Progress("bench on the cluster", number, len(cells), unit="runs"))
     for number, cell in enumerate(cells, start=1):
         emit(Message(f"{number} of {len(cells)}: {cell}"))
         _run_cell(cell, results, data, config, workspace, emit)
@@ -153,6 +158,18 @@ def _metrics(config: RunConfig, section: BenchConfig, metric: str | None) -> tup
     if missing := not_measured(chosen, config.evaluate.k, config.evaluate.metrics):
         raise ConfigError("; ".join(missing), hint="such as evaluate.k=[10,50]")
     return tuple(f"{config.evaluate.label}{name}" if "@" in name else name for name in chosen)
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The training and evaluation of cells in a shared workspace: a task of an executor."""
+
+    data: PreparedData
+    config: RunConfig
+    workspace: Workspace
+
+    def __call__(self, cell: BenchCell) -> None:
+        _run_cell(cell, _BenchResults(), self.data, self.config, self.workspace, ignore)
 
 
 def _run_cell(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Message, Progress, ignore
 from recsys_cli.features.schema import FIRST
 from recsys_cli.serving.bundle import read_bundle
-from recsys_cli.serving.every_user import Block, recommend_to_all
+from recsys_cli.serving.every_user import Block, parts_of, recommend_to_all
 from recsys_cli.serving.query import Answer, CatalogItem, Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.requests import seen_last
@@ -82,6 +83,16 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Ranked:
+    """Columns of a block of the file, and its numbers of users, of rows and of users with rows."""
+
+    columns: tuple[Any, ...]
+    num_users: int
+    rows: int
+    answered: int
+
+
+@dataclass(frozen=True)
 class Written:
     """Result of recommendations in a file.
 
@@ -106,8 +117,52 @@ class Written:
     seconds: float
 
 
+@dataclass(frozen=True)
+class RankedPart:
+    """The top-k items of a part of the users, as blocks of columns: a task of an executor.
+
+    Attributes:
+        source: The run or the bundle.
+    """
+
+    source: TrainedRun | Bundle
+    workspace: Workspace
+    query: Query
+
+    def __call__(self, users: Ints) -> list[Ranked]:
+        """Rank for the users, by a recommender that is opened once per process."""
+        key = self.source, self.workspace.root
+        if key not in _OPENED:
+            _OPENED.clear()
+            _OPENED[key] = open_recommender(self.source, self.workspace)
+        return list(_ranked(_OPENED[key], self.query, users))
+
+
+_OPENED: dict[Any, Recommender] = {}
+"""The recommender of a worker."""
+
+
+def _ranked(recommender: Recommender, query: Query, users: Ints) -> Iterator[Ranked]:
+    """Yield blocks of recommendations for trained users."""
+    served, (places, _) = recommender.served, recommender.places(query)
+    for block in recommend_to_all(
+        recommender, users, k=int(query.k), places=places, exclude_seen=query.exclude_seen, diversity=query.diversity
+    ):
+        titles = [] if served.titles is None else [served.titles.take(pa.array(served.items.positions_of(block.items)))]
+        reasons = [_reasons(recommender, block)] if query.explain else []
+        named = served.users.decode(block.users), served.items.decode(block.items), *titles
+        columns = (*named, block.ranks, block.scores, ["model"] * len(block.items), *reasons)
+        yield Ranked(columns, block.num_users, len(block.items), len(np.unique(block.users)))
+
+
 def recommend_users(
-    recommender: Recommender, query: Query, output: Path, *, users: Path | None = None, emit: Emit = ignore
+    recommender: Recommender,
+    query: Query,
+    output: Path,
+    *,
+    users: Path | None = None,
+    rank: Callable[[list[Ints]], Iterable[list[Ranked]]] | None = None,
+    emit: Emit = ignore,
 ) -> Written:
     """Write the top-k items of users: user, item, title (if any), rank, score, source, reasons; unknown users are last.
 
@@ -116,6 +171,7 @@ def recommend_users(
         query: Cut-off and filters for every user; `explain` adds the reasons.
         output: A .parquet, .csv or .jsonl file, written atomically.
         users: File of raw user ids; None for all users of train.
+        rank: Ranks parts of the trained users elsewhere, by `RankedPart`; None for this process.
         emit: Receives progress.
 
     Raises:
@@ -132,16 +188,10 @@ def recommend_users(
     kind = others.type if len(others) else served.users.values.type
     with table_writer(output, _schema(recommender, kind, query)) as write:
         bulk = _Bulk(recommender, write, len(encoded) + len(others), emit)
-        for block in recommend_to_all(
-            recommender, encoded, k=int(query.k), places=places, exclude_seen=query.exclude_seen, diversity=query.diversity
-        ):  # fmt: skip
-            titles = (
-                [] if served.titles is None else [served.titles.take(pa.array(served.items.positions_of(block.items)))]
-            )
-            named = served.users.decode(block.users), served.items.decode(block.items), *titles
-            reasons = [_reasons(recommender, block)] if query.explain else []
-            write(*named, block.ranks, block.scores, ["model"] * len(block.items), *reasons)
-            bulk.count(block.num_users, len(block.items), len(np.unique(block.users)))
+        here = [_ranked(recommender, query, encoded)]
+        for block in chain.from_iterable(rank(parts_of(recommender, encoded, places)) if rank else here):
+            write(*block.columns)
+            bulk.count(block.num_users, block.rows, block.answered)
         bulk.answer(query, [(user, None) for user in others.to_pylist()])
     return bulk.written(query, output)
 

@@ -26,6 +26,7 @@ from recsys_cli.events import Emit, Event, Message, Progress, ignore
 from recsys_cli.registry import AUTO
 from recsys_cli.stages import StageResult
 from recsys_cli.stages.auto import chosen_config
+from recsys_cli.stages.cluster import open_cluster
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.monitor import order_of
 from recsys_cli.stages.run_selection import run_key, train_lock, unfinished_run
@@ -134,13 +135,37 @@ def tune_on(
     hardware.device(config.train.device)
     artifact = workspace.study(study_key(config, data))
     search = _Search(data, config, _options(config), workspace, artifact, emit, force)
-    num_trials = 0
+    num_trials = _search_on_cluster(data, config, workspace, emit) if search.has_trials() else 0
     while search.run_trial():
         num_trials += 1
     if not search.artifact.exists:
         search.write()
     search.check()
     return StageResult(search.artifact, up_to_date=not num_trials)
+
+
+def _search_on_cluster(data: PreparedData, config: RunConfig, workspace: Workspace, emit: Emit) -> int:
+    """Run trials of the study in each thread of a cluster, if any; return their number."""
+    with open_cluster(config.etl.cluster, workspace, emit, workers=config.etl.workers) as cluster:
+        if cluster is None:
+            return 0
+        return sum(cluster.map(_Trials(data, config, workspace), range(cluster.facts["threads"])))
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """A process of a study: a task of an executor."""
+
+    data: PreparedData
+    config: RunConfig
+    workspace: Workspace
+
+    def __call__(self, number: int) -> int:
+        """Run trials until the study is complete, and return their number."""
+        del number
+        artifact = self.workspace.study(study_key(self.config, self.data))
+        search = _Search(self.data, self.config, _options(self.config), self.workspace, artifact, ignore, force=False)
+        return sum(1 for _ in iter(search.run_trial, False))
 
 
 def study_key(config: RunConfig, data: PreparedData) -> str:
@@ -217,6 +242,11 @@ class _Search:
                     locks.enter_context(self._trial_lock(trial.number))
             self.workspace.remove(self.artifact)
         return self._open()
+
+    def has_trials(self) -> bool:
+        """Whether the study is incomplete."""
+        trials = self.study.trials()
+        return len(trials) < self.options.trials or any(trial.state == "running" for trial in trials)
 
     def run_trial(self) -> bool:
         """Run a new trial, or resume one of an ended process; return False without trials left."""
