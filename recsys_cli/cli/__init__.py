@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,12 +11,14 @@ import typer
 from recsys_cli import __version__, cpu, plugins
 from recsys_cli.cli.group import Recsys
 from recsys_cli.cli.session import Session
+from recsys_cli.errors import ConfigError
 
 EPILOG = (
     "From raw data to an evaluated model: recsys download movielens-25m, recsys etl configs/ml25m.yaml, "
     "recsys train, recsys evaluate. Global options are valid anywhere on the line."
 )
-
+_ON_DISK = {"update", "watch", "publish", "rollback", "forget", "feedback"}
+"""Commands with files in the workspace that other programs read or write meanwhile."""
 
 app = typer.Typer(
     cls=Recsys,
@@ -40,11 +41,15 @@ def _version(enabled: bool) -> None:
 def start(
     ctx: typer.Context,
     workspace: Annotated[
-        Path,
+        str,
         typer.Option(
-            "--workspace", "-w", envvar="RECSYS_WORKSPACE", help="Folder of all data, runs and reports.", metavar="DIR"
+            "--workspace",
+            "-w",
+            envvar="RECSYS_WORKSPACE",
+            help="Folder of all data, runs and reports, or s3://BUCKET/PREFIX.",
+            metavar="DIR",
         ),
-    ] = Path("workspace"),
+    ] = "workspace",
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     verbose: Annotated[  # noqa: ARG001 - the error boundary reads the line
@@ -68,7 +73,12 @@ def start(
         ctx.call_on_close(plugins.trust(*trust))
     source = ctx.get_parameter_source("workspace")
     named = source is not None and source.name == "COMMANDLINE"
-    ctx.obj = Session(root=workspace, names_root=named, as_json=as_json, quiet=quiet)
+    ctx.obj = Session(workspace, names_root=named, as_json=as_json, quiet=quiet)
+    if ctx.obj.is_remote and ctx.invoked_subcommand in _ON_DISK:
+        raise ConfigError(
+            f"recsys {ctx.invoked_subcommand} needs a workspace on a disk, and {workspace} is on object storage",
+            hint="--workspace DIR; export the runs of object storage with recsys export RUN --out DIR",
+        )
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 

@@ -137,17 +137,18 @@ class _Current:
 
     def write(self) -> None:
         """Write the config, once."""
-        from recsys_cli.workspace import write_text
+        from recsys_cli.workspace import publishing, write_text
 
         if not self.is_written:
             self.before = self._read()
             self._failed(self.text).unlink(missing_ok=True)
-            write_text(self.path, self.text)
+            with publishing(self.path):
+                write_text(self.path, self.text)
             self.is_written = True
 
     def restore(self) -> None:
         """Restore the config before; where another command has written its own since, tell it the one to restore."""
-        from recsys_cli.workspace import write_text
+        from recsys_cli.workspace import publishing, write_text
 
         if not self.is_written:
             return
@@ -158,10 +159,11 @@ class _Current:
         while before and (failed := self._failed(before)).is_file():
             before = failed.read_text(encoding="utf-8")
             failed.unlink()
-        if before:
-            write_text(self.path, before)
-        else:
-            self.path.unlink(missing_ok=True)
+        with publishing(self.path):
+            if before:
+                write_text(self.path, before)
+            else:
+                self.path.unlink(missing_ok=True)
 
     def _failed(self, text: str) -> Path:
         """Return the file of a failed command with a config: the config before it."""

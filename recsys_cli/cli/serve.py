@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from recsys_cli.cli.session import Session
+from recsys_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,6 +80,8 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     from recsys_cli.stages import serve as stage
 
     session: Session = ctx.obj
+    if session.is_remote and feedback is None:
+        raise ConfigError("the feedback log needs a folder on a disk", hint="recsys serve --feedback DIR BUNDLE")
     stage.check_extra()
     from recsys_cli.cli.runs import warn
     from recsys_cli.serving.http.settings import Batching, Limits, Settings

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +32,12 @@ class Session:
     """Global options of one command line, its output, and the running stage.
 
     Attributes:
+        address: Folder of the workspace, or its URL.
         names_root: Whether the command line names the workspace.
         on_work: Called with each event of a stage.
     """
 
-    root: Path
+    address: str
     names_root: bool = False
     as_json: bool = False
     quiet: bool = False
@@ -43,12 +45,26 @@ class Session:
     on_work: Callable[[], None] | None = None
 
     @property
+    def root(self) -> Path:
+        """The folder of the workspace; of one on object storage its mirror."""
+        if not self.is_remote:
+            return Path(self.address)
+        from recsys_cli.workspace.mirror import mirror_folder
+
+        return mirror_folder(self.address)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the workspace is on object storage."""
+        return "://" in self.address and not self.address.startswith("file:")
+
+    @cached_property
     def workspace(self) -> Workspace:
-        """The workspace at the root."""
+        """The workspace, opened once."""
         from recsys_cli.workspace import Workspace
 
         _check_folder(self.root)
-        return Workspace(self.root)
+        return Workspace(self.address)
 
     def located(self, hint: str | None) -> str | None:
         """Return a hint with the workspace of the command line in its commands."""
@@ -57,7 +73,7 @@ class Session:
         from recsys_cli.cli.group import PLACES
 
         names = "|".join(PLACES.keys() - {"ls", "init", "doctor"})
-        return re.sub(rf"\brecsys (?=({names})\b)", lambda _: f"recsys -w {shlex.quote(str(self.root))} ", hint)
+        return re.sub(rf"\brecsys (?=({names})\b)", lambda _: f"recsys -w {shlex.quote(self.address)} ", hint)
 
     @property
     def is_first(self) -> bool:

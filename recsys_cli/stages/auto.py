@@ -21,7 +21,7 @@ from recsys_cli.registry import AUTO
 from recsys_cli.stages import Candidate, StageResult
 from recsys_cli.stages.run_selection import run_key, unfinished_run
 from recsys_cli.training.member import refuse_torchrun
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, not_finished, write_json
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, not_finished, publishing, write_json
 
 METRIC = "ndcg@10"
 """Metric of the choice, on the users of valid that all candidates rank."""
@@ -114,7 +114,8 @@ def train_candidates(
         emit(event)
     chosen, up_to_date = results[ranked[0].label].artifact, all(made.up_to_date for made in results.values())
     if not (up_to_date and chosen.choice.is_file()):
-        write_json(chosen.choice, {"candidates": [asdict(one) for one in ranked]})
+        with publishing(chosen.folder):
+            write_json(chosen.choice, {"candidates": [asdict(one) for one in ranked]})
     return StageResult(chosen, up_to_date, candidates=ranked)
 
 

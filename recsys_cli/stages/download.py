@@ -49,4 +49,5 @@ def is_fresh(raw: RawData, source: Source, key: str) -> bool:
     """Return whether a dataset is complete, with the same options and files."""
     if not raw.is_made(key):
         return False
-    return all(file.is_file() for table in source.tables(raw.folder) for file in table.files)
+    files = [file for table in source.tables(raw.folder) for file in table.files]
+    return all(file.is_file() or file in raw.absent for file in files)

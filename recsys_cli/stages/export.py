@@ -188,7 +188,7 @@ def served_run(run: TrainedRun, workspace: Workspace, *, newest: bool = False, e
     """Load a run for recommendations, with titles and raw values of items; `newest` as of `export`."""
     config, data = config_of(run), workspace.data_of(run)
     titles = titles_of(config, data, workspace, title=evaluated_title(run) or config.evaluate.title)
-    raw, ids = workspace.raw(config.dataset.name).folder, IdNames(data).values(Role.ITEM)
+    raw, ids = workspace.raw(config.dataset.name).fetch().folder, IdNames(data).values(Role.ITEM)
     values, listed = read_item_values(config, raw, ids, FittedPlan.read(data.folder))
     served = ServedModel.of_run(run, workspace, titles=titles, item_values=values, newest=newest)
     if listed is None and titles is not None:
@@ -316,7 +316,7 @@ def sample_rows(run: TrainedRun, workspace: Workspace) -> pa.Table:
     """
     config, data = config_of(run), workspace.data_of(run)
     wanted = FittedPlan.read(data.folder).inputs[INTERACTIONS]
-    inputs = Inputs.of(config, workspace.raw(config.dataset.name).folder, limit=_CANDIDATES)
+    inputs = Inputs.of(config, workspace.raw(config.dataset.name).fetch().folder, limit=_CANDIDATES)
     rows = next(iter(inputs.interactions.values())).read()
     step = max(1, rows.num_rows // SAMPLE_ROWS)
     return rows.take(pa.array(np.arange(0, rows.num_rows, step)[:SAMPLE_ROWS])).cast(wanted)

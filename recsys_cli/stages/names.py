@@ -31,7 +31,7 @@ def names_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, tit
 def titles_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, title: str | None) -> pa.Array | None:
     """Return item titles in the order of `IdNames.values`; see `names_of`."""
     ids = IdNames(data).values(Role.ITEM)
-    return read_titles(config, workspace.raw(config.dataset.name).folder, ids, title=title)
+    return read_titles(config, workspace.raw(config.dataset.name).fetch().folder, ids, title=title)
 
 
 def evaluated_title(run: TrainedRun) -> str | None:

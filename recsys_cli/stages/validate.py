@@ -82,7 +82,7 @@ def raw_tables(config: RunConfig, workspace: Workspace) -> Iterator[RawTables | 
     if source.info.is_own:
         yield RawTables(Path())
     elif raw.exists and raw.key == source_key(config.dataset.name, source, workspace):
-        yield RawTables(raw.folder)
+        yield RawTables(raw.fetch().folder)
     elif isinstance(source, Files):
         with TemporaryDirectory(prefix="recsys-") as folder:
             yield RawTables(Path(folder), source.sample(Path(folder), SAMPLE_ROWS))

@@ -111,6 +111,7 @@ def carry_over(model: Model, config: RunConfig, start: Start, data: PreparedData
 def _state(start: Start, train: TrainConfig, rows: dict[str, tuple[Tensor, Tensor, int]]) -> dict[str, Tensor]:
     """Return the state of a run's optimizers, in new rows of tables, by old and new rows and the number of all."""
     path, before = start.run.checkpoint("last"), config_of(start.run).train
+    start.run.fetch(path)
     if not path.is_file() or any(getattr(train, name) != getattr(before, name) for name in _OPTIMIZERS):
         return {}
     state = {key: tensor for key, tensor in Checkpoint.load(path).tensors.items() if key.startswith(OPTIMIZER)}

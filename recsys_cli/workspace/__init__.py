@@ -25,10 +25,11 @@ from recsys_cli.workspace.files import (
     write_text,
 )
 from recsys_cli.workspace.locks import replacing_folder
+from recsys_cli.workspace.mirror import publishing
 from recsys_cli.workspace.workspace import Workspace, finished, not_finished, run_lock
 
 __all__ = [
     "MAX_JSON", "Artifact", "Bundle", "PreparedData", "RawData", "TrainedRun", "TunedStudy", "Workspace", "finished",
-    "key_of", "naming", "not_finished", "read_evaluation", "read_json", "read_text", "refuse_new_folders", "replacing",
-    "replacing_folder", "run_lock", "whole", "write_json", "write_manifest", "write_text",
+    "key_of", "naming", "not_finished", "publishing", "read_evaluation", "read_json", "read_text", "refuse_new_folders",
+    "replacing", "replacing_folder", "run_lock", "whole", "write_json", "write_manifest", "write_text",
 ]  # fmt: skip

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from recsys_cli import __version__
 from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.features.schema import Role, Schema, file_of
 from recsys_cli.ops.steps import COLD, INTERACTIONS
-from recsys_cli.workspace.files import check_sizes, checksums, read_json, verify, write_json
+from recsys_cli.workspace.files import MANIFEST, check_sizes, checksums, read_json, verify, write_json
+from recsys_cli.workspace.mirror import mirror_of, publishing
 
-MANIFEST = "manifest.json"
 FORMAT = 7
 """Format version of all artifacts; part of every key, so that versions never share artifacts."""
 
@@ -37,7 +37,8 @@ def write_manifest(folder: Path, kind: str, manifest: Mapping[str, Any]) -> None
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     files = checksums(folder, artifact.contents())
-    write_json(folder / MANIFEST, {**head, **manifest, "files": files})
+    with publishing(folder):
+        write_json(folder / MANIFEST, {**head, **manifest, "files": files})
 
 
 class _File:
@@ -101,7 +102,7 @@ class Artifact:
     def damage(self) -> str | None:
         """Damage of the manifest or the file sizes; None without damage. File contents are not read."""
         try:
-            check_sizes(self.folder, self.manifest.get("files", {}), hint=self.remake)
+            check_sizes(self.folder, self._present(), hint=self.remake)
         except RecsysError as error:
             return f"{error.message} ({error.hint})"
         return None
@@ -116,6 +117,23 @@ class Artifact:
         """Whether the artifact has a key, and all files in full size."""
         return self.exists and self.damage is None and self.key == key
 
+    def fetch(self, *only: Path) -> Self:
+        """Fetch some files, or all, that are on object storage only; return the artifact."""
+        if (mirror := mirror_of(self.folder)) is not None:
+            mirror.fetch(only or mirror.absent(self.folder))
+        return self
+
+    @property
+    def absent(self) -> set[Path]:
+        """The files that are on object storage only."""
+        return set() if (mirror := mirror_of(self.folder)) is None else mirror.absent(self.folder)
+
+    def _present(self) -> dict[str, Any]:
+        """Return the files of the manifest without those on object storage only."""
+        absent = self.absent
+        files = self.manifest.get("files", {})
+        return {name: entry for name, entry in files.items() if self.folder / name not in absent}
+
     def verify(self, *only: Path, hint: str | None = None) -> None:
         """Verify the checksums of some files, or of all, once per process and file; the default hint is `remake`.
 
@@ -125,6 +143,7 @@ class Artifact:
         """
         files = self.manifest.get("files", {})
         names = {path.relative_to(self.folder).as_posix() for path in only} or set(files)
+        self.fetch(*(self.folder / name for name in names))
         verify(self.folder, {name: files[name] for name in files if name in names}, hint=hint or self.remake)
 
     def verify_changed(self) -> None:
@@ -136,7 +155,7 @@ class Artifact:
             MissingArtifactError: A file is missing.
             DataError: A file is damaged.
         """
-        files = self.manifest.get("files", {})
+        files = self._present()
         check_sizes(self.folder, files, hint=self.remake)
         written = (self.folder / MANIFEST).stat().st_mtime_ns
         changed = [path for path in map(self.folder.joinpath, files) if path.stat().st_mtime_ns > written]
@@ -265,7 +284,8 @@ class TrainedRun(Artifact):
 
     def write_evaluation(self, results: Mapping[str, Any]) -> None:
         """Write the results, with checksums of rankings and report; the last file of an evaluation."""
-        write_json(self.evaluation, {**results, "files": checksums(self.folder, (self.rankings, self.report))})
+        with publishing(self.folder):
+            write_json(self.evaluation, {**results, "files": checksums(self.folder, (self.rankings, self.report))})
 
     def verify_evaluation(self) -> None:
         """Verify the checksums of rankings and report.
@@ -274,6 +294,7 @@ class TrainedRun(Artifact):
             MissingArtifactError: A file is missing.
             DataError: A file is damaged.
         """
+        self.fetch(self.rankings, self.report)
         verify(self.folder, self.read_evaluation().get("files", {}), hint=_REMEASURE)
 
     @property

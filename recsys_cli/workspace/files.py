@@ -21,6 +21,7 @@ from typing import Any
 from recsys_cli.errors import ConfigError, DataError, DiskFullError, MissingArtifactError, RecsysError
 
 _BLOCK = 1 << 20
+MANIFEST = "manifest.json"
 
 Checksums = dict[str, tuple[int, str]]
 """Size and CRC-32 of each file, by its path in the artifact's folder."""

@@ -9,26 +9,31 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from recsys_cli.data.raw_files import is_url
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Emit, ignore
 from recsys_cli.registry import suggest
 from recsys_cli.workspace.artifacts import Artifact, PreparedData, RawData, TrainedRun, TunedStudy, write_manifest
 from recsys_cli.workspace.files import FileChecksums, flush
 from recsys_cli.workspace.locks import Holder, holder_of, locked, replace_folder, scratch_folder, sweep
+from recsys_cli.workspace.mirror import Mirror, mirror_folder, publishing
 
 _MAX_LISTED = 8
 """Number of artifacts listed in an error."""
 
 
 class Workspace:
-    """A directory of artifacts: raw/, data/, runs/, tune/, current.yaml.
+    """A directory of artifacts: raw/, data/, runs/, tune/, current.yaml; of a URL the mirror of a workspace on object storage.
 
     Opening it removes the leftovers of killed processes.
     """
 
     def __init__(self, root: Path | str) -> None:
-        self.root = Path(root)
+        url = root if isinstance(root, str) and is_url(root) else None
+        self.root = Path(root) if url is None else mirror_folder(url)
         sweep(self.root)
+        if url is not None:
+            Mirror(self.root, url).pull()
 
     def raw(self, dataset: str) -> RawData:
         """Return a dataset, existing or not."""
@@ -184,12 +189,13 @@ class Workspace:
             made.mkdir()
             yield made
             write_manifest(made, type(artifact).__name__, manifest)
-            replace_folder(folder, made, artifact.folder)
-            flush(artifact.folder.parent)
+            with publishing(artifact.folder):
+                replace_folder(folder, made, artifact.folder)
+                flush(artifact.folder.parent)
 
     def remove(self, artifact: Artifact) -> None:
         """Remove an artifact atomically."""
-        with self.scratch() as folder:
+        with publishing(artifact.folder), self.scratch() as folder:
             artifact.folder.replace(folder / "removed")
 
 

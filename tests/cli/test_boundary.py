@@ -168,7 +168,7 @@ def test_hints_name_the_workspace_of_the_line(recsys, labelled, monkeypatch):
     assert recsys("-w", "a b", "status", "--json").json["current"]["next"] == "recsys -w 'a b' train"
     assert "hint: recsys etl ratings.yaml" in recsys("train", "ratings.yaml", RECSYS_WORKSPACE="there").err
     monkeypatch.setitem(PLACES, "rows", "rows")
-    located = sessions.Session(Path("a"), names_root=True).located
+    located = sessions.Session("a", names_root=True).located
     assert located("`recsys rows`, `recsys ls`") == "`recsys -w a rows`, `recsys ls`"
 
 

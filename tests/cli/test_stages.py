@@ -156,7 +156,7 @@ def test_failed_config_does_not_become_current(recsys, labelled):
 
 def test_two_commands_may_fail_at_once(recsys, labelled):
     """Both wrote the current config of a new workspace, and the first one to fail removed it."""
-    session = Session(Path("new"), quiet=True)
+    session = Session("new", quiet=True)
 
     def fail_second():
         with current_config(session, ["ratings.yaml"]), session.working("train") as emit:
@@ -170,7 +170,7 @@ def test_two_commands_may_fail_at_once(recsys, labelled):
 
 def test_a_command_without_work_does_not_become_current(recsys, labelled):
     """Two commands fail side by side: one reads the config of the workspace between the start and the end of the other."""
-    sessions = [Session(Path("new"), quiet=True) for _ in range(2)]
+    sessions = [Session("new", quiet=True) for _ in range(2)]
     running = [
         current_config(one, ["ratings.yaml", f"train.epochs={epochs}"]) for epochs, one in enumerate(sessions, 5)
     ]
@@ -186,9 +186,9 @@ def test_a_command_without_work_does_not_become_current(recsys, labelled):
 def test_of_two_failing_commands_neither_stays_current(recsys, labelled, has_config):
     """The second one wrote over the first one, and restored its config after both had failed."""
     if has_config:
-        with current_config(Session(Path("new")), ["ratings.yaml", "train.epochs=4"]):
+        with current_config(Session("new"), ["ratings.yaml", "train.epochs=4"]):
             pass
-    sessions = [Session(Path("new"), quiet=True) for _ in range(3)]
+    sessions = [Session("new", quiet=True) for _ in range(3)]
     running = [
         current_config(one, ["ratings.yaml", f"train.epochs={epochs}"]) for epochs, one in enumerate(sessions, 5)
     ]
@@ -207,7 +207,7 @@ def test_of_two_failing_commands_neither_stays_current(recsys, labelled, has_con
 
 @pytest.mark.parametrize("first_writes", [True, False])
 def test_a_failing_command_keeps_the_config_of_a_later_one(recsys, labelled, first_writes):
-    failing, lasting = (Session(Path("new"), quiet=True) for _ in range(2))
+    failing, lasting = (Session("new", quiet=True) for _ in range(2))
 
     def fail_beside_another():
         with current_config(failing, ["ratings.yaml", "train.epochs=5"]):

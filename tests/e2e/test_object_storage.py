@@ -1,0 +1,243 @@
+"""Workspaces on object storage: a real S3 server, one that fails every tenth request, kills and races of uploads."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from recsys_cli.workspace import Workspace
+from recsys_cli.workspace.mirror import Head, Mirror, mirror_folder
+from tests.object_store import BUCKET, environment, flaky, s3_server
+from tests.servers import until
+
+RECSYS = Path(sys.executable).with_name("recsys")
+CONFIG = """
+dataset: {name: synthetic, users: 200, items: 100, rows: 8000}
+split: {method: random, valid: 0.15, test: 0.15}
+features:
+  user: userId
+  item: movieId
+  label: label
+  ops:
+    - {op: Categorify, columns: [userId, movieId]}
+    - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
+model: {name: mf}
+train: {epochs: 2, batch_size: 512, device: cpu}
+evaluate: {k: [10], bootstrap: 20}
+"""
+WRITERS = """
+import os, signal, sys, time
+from pathlib import Path
+import s3fs
+from recsys_cli.workspace import Workspace
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for line in sys.stdin:
+    mirror, address, name, text, go = line.split()
+    if os.fork() == 0:
+        os.environ["RECSYS_MIRROR"] = mirror
+        workspace = Workspace(address)
+        print(os.getpid(), flush=True)
+        while not Path(go).exists():
+            time.sleep(0.0005)
+        with workspace.create(workspace.data(name), {"key": name, "dataset": text, "rows": {}}) as folder:
+            for number in range(12):
+                (folder / f"{number:05}.parquet").write_bytes(f"{text} {number} ".encode() * 20_000)
+        print("done", flush=True)
+        os._exit(0)
+"""
+"""Makes a process for each line of its input, which creates an artifact as soon as a file exists."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with s3_server(tmp_path_factory.mktemp("s3")) as url:
+        yield url
+
+
+@pytest.fixture
+def bucket(server, monkeypatch, request):
+    """The address of an empty workspace; this process reads it, too."""
+    for name, value in environment(server).items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/{request.node.name}"
+
+
+class Machine:
+    """A machine with a mirror of its own."""
+
+    def __init__(self, folder: Path, address: str, url: str | None = None) -> None:
+        folder.mkdir(exist_ok=True)
+        (folder / "x.yaml").write_text(CONFIG)
+        self.folder, self.address = folder, address
+        self.environment = {
+            **os.environ, **(environment(url) if url else {}), "RECSYS_MIRROR": str(folder / "mirrors"), "OMP_NUM_THREADS": "1",
+        }  # fmt: skip
+
+    @property
+    def mirror(self) -> Path:
+        return self.folder / "mirrors" / mirror_folder(self.address).name
+
+    def run(self, *line: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [RECSYS, "--workspace", self.address, *line], cwd=self.folder, env=self.environment, text=True, capture_output=True,
+            check=False, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == code, f"{line}: {done.stdout}\n{done.stderr}"
+        return done.stdout if code == 0 else done.stderr
+
+    def json(self, *line: str) -> dict:
+        return json.loads(self.run("--json", *line))
+
+    def files(self, part: str = "") -> dict[str, bytes]:
+        """Return the files of the mirror, or of an artifact."""
+        found = (path for kind in ("raw", "data", "runs") for path in (self.mirror / kind).rglob("*") if path.is_file())
+        named = {path.relative_to(self.mirror).as_posix(): path.read_bytes() for path in found}
+        return {name: content for name, content in named.items() if name.startswith(part)}
+
+
+class Writers:
+    """Processes that create an artifact, each with a mirror of its own."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        self.folder, self.address = folder, address
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WRITERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def start(self, mirror: str, key: str, text: str) -> int:
+        """Start a process, ready to create an artifact; return its id."""
+        (self.folder / "go").unlink(missing_ok=True)
+        print(self.folder / mirror, self.address, key, text, self.folder / "go", file=self._process.stdin, flush=True)
+        return int(next(line for line in self._process.stdout if line != "done\n"))
+
+    def go(self) -> None:
+        (self.folder / "go").touch()
+
+    def wait(self) -> None:
+        assert self._process.stdout.readline() == "done\n"
+
+    def __enter__(self) -> "Writers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def objects(address: str) -> set[str]:
+    """Return the names in the store, without the heads."""
+    return set(Mirror(Path("unused"), address)._list("files"))
+
+
+def newest(address: str) -> Head:
+    return Mirror(Path("unused"), address)._newest()
+
+
+def named_by(head: Head) -> set[str]:
+    return {f"files/{upload}/{name}" for name, (_, _, upload) in head.files.items()}
+
+
+def test_another_machine_goes_on_with_all_artifacts(tmp_path, bucket):
+    first, other = Machine(tmp_path / "one", bucket), Machine(tmp_path / "two", bucket)
+    first.run("run", "x.yaml")
+    shown = other.json("status")
+    assert [run["state"] for run in shown["runs"]] == ["evaluated"]
+    assert shown["current"]["next"] == f"recsys -w {bucket} report"
+    assert not list(other.mirror.rglob("*.parquet"))  # manifests and small files only
+    for line in (("etl",), ("train",), ("evaluate",)):
+        assert other.json(*line)["up_to_date"], line
+    assert not list(other.mirror.rglob("*.parquet"))
+    answers = [machine.json("recommend", "--user", "5", "--k", "3") for machine in (first, other)]
+    assert answers[0] == answers[1]
+    other.run("export", "mf", "--out", "bundle")
+    of_run = first.files("runs/")
+    assert {name: content for name, content in of_run.items() if name in other.files("runs/")} == other.files("runs/")
+    assert set(of_run) - set(other.files("runs/")) <= {
+        name for name in of_run if "/tensorboard/" in name or "last" in name
+    }
+    assert first.files("data/") == other.files("data/")
+    other.run("evaluate", "evaluate.split=valid")
+    assert first.json("report")["facts"]["split"] == "valid"  # what the other has written
+
+
+def test_every_tenth_request_fails_and_no_command(tmp_path, bucket, server):
+    with flaky(server) as proxy:
+        first, other = Machine(tmp_path / "one", bucket, proxy.url), Machine(tmp_path / "two", bucket, proxy.url)
+        first.run("run", "x.yaml")
+        assert other.json("recommend", "--user", "5", "--k", "3")["items"]
+        assert proxy.failures >= 8
+    assert other.files("data/") == first.files("data/")
+    assert objects(bucket) == named_by(newest(bucket)) | {
+        name for name in objects(bucket) if name.endswith("current.yaml")
+    }
+
+
+@pytest.fixture
+def opened(tmp_path, bucket, monkeypatch):
+    """Open the workspace with the mirror of a name; return the verified artifacts and who has written them."""
+
+    def open_(mirror: str) -> dict[str, str]:
+        monkeypatch.setenv("RECSYS_MIRROR", str(tmp_path / mirror))
+        found = {}
+        for data in Workspace(bucket).all_data():
+            data.verify()
+            texts = {path.read_text().split(" ")[0] for path in data.folder.glob("*.parquet")}
+            assert texts == {data.manifest["dataset"]}
+            assert len(list(data.folder.glob("*.parquet"))) == 12
+            found[data.folder.name] = data.manifest["dataset"]
+        return found
+
+    return open_
+
+
+def test_a_killed_upload_is_absent_or_whole_and_leaves_nothing(tmp_path, bucket, opened):
+    """Kills at random moments of 40 uploads; another machine looks at once, then the next command cleans up."""
+    drawn, before, whole = random.Random(31), set(), []
+    with Writers(tmp_path, bucket) as writers:
+        writers.start("timed", "a" * 16, "timed")
+        started = time.monotonic()
+        writers.go()
+        writers.wait()
+        seconds = time.monotonic() - started
+        for number in range(40):
+            key = f"{number:02}" * 8
+            process = writers.start(f"mirror{number % 4}", key, f"text{number}")
+            writers.go()
+            time.sleep(drawn.uniform(0, 1.1 * seconds))
+            with contextlib.suppress(ProcessLookupError):  # it was faster
+                os.kill(process, signal.SIGKILL)
+            until(lambda process=process: not Path(f"/proc/{process}").exists())
+            seen = opened(f"reader{number}")
+            assert before <= set(seen)
+            whole.append(key in seen)
+            left = objects(bucket) - named_by(newest(bucket))
+            again = opened(f"mirror{number % 4}")
+            assert objects(bucket) == named_by(newest(bucket))
+            assert key in again or key not in seen
+            before = set(again)
+            print(number, key in seen, key in again, len(left))
+    assert 4 < sum(whole) < 36, whole  # before and after the head
+
+
+def test_of_two_writers_at_once_one_is_whole(tmp_path, bucket, opened):
+    winners = []
+    with Writers(tmp_path, bucket) as writers:
+        for number in range(12):
+            key, texts = f"{number:02}" * 8, (f"one{number}", f"two{number}")
+            for text in texts:
+                writers.start(f"mirror-{text[:3]}", key, text)
+            writers.go()
+            writers.wait()
+            writers.wait()
+            (seen,) = {opened(mirror)[key] for mirror in (f"reader{number}", "mirror-one", "mirror-two")}
+            assert seen in texts
+            winners.append(seen[:3])
+            assert objects(bucket) == named_by(newest(bucket))
