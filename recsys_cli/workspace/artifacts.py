@@ -130,8 +130,7 @@ class Artifact:
 
     def _present(self) -> dict[str, Any]:
         """Return the files of the manifest without those on object storage only."""
-        absent = self.absent
-        files = self.manifest.get("files", {})
+        files, absent = self.manifest.get("files", {}), self.absent
         return {name: entry for name, entry in files.items() if self.folder / name not in absent}
 
     def verify(self, *only: Path, hint: str | None = None) -> None:

@@ -91,7 +91,12 @@ def publishing(path: Path) -> Iterator[None]:
 
 
 class Mirror:
-    """A folder and its workspace on object storage."""
+    """A folder and its workspace on object storage.
+
+    Raises:
+        DataError: The store is unreachable, or a file is damaged; of all methods.
+        MissingExtraError: The protocol needs a package that is not installed.
+    """
 
     def __init__(self, root: Path, url: str) -> None:
         if holds_secret(url):
@@ -113,11 +118,7 @@ class Mirror:
             return Head.model_validate_json(path.read_bytes()) if path.is_file() else Head()
 
     def pull(self) -> None:
-        """Complete the uploads of killed commands, take over changes of the store, and remove abandoned files there.
-
-        Raises:
-            DataError: The store is unreachable, or a file is damaged.
-        """
+        """Complete the uploads of killed commands, take over changes of the store, and remove abandoned files there."""
         write_text(self._notes / "url", self.url)
         ended = set()
         for note in (self._notes / "uploads").glob("*"):
@@ -162,11 +163,7 @@ class Mirror:
         return {path for path in map(self.root.joinpath, files) if not path.is_file()}
 
     def fetch(self, paths: Iterable[Path]) -> None:
-        """Fetch those files that are in the store only.
-
-        Raises:
-            DataError: The store is unreachable, or a file is damaged.
-        """
+        """Fetch those files that are in the store only."""
         with url_errors(self.url):
             self._fetch(self.head().files, (path.relative_to(self.root).as_posix() for path in paths))
 
@@ -192,11 +189,7 @@ class Mirror:
             note.unlink()
 
     def push(self, part: str, upload: str) -> bool:
-        """Upload the changed files of an artifact, then create a head with them; return False after a faster writer.
-
-        Raises:
-            DataError: The store is unreachable.
-        """
+        """Upload the changed files of an artifact, then create a head with them; return False after a faster writer."""
         old, here, manifest = self.head().part(part), self._files(part), f"{part}/{MANIFEST}"
         if part != _CURRENT and manifest not in here:
             here = {}  # removed, or never finished
