@@ -48,7 +48,10 @@ NOT_RUN = {
     ("docs/guide.md", "recsys train --devices 2"): "an interrupted run, grown data, many runs; tests/cli has all three",
     ("docs/howto/cluster.md", "dask scheduler"): _MACHINES,
     ("docs/howto/cluster.md", "torchrun"): _MACHINES,
-    ("docs/howto/cluster.md", "pip install 'recsys-cli[s3]'"): "a bucket of S3; tests/e2e/test_object_storage.py has one",
+    (
+        "docs/howto/cluster.md",
+        "pip install 'recsys-cli[s3]'",
+    ): "a bucket of S3; tests/e2e/test_object_storage.py has one",
     ("docs/howto/gpus.md", "recsys train configs/ml25m-notebook.yaml"): _GPU,
     ("docs/howto/gpus.md", "pip install 'recsys-cli[gpu]'"): _GPU,
     ("docs/howto/histories.md", "recsys train"): "MovieLens, and a table with histories",
