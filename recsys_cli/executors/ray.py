@@ -71,7 +71,7 @@ class RayScheduler(Scheduler):
         try:
             return self.ray.get(future, timeout=_INSPECTION_TIMEOUT)
         except Exception as error:  # of Ray, or of the task
-            return RuntimeError(_last_line(error))
+            return RuntimeError(_reason(error))
 
     def _nodes(self) -> list[dict[str, Any]]:
         """Return the nodes with processors.
@@ -110,11 +110,11 @@ class RayScheduler(Scheduler):
         except (exceptions.WorkerCrashedError, exceptions.NodeDiedError) as error:
             raise Lost("a worker process is lost") from error
         except (exceptions.OutOfMemoryError, exceptions.ObjectLostError) as error:
-            raise Lost(f"a worker process ({str(error).partition('.')[0]}) is lost") from error
+            raise Lost(f"a worker process ({_reason(error)}) is lost") from error
         except exceptions.GetTimeoutError:
             raise
         except exceptions.RayTaskError as error:  # the worker cannot read the task
-            raise RecsysError(f"a worker failed: {_last_line(error)}", hint="recsys doctor --cluster") from error
+            raise RecsysError(f"a worker failed: {_reason(error)}", hint="recsys doctor --cluster") from error
         except Exception as error:
             raise self.lost() from error
 
@@ -132,8 +132,10 @@ def _inspect(checks: Checks) -> Any:
     return checks.inspect()
 
 
-def _last_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+def _reason(error: BaseException) -> str:
+    """Return the end of a traceback of a task, and the first sentence of an error of Ray."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[-1] if lines[0].startswith("\x1b") or "ray::" in lines[0] else lines[0].partition(". ")[0]
 
 
 def _reach(address: str) -> None:
@@ -183,7 +185,7 @@ def _connect(options: dict[str, Any], environment: Mapping[str, str]) -> None:
             ray.init(**options)
     except Exception as error:  # Ray has errors of its own, of gRPC and of the system
         raise RecsysError(
-            f"no Ray cluster answers at {address}: {_last_line(error)}",
+            f"no Ray cluster answers at {address}: {_reason(error)}",
             hint=f"start one: `ray start --head`; {_HINT}",
         ) from error
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from recsys_cli.errors import RecsysError
 from recsys_cli.etl import counts, read_parts, staging
 from recsys_cli.events import Event, Progress
 from recsys_cli.executors import cluster as clusters
+from recsys_cli.executors.ray import open_scheduler
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import Workspace
@@ -137,15 +139,16 @@ def refused(workspace: Workspace, on: Dask, match: str) -> RecsysError:
     return caught.value
 
 
-def is_gone(group: int) -> bool:
-    """Whether no process of a group is left, in a moment at the latest: Python's own helpers end after the others."""
-    deadline = time.monotonic() + 20
+def is_gone(session: int) -> bool:
+    """Whether no process of a session is left, in a while at the latest: helpers of Python and Ray end after the others."""
+    deadline = time.monotonic() + 40
     while time.monotonic() < deadline:
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.02)
+        stats = (stat.read_text(errors="replace") for stat in Path("/proc").glob("[0-9]*/stat") if stat.exists())
+        with contextlib.suppress(OSError):  # a process ended meanwhile
+            fields = [stat.rpartition(")")[2].split() for stat in stats]
+            if not any(state != "Z" and owner == str(session) for state, _, _, owner, *_ in fields):
+                return True
+        time.sleep(0.1)
     return False
 
 
@@ -286,10 +289,12 @@ def test_a_worker_without_recsys(workspace: Workspace, dask: Dask) -> None:
     assert refused(workspace, dask, match=r"worker tcp://\S+ cannot run a task of recsys-cli: .*recsys_cli").hint
 
 
-def started_alone(workspace: Workspace) -> subprocess.Popen[str]:
+def started_alone(workspace: Workspace, cluster: str) -> subprocess.Popen[str]:
     """Start the command on a cluster of its own and wait until it writes."""
+    if cluster == "ray" and find_spec("ray") is None:
+        pytest.skip("Ray is not installed")
     config_file = workspace.root.parent / "x.yaml"
-    config_file.write_text(json.dumps({**CONFIG, "etl": {"shard_rows": 10, "cluster": "local", "workers": 2}}))
+    config_file.write_text(json.dumps({**CONFIG, "etl": {"shard_rows": 10, "cluster": cluster, "workers": 2}}))
     run = subprocess.Popen(
         [RECSYS, "-w", "workspace", "etl", "x.yaml"], cwd=workspace.root.parent, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
         text=True, start_new_session=True,
@@ -303,8 +308,10 @@ def started_alone(workspace: Workspace) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_interrupted_leaves_no_process(workspace: Workspace) -> None:
-    run = started_alone(workspace)
+@pytest.mark.parametrize("cluster", ["local", "ray"])
+def test_interrupted_leaves_no_process(workspace: Workspace, cluster: str) -> None:
+    before = set(Path("/tmp").glob("recsys-ray-*"))
+    run = started_alone(workspace, cluster)
     os.killpg(run.pid, signal.SIGINT)  # as a terminal does: to all processes
     _, err = run.communicate(timeout=60)
 
@@ -314,11 +321,19 @@ def test_interrupted_leaves_no_process(workspace: Workspace) -> None:
     assert is_gone(run.pid)
     assert list((workspace.root / ".scratch").iterdir()) == []
     assert {path.name for path in workspace.root.parent.iterdir()} == {"x.yaml", "workspace"}
+    assert set(Path("/tmp").glob("recsys-ray-*")) <= before
 
 
 @pytest.mark.slow
-def test_killed_leaves_no_process(workspace: Workspace) -> None:
-    run = started_alone(workspace)
+@pytest.mark.parametrize("cluster", ["local", "ray"])
+def test_killed_leaves_no_process(workspace: Workspace, cluster: str) -> None:
+    before = set(Path("/tmp").glob("recsys-ray-*"))
+    run = started_alone(workspace, cluster)
     run.kill()
     run.communicate()
     assert is_gone(run.pid)
+    if cluster == "ray":
+        with open_scheduler("ray", 1, workspace.root):  # the next one removes what is left
+            left = set(Path("/tmp").glob("recsys-ray-*")) - before
+        assert len(left) == 1
+        assert not any(folder.exists() for folder in left)
