@@ -114,7 +114,7 @@ def _state(start: Start, train: TrainConfig, rows: dict[str, tuple[Tensor, Tenso
     start.run.fetch(path)
     if not path.is_file() or any(getattr(train, name) != getattr(before, name) for name in _OPTIMIZERS):
         return {}
-    state = {key: tensor for key, tensor in Checkpoint.load(path).tensors.items() if key.startswith(OPTIMIZER)}
+    state = {key: tensor for key, tensor in Checkpoint.load(path).whole().items() if key.startswith(OPTIMIZER)}
     for key in (key for key, tensor in state.items() if tensor.ndim and key.rpartition(":")[0] in rows):
         old, new, total = rows[key.rpartition(":")[0]]
         grown = state[key].new_zeros(total, *state[key].shape[1:])

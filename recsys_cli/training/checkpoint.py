@@ -1,14 +1,21 @@
-"""Files of a training run: metrics.jsonl, and the `last` and `best` checkpoints with the full training state."""
+"""Files of a training run: metrics.jsonl, and the `last` and `best` checkpoints with the full training state.
+
+`last` has sharded tables in files of their own, one of each process. Their names, in its header, are new each time: after a kill
+at any moment it is whole.
+"""
 
 from __future__ import annotations
 
 import json
+import uuid
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from safetensors import safe_open
@@ -20,6 +27,7 @@ from recsys_cli.errors import TrainingError
 from recsys_cli.models.embedding import ShardedEmbeddings
 from recsys_cli.models.weights import PREFIX, checksum_of_tensors
 from recsys_cli.training.progress import EpochEnded, Stepped, TrainingEvent
+from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.trackers import Trackers
 from recsys_cli.workspace import TrainedRun, naming, read_text, replacing, whole, write_text
 
@@ -27,14 +35,50 @@ OPTIMIZER = "optimizer."
 """Prefix of the optimizers' tensors in a checkpoint: "optimizer.parameter:field"."""
 _META, _CHECKSUM = "recsys", "checksum"
 """Keys of the file header."""
+_SHARDS = "shards"
+"""Key of the names of shard files."""
+
+
+class Shard(NamedTuple):
+    """Part of a tensor of a checkpoint, from a row and column on."""
+
+    name: str
+    row: int
+    column: int
+    values: Tensor
+
+    @property
+    def key(self) -> str:
+        """Name in a file of shards."""
+        return f"{self.row} {self.column} {self.name}"
+
+    @property
+    def range(self) -> tuple[slice, ...]:
+        """Position in the whole tensor."""
+        starts = (self.row, self.column)
+        return tuple(slice(first, first + size) for first, size in zip(starts, self.values.shape, strict=False))
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Content of a checkpoint file: tensors by name, and plain values, stored as JSON in the file header."""
+    """Content of a checkpoint file: tensors by name, and plain values, stored as JSON in the file header.
+
+    Sharded tensors are on the device meta, and have their values in `shards`.
+    """
 
     tensors: dict[str, Tensor]
     meta: dict[str, Any]
+    shards: tuple[Shard, ...] = ()
+
+    def whole(self) -> dict[str, Tensor]:
+        """Return all tensors with their values."""
+        names = {shard.name for shard in self.shards}
+        tensors = {
+            name: torch.empty_like(one, device="cpu") if name in names else one for name, one in self.tensors.items()
+        }
+        for shard in self.shards:
+            tensors[shard.name][shard.range] = shard.values
+        return tensors
 
     def save(self, path: Path) -> None:
         """Write atomically."""
@@ -51,7 +95,16 @@ class Checkpoint:
             header = file.metadata() or {}
             if header.get(_CHECKSUM) != _checksum(tensors, header[_META]):
                 raise ValueError("its content is not what was written")
-            return cls(tensors, json.loads(header[_META]))
+            meta = json.loads(header[_META])
+        shards = []
+        for file in meta.get(_SHARDS, ()):
+            for key, values in cls.load(path.with_name(f"{file}.safetensors")).tensors.items():
+                row, column, name = key.split(" ", 2)
+                shards.append(Shard(name, int(row), int(column), values))
+        for name, parts in groupby(sorted(shards, key=attrgetter("name")), attrgetter("name")):
+            ends = zip(*([part.stop for part in shard.range] for shard in parts), strict=True)
+            tensors[name] = torch.empty([max(end) for end in ends], device="meta")
+        return cls(tensors, meta, tuple(shards))
 
 
 def _checksum(tensors: Mapping[str, Tensor], meta: str) -> str:
@@ -59,9 +112,25 @@ def _checksum(tensors: Mapping[str, Tensor], meta: str) -> str:
     return checksum_of_tensors(tensors, zlib.crc32(meta.encode()))
 
 
-def weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the model's tensors by name in a checkpoint."""
+def weights(model: nn.Module, *, whole: bool = True) -> dict[str, Tensor]:
+    """Return the model's tensors by name in a checkpoint, without sharded tables if not `whole`."""
+    for _, module in sharded_tables(model):
+        module.has_whole_state = whole
     return {PREFIX + name: tensor for name, tensor in model.state_dict().items()}
+
+
+def local_shards(model: nn.Module) -> tuple[Shard, ...]:
+    """Return this process's shards of tables and of their optimizer's state."""
+    return tuple(
+        Shard(
+            f"{PREFIX}{prefix}{path}" if field == "weight" else f"{OPTIMIZER}{prefix}{path}:{field}",
+            row,
+            column,
+            values,
+        )
+        for prefix, module in sharded_tables(model)
+        for path, field, row, column, values in module.local_shards()
+    )
 
 
 def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
@@ -97,10 +166,17 @@ def sharded_tables(model: nn.Module) -> list[tuple[str, ShardedEmbeddings]]:
 
 def restore(checkpoint: Checkpoint, model: nn.Module, optimizers: list[Optimizer]) -> None:
     """Load the state of the model and its optimizers; a `TrainingError` if it is of another model or other optimizers."""
-    tensors = checkpoint.tensors
+    tables = sharded_tables(model)
+    tensors = checkpoint.tensors if tables else checkpoint.whole()
     try:
         model.load_state_dict({k.removeprefix(PREFIX): v for k, v in tensors.items() if k.startswith(PREFIX)})
         restore_optimizers(tensors, model, optimizers)
+        for shard in checkpoint.shards if tables else ():
+            name, field = shard.name.removeprefix(PREFIX), "weight"
+            if name.startswith(OPTIMIZER):
+                name, _, field = name.removeprefix(OPTIMIZER).rpartition(":")
+            prefix, module = next(table for table in tables if name.startswith(table[0]))
+            module.load_shard(name.removeprefix(prefix), field, shard.row, shard.column, shard.values)
     except (RuntimeError, KeyError) as error:
         raise TrainingError(f"the checkpoint does not fit the model: {error}", hint="recsys train --force") from error
 
@@ -142,7 +218,7 @@ class Resumable(Protocol):
 
 
 class Recorder:
-    """Writes metrics and checkpoints of a run, if `writes`, and passes metrics to trackers.
+    """Writes metrics and checkpoints of a run, on the first rank, and passes metrics to trackers.
 
     The `last` checkpoint, written after every epoch and some steps, stores the number of lines in metrics.jsonl: a
     resumed run neither repeats nor loses a line. It also has `key`, a hash of the inputs of the run, as an unfinished
@@ -150,13 +226,14 @@ class Recorder:
     """
 
     def __init__(
-        self, run: TrainedRun, training: Resumable, *, key: str, checkpoint_steps: int, trackers: Trackers, writes: bool
+        self, run: TrainedRun, training: Resumable, *, key: str, checkpoint_steps: int, trackers: Trackers, ranks: Ranks
     ) -> None:
         self._run = run
         self.trackers = trackers
         self._key = key
         self._training = training
-        self._writes = writes
+        self._ranks = ranks
+        self._writes = ranks.is_first
         self._checkpoint_steps = checkpoint_steps
         self._lines = 0
         self._since = (0, 0.0)  # rows and loss sum of the epoch at the previous line
@@ -192,7 +269,23 @@ class Recorder:
         """Write the `last` checkpoint."""
         state = self._training.state()
         meta = {**state.meta, "key": self._key, "lines": self._lines, "since": self._since}
-        self._save("last", Checkpoint(state.tensors, meta))
+        names = self._save_shards(state.shards)
+        self._save("last", Checkpoint(state.tensors, {**meta, _SHARDS: names} if names else meta))
+        if self._writes:
+            for old in self._run.checkpoint("last").parent.glob("last-*.safetensors"):
+                if old.stem not in names:
+                    old.unlink()
+
+    def _save_shards(self, shards: Sequence[Shard]) -> list[str]:
+        """Write the shards of each rank to a new file; return the names of all, once they are written."""
+        if not self._ranks.any(bool(shards)):
+            return []
+        start = self._ranks.from_first(uuid.uuid4().hex[:8])
+        names = [f"last-{start}-{rank}" for rank in range(self._ranks.world_size)]
+        path = self._run.checkpoint(names[self._ranks.rank])
+        Checkpoint({shard.key: shard.values for shard in shards}, {}).save(path)
+        self._ranks.any(False)  # a barrier
+        return names
 
     def _write_step(self, event: Stepped) -> None:
         rows, loss_sum = self._since

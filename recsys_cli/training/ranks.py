@@ -274,13 +274,13 @@ def process_group(member: Member, device: torch.device, *, timeout: timedelta = 
     if device.type == "cuda":
         torch.cuda.set_device(device)
     store = _rendezvous(member, timeout)
-    with _translated_errors():
-        dist.init_process_group(
-            _BACKENDS[device.type], store=dist.PrefixStore("group", store),
-            rank=member.rank, world_size=member.world_size, timeout=COLLECTIVE_TIMEOUT,
-        )  # fmt: skip
     ranks = Ranks(member.rank, member.world_size)
     try:
+        with _translated_errors():
+            dist.init_process_group(
+                _BACKENDS[device.type], store=dist.PrefixStore("group", store),
+                rank=member.rank, world_size=member.world_size, timeout=COLLECTIVE_TIMEOUT,
+            )  # fmt: skip
         yield ranks
         ranks.any(False)  # a barrier: an early exit would break connections still in use
     except Exception as error:
@@ -289,7 +289,9 @@ def process_group(member: Member, device: torch.device, *, timeout: timedelta = 
         _publish(store, member, error)
         raise
     finally:
-        if device.type == "cpu":  # NCCL would wait for a lost rank; the end of the process frees its resources
+        if (
+            device.type == "cpu" and dist.is_initialized()
+        ):  # NCCL would wait for a lost rank; the end of the process frees its resources
             dist.destroy_process_group()
 
 

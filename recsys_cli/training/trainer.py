@@ -109,7 +109,7 @@ class Trainer:
         config, writes = self.config, self.ranks.is_first
         trackers = Trackers(find(config.trackers if writes else ()), self.emit)
         recorder = Recorder(
-            run, self, key=key, checkpoint_steps=config.checkpoint_steps, trackers=trackers, writes=writes
+            run, self, key=key, checkpoint_steps=config.checkpoint_steps, trackers=trackers, ranks=self.ranks
         )
         logged = recorder.resume() if resume else {}
         if resume:
@@ -168,8 +168,11 @@ class Trainer:
             TrainingError: The loss or a weight is not finite.
         """
         self._check_loss()
-        weights = checkpoint.weights(self.model)
-        if (name := checkpoint.not_finite(weights)) is not None:  # the gradient of a finite loss may be infinite
+        weights, shards = checkpoint.weights(self.model, whole=False), checkpoint.local_shards(self.model)
+        tables = {shard.name: shard.values for shard in shards}
+        if (
+            name := checkpoint.not_finite({**weights, **tables})
+        ) is not None:  # the gradient of a finite loss may be infinite
             raise TrainingError(
                 f"{name} is not finite after {self.progress.position}",
                 hint="try a smaller train.learning_rate or train.precision=fp32",
@@ -179,7 +182,8 @@ class Trainer:
             **checkpoint.optimizer_state(self.model, self.step.optimizers),
             **({} if self._average is None else self._average.state()),
         }
-        return Checkpoint(tensors, {"progress": asdict(self.progress), "scaler": self.step.scaler.state_dict()})
+        meta = {"progress": asdict(self.progress), "scaler": self.step.scaler.state_dict()}
+        return Checkpoint(tensors, meta, shards)
 
     def restore(self, saved: Checkpoint) -> None:
         """Load a training state; on a CPU, training then gives the same weights bit for bit as without a break."""

@@ -22,7 +22,12 @@ class ShardedEmbeddings(Embeddings):
     backward pass. Initial values and names in a state dict equal those of `Embeddings`: each process generates every
     table and keeps its shards; a state dict has whole tables on the first rank. Saving, loading and lookups are
     collective.
+
+    Attributes:
+        has_whole_state: Whether a state dict has the tables, gathered on the first rank.
     """
+
+    has_whole_state = True
 
     def _make(self, inits: Mapping[str, TableInit]) -> None:
         self._inits = dict(inits)
@@ -79,18 +84,25 @@ class ShardedEmbeddings(Embeddings):
         return {name: rows[key_of(name)] for name in used}
 
     def optimizer_state(self) -> dict[str, Tensor]:
-        """Return the optimizer state as "name of the parameter:field", whole on the first rank; collective."""
-        shards = self.shards
-        state = {
-            f"{path}:{field}": shards.read(key, field) for key, path in self._paths() for field in shards.state_fields
-        }
-        if shards.rule == "adam":
-            state |= {f"{path}:step": torch.tensor(float(shards.steps)) for _, path in self._paths()}
-        return state
+        """Return the optimizer state that is equal on all processes, as "name of the parameter:field"."""
+        if self.shards.rule != "adam":
+            return {}
+        return {f"{path}:step": torch.tensor(float(self.shards.steps)) for _, path in self._paths()}
+
+    def local_shards(self) -> Iterator[tuple[str, str, int, int, Tensor]]:
+        """Yield this process's part of weights and optimizer state: parameter name, field, first row and column, values."""
+        for key, path in self._paths():
+            for field in ("weight", *self.shards.state_fields):
+                yield from ((path, field, *found) for found in self.shards.local(key, field))
+
+    @torch.no_grad()
+    def load_shard(self, path: str, field: str, row: int, column: int, values: Tensor) -> None:
+        """Load what this process has of a shard, as of `local_shards` with any number of processes."""
+        self.shards.write({path: key for key, path in self._paths()}[path], values, field, row=row, column=column)
 
     @torch.no_grad()
     def load_optimizer_state(self, state: Mapping[str, Tensor]) -> None:
-        """Load the result of `optimizer_state`, or the state of an optimizer of whole tables; a `KeyError` for any other."""
+        """Load `optimizer_state`, or the state of an optimizer of whole tables; a `KeyError` for any other."""
         names = {path: key for key, path in self._paths()}
         for entry, values in state.items():
             path, _, field = entry.rpartition(":")
@@ -105,7 +117,7 @@ class ShardedEmbeddings(Embeddings):
         return ((key_of(name), f"tables.{key_of(name)}.weight") for name in self.names)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:  # noqa: ARG002
-        if self._shards is not None:
+        if self._shards is not None and self.has_whole_state:
             destination.update({prefix + path: self._shards.read(key) for key, path in self._paths()})
 
     def _load_from_state_dict(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -199,10 +199,10 @@ class Shards:
             results |= {name: self._unpadded(name, rows[name].values(), used[name]) for name in names}
         return results
 
-    def read(self, name: str, field: str = WEIGHT) -> Tensor:
-        """Return a whole table or its optimizer state, in host memory on the first rank, empty on others; collective."""
+    def read(self, name: str) -> Tensor:
+        """Return a whole table, in host memory on the first rank, empty on others; collective."""
         own_rank = dist.get_rank()
-        num_rows, width = self.shapes[name][0], self._width(name, field)
+        num_rows, width = self.shapes[name]
         whole = torch.empty((num_rows, width) if own_rank == 0 else 0)
         self._flush()
         for shard in self._shards[name]:
@@ -212,27 +212,54 @@ class Shards:
                 rows = slice(start, min(start + size, shard.rows))
                 if own_rank not in {0, shard.rank}:
                     continue
-                block = self._block(name, field, shard, rows, columns)
+                block = self._block(name, shard, rows, columns)
                 if own_rank == 0:
                     whole[shard.row + rows.start : shard.row + rows.stop, columns] = block
-        return whole.flatten() if field == "sum" else whole
+        return whole
 
-    def write(self, name: str, values: Tensor, field: str = WEIGHT, *, ids: Tensor | None = None) -> None:
-        """Replace this process's part of a table or of its optimizer state, in all rows or in those of distinct ids.
+    def local(self, name: str, field: str) -> Iterator[tuple[int, int, Tensor]]:
+        """Yield first row, first column and values of this process's shards, of shape (rows,) for one number per row."""
+        width = 1 if field == "sum" else self.shapes[name][1]
+        self._flush()
+        for local in self._local[name]:
+            values = local.fields[field][:, : max(0, width - local.shard.column)]
+            if values.numel():
+                yield local.shard.row, local.shard.column, values[:, 0] if field == "sum" else values
 
-        Values have shape (U, D), or (U,) for one number per row.
+    def write(
+        self,
+        name: str,
+        values: Tensor,
+        field: str = WEIGHT,
+        *,
+        ids: Tensor | None = None,
+        row: int = 0,
+        column: int = 0,
+    ) -> None:
+        """Replace what this process has of a part of a table or of its optimizer state, in all rows or in those of distinct ids.
+
+        Values have shape (U, D), or (U,) for one number per row, and begin at a row and column; those on the device meta are
+        ignored.
         """
+        if values.is_meta:
+            return
         values = values.view(values.shape[0], -1)
         self._flush()
         for local in self._local[name]:
             shard, target = local.shard, local.fields[field]
-            columns = slice(shard.column, min(shard.column + shard.columns, values.shape[1]))
-            target = target[:, : columns.stop - columns.start]
+            first, last = max(shard.column, column), min(shard.column + shard.columns, column + values.shape[1])
+            top, bottom = max(shard.row, row), min(shard.row + shard.rows, row + values.shape[0])
+            if first >= last or (ids is None and top >= bottom):
+                continue
+            target, found = (
+                target[:, first - shard.column : last - shard.column],
+                values[:, first - column : last - column],
+            )
             if ids is None:
-                target.copy_(values[shard.row : shard.row + shard.rows, columns])
+                target[top - shard.row : bottom - shard.row].copy_(found[top - row : bottom - row])
             else:
                 inside = (ids >= shard.row) & (ids < shard.row + shard.rows)
-                target[(ids[inside] - shard.row).to(target.device)] = values[inside][:, columns].to(target.device)
+                target[(ids[inside] - shard.row).to(target.device)] = found[inside].to(target.device)
         for kernel in self._kernels:
             kernel.emb_module.reset_cache_states()
 
@@ -274,7 +301,7 @@ class Shards:
             views = {field: tensor.detach().view(shard.rows, -1) for field, tensor in fields.items()}
             self._local[table.name].append(_LocalShard(shard, views))
 
-    def _block(self, name: str, field: str, shard: TableShard, rows: slice, columns: slice) -> Tensor:
+    def _block(self, name: str, shard: TableShard, rows: slice, columns: slice) -> Tensor:
         """Return a block of a shard, on its own rank and on the first."""
         own_rank, width = dist.get_rank(), columns.stop - columns.start
         if shard.rank != own_rank:
@@ -282,13 +309,10 @@ class Shards:
             dist.recv(block, shard.rank)
             return block
         local = next(local for local in self._local[name] if local.shard == shard)
-        block = local.fields[field][rows, :width].cpu().contiguous()
+        block = local.fields[WEIGHT][rows, :width].cpu().contiguous()
         if own_rank != 0:
             dist.send(block, 0)
         return block
-
-    def _width(self, name: str, field: str) -> int:
-        return 1 if field == "sum" else self.shapes[name][1]
 
     def _flush(self) -> None:
         for kernel in self._kernels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tests.rated import FEATURES
 pytest.importorskip("torchrec")
 
 from recsys_cli.config import RunConfig
-from recsys_cli.errors import TrainingError
+from recsys_cli.errors import RecsysError, TrainingError
 from recsys_cli.events import Event, Message
 from recsys_cli.features.schema import Column, Kind, Role
 from recsys_cli.models.embedding import Embeddings, ShardedEmbeddings, sharding
@@ -51,7 +52,7 @@ def a_config(placement: str, *, dims: Any = DIMS, optimizer: str = "adagrad", **
 
 
 def the_same(one: TrainedRun, other: TrainedRun, which: str = "last") -> None:
-    first, second = load_file(one.checkpoint(which)), load_file(other.checkpoint(which))
+    first, second = (Checkpoint.load(run.checkpoint(which)).whole() for run in (one, other))
     assert first.keys() == second.keys()
     for name, tensor in first.items():
         torch.testing.assert_close(
@@ -94,6 +95,60 @@ def test_two_processes_resume_a_run_of_one(make_prepared: MakePrepared, tmp_path
     assert run.manifest["devices"] == 2
     assert run.manifest["valid"] == pytest.approx(straight.manifest["valid"], rel=1e-5)
     the_same(run, straight)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_shards_of_two_processes_load_on_any_number(make_prepared: MakePrepared, tmp_path: Path, ranks: int) -> None:
+    data = make_prepared(rows=1_001)
+    straight = train_on(data, a_config("device"), Workspace(tmp_path / "straight")).artifact
+    workspace = Workspace(tmp_path / "broken")
+    with pytest.raises(KeyboardInterrupt):
+        train_on(data, a_config("sharded", devices=2), workspace, emit=until(1))
+    (left,) = workspace.runs()
+    last = left.checkpoint("last")
+    assert len(shard_files(left)) == 2
+    assert not any("tables" in name for name in load_file(last))
+    assert {shard.name for shard in Checkpoint.load(last).shards} == {
+        f"{name}{field}"
+        for column in DIMS
+        for name, field in (
+            (f"model.embeddings.tables.of_{column}.weight", ""),
+            (f"optimizer.embeddings.tables.of_{column}.weight", ":sum"),
+        )
+    }
+    last.with_name("last-0badcafe-1.safetensors").write_bytes(b"of a save that was killed")
+    run = train_on(data, a_config("sharded", devices=ranks), workspace, resume=True).artifact
+    assert run.folder == left.folder
+    the_same(run, straight)
+    the_same(run, straight, "best")
+    assert len(shard_files(run)) == ranks
+
+
+def shard_files(run: TrainedRun) -> list[Path]:
+    """Return the files of shards, which are those in the header of `last`."""
+    last = run.checkpoint("last")
+    found = sorted(last.parent.glob("last-*"))
+    assert [path.stem for path in found] == sorted(Checkpoint.load(last).meta["shards"])
+    return found
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "changed"])
+def test_a_damaged_shard_is_named(make_prepared: MakePrepared, workspace: Workspace, damage: str) -> None:
+    data = make_prepared(rows=300)
+    with pytest.raises(KeyboardInterrupt):
+        train_on(data, a_config("sharded"), workspace, emit=until(1))
+    (run,) = workspace.runs()
+    (path,) = shard_files(run)
+    content = path.read_bytes()
+    match damage:
+        case "gone":
+            path.unlink()
+        case "cut":
+            path.write_bytes(content[:-8])
+        case "changed":
+            path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(RecsysError, match=path.name):
+        train_on(data, a_config("sharded"), workspace, resume=True)
 
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "sgd"])
@@ -194,9 +249,25 @@ def test_padding_gets_no_gradient(tables: ShardedEmbeddings) -> None:
 def test_optimizer_state_round_trips(tables: ShardedEmbeddings) -> None:
     sums = torch.arange(20.0)
     tables.load_optimizer_state({"tables.of_a%2Eb.weight:sum": sums})
-    assert torch.equal(tables.optimizer_state()["tables.of_a%2Eb.weight:sum"], sums)
+    ((path, field, row, column, found),) = [
+        one for one in tables.local_shards() if one[1] == "sum" and "a%2Eb" in one[0]
+    ]
+    assert (path, field, row, column) == ("tables.of_a%2Eb.weight", "sum", 0, 0)
+    assert torch.equal(found, sums)
     with pytest.raises(KeyError, match="adagrad has no state 'exp_avg'"):
         tables.load_optimizer_state({"tables.of_c.weight:exp_avg": torch.zeros(7, 4)})
+
+
+def test_shards_of_any_cut_are_loaded(tables: ShardedEmbeddings) -> None:
+    wanted, sums = torch.rand(20, 6), torch.rand(20)
+    path = "tables.of_a%2Eb.weight"
+    for rows, columns in itertools.product(([0, 7], [7, 8], [8, 20]), ([0, 4], [4, 6])):
+        part = wanted[slice(*rows), slice(*columns)]
+        tables.load_shard(path, "weight", rows[0], columns[0], part.clone())
+        tables.load_shard(path, "sum", rows[0], 0, sums[slice(*rows)].clone())
+    assert torch.equal(tables.table("a.b"), wanted)
+    found = {(one, field): values for one, field, _, _, values in tables.local_shards()}
+    assert torch.equal(found[path, "sum"], sums)
 
 
 def test_a_table_of_another_size_is_rejected(tables: ShardedEmbeddings) -> None:
