@@ -226,13 +226,15 @@ class Recorder:
     """
 
     def __init__(
-        self, run: TrainedRun, training: Resumable, *, key: str, checkpoint_steps: int, trackers: Trackers, ranks: Ranks
-    ) -> None:
+        self, run: TrainedRun, training: Resumable, *,
+        key: str, checkpoint_steps: int, trackers: Trackers, ranks: Ranks, is_sharded: bool,
+    ) -> None:  # fmt: skip
         self._run = run
         self.trackers = trackers
         self._key = key
         self._training = training
         self._ranks = ranks
+        self._is_sharded = is_sharded
         self._writes = ranks.is_first
         self._checkpoint_steps = checkpoint_steps
         self._lines = 0
@@ -269,7 +271,7 @@ class Recorder:
         """Write the `last` checkpoint."""
         state = self._training.state()
         meta = {**state.meta, "key": self._key, "lines": self._lines, "since": self._since}
-        names = self._save_shards(state.shards)
+        names = self._save_shards(state.shards) if self._is_sharded else []  # no collective after the loss of a rank
         self._save("last", Checkpoint(state.tensors, {**meta, _SHARDS: names} if names else meta))
         if self._writes:
             for old in self._run.checkpoint("last").parent.glob("last-*.safetensors"):
@@ -278,8 +280,6 @@ class Recorder:
 
     def _save_shards(self, shards: Sequence[Shard]) -> list[str]:
         """Write the shards of each rank to a new file; return the names of all, once they are written."""
-        if not self._ranks.any(bool(shards)):
-            return []
         start = self._ranks.from_first(uuid.uuid4().hex[:8])
         names = [f"last-{start}-{rank}" for rank in range(self._ranks.world_size)]
         path = self._run.checkpoint(names[self._ranks.rank])

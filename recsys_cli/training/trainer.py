@@ -109,8 +109,9 @@ class Trainer:
         config, writes = self.config, self.ranks.is_first
         trackers = Trackers(find(config.trackers if writes else ()), self.emit)
         recorder = Recorder(
-            run, self, key=key, checkpoint_steps=config.checkpoint_steps, trackers=trackers, ranks=self.ranks
-        )
+            run, self, key=key, checkpoint_steps=config.checkpoint_steps, trackers=trackers, ranks=self.ranks,
+            is_sharded=bool(checkpoint.sharded_tables(self.model)),
+        )  # fmt: skip
         logged = recorder.resume() if resume else {}
         if resume:
             self.emit(Message(f"resuming {run.folder.name} at step {self.progress.total_steps + 1}"))
