@@ -273,10 +273,10 @@ class Recorder:
         meta = {**state.meta, "key": self._key, "lines": self._lines, "since": self._since}
         names = self._save_shards(state.shards) if self._is_sharded else []  # no collective after the loss of a rank
         self._save("last", Checkpoint(state.tensors, {**meta, _SHARDS: names} if names else meta))
-        if self._writes:
-            for old in self._run.checkpoint("last").parent.glob("last-*.safetensors"):
-                if old.stem not in names:
-                    old.unlink()
+        folder = self._run.checkpoint("last").parent
+        for old in (*folder.glob("last-*"), *folder.glob(".last-*")) if self._writes else ():
+            if old.stem not in names:  # of the save before, or of a killed one: now no rank writes
+                old.unlink()
 
     def _save_shards(self, shards: Sequence[Shard]) -> list[str]:
         """Write the shards of each rank to a new file; return the names of all, once they are written."""
