@@ -48,15 +48,10 @@ class Shard(NamedTuple):
     values: Tensor
 
     @property
-    def key(self) -> str:
-        """Name in a file of shards."""
-        return f"{self.row} {self.column} {self.name}"
-
-    @property
     def range(self) -> tuple[slice, ...]:
         """Position in the whole tensor."""
-        starts = (self.row, self.column)
-        return tuple(slice(first, first + size) for first, size in zip(starts, self.values.shape, strict=False))
+        sizes = zip((self.row, self.column), self.values.shape, strict=False)
+        return tuple(slice(first, first + size) for first, size in sizes)
 
 
 @dataclass(frozen=True)
@@ -72,9 +67,8 @@ class Checkpoint:
 
     def whole(self) -> dict[str, Tensor]:
         """Return all tensors with their values."""
-        names = {shard.name for shard in self.shards}
         tensors = {
-            name: torch.empty_like(one, device="cpu") if name in names else one for name, one in self.tensors.items()
+            name: torch.empty_like(one, device="cpu") if one.is_meta else one for name, one in self.tensors.items()
         }
         for shard in self.shards:
             tensors[shard.name][shard.range] = shard.values
@@ -95,12 +89,11 @@ class Checkpoint:
             header = file.metadata() or {}
             if header.get(_CHECKSUM) != _checksum(tensors, header[_META]):
                 raise ValueError("its content is not what was written")
-            meta = json.loads(header[_META])
-        shards = []
-        for file in meta.get(_SHARDS, ()):
-            for key, values in cls.load(path.with_name(f"{file}.safetensors")).tensors.items():
-                row, column, name = key.split(" ", 2)
-                shards.append(Shard(name, int(row), int(column), values))
+            meta, shards = json.loads(header[_META]), []
+            for other in meta.get(_SHARDS, ()):
+                for key, values in cls.load(path.with_name(f"{other}.safetensors")).tensors.items():
+                    row, column, name = key.split(" ", 2)
+                    shards.append(Shard(name, int(row), int(column), values))
         for name, parts in groupby(sorted(shards, key=attrgetter("name")), attrgetter("name")):
             ends = zip(*([part.stop for part in shard.range] for shard in parts), strict=True)
             tensors[name] = torch.empty([max(end) for end in ends], device="meta")
@@ -122,14 +115,9 @@ def weights(model: nn.Module, *, whole: bool = True) -> dict[str, Tensor]:
 def local_shards(model: nn.Module) -> tuple[Shard, ...]:
     """Return this process's shards of tables and of their optimizer's state."""
     return tuple(
-        Shard(
-            f"{PREFIX}{prefix}{path}" if field == "weight" else f"{OPTIMIZER}{prefix}{path}:{field}",
-            row,
-            column,
-            values,
-        )
+        Shard(f"{PREFIX if entry.endswith('.weight') else OPTIMIZER}{prefix}{entry}", row, column, values)
         for prefix, module in sharded_tables(model)
-        for path, field, row, column, values in module.local_shards()
+        for entry, row, column, values in module.local_shards()
     )
 
 
@@ -172,11 +160,9 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizers: list[Optimizer
         model.load_state_dict({k.removeprefix(PREFIX): v for k, v in tensors.items() if k.startswith(PREFIX)})
         restore_optimizers(tensors, model, optimizers)
         for shard in checkpoint.shards if tables else ():
-            name, field = shard.name.removeprefix(PREFIX), "weight"
-            if name.startswith(OPTIMIZER):
-                name, _, field = name.removeprefix(OPTIMIZER).rpartition(":")
+            name = shard.name.removeprefix(PREFIX).removeprefix(OPTIMIZER)
             prefix, module = next(table for table in tables if name.startswith(table[0]))
-            module.load_shard(name.removeprefix(prefix), field, shard.row, shard.column, shard.values)
+            module.load_shard(name.removeprefix(prefix), shard.row, shard.column, shard.values)
     except (RuntimeError, KeyError) as error:
         raise TrainingError(f"the checkpoint does not fit the model: {error}", hint="recsys train --force") from error
 
@@ -283,7 +269,7 @@ class Recorder:
         start = self._ranks.from_first(uuid.uuid4().hex[:8])
         names = [f"last-{start}-{rank}" for rank in range(self._ranks.world_size)]
         path = self._run.checkpoint(names[self._ranks.rank])
-        Checkpoint({shard.key: shard.values for shard in shards}, {}).save(path)
+        Checkpoint({f"{one.row} {one.column} {one.name}": one.values for one in shards}, {}).save(path)
         self._ranks.any(False)  # a barrier
         return names
 

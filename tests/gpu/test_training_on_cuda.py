@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch.profiler import ProfilerActivity, profile
 
 from recsys_cli.batch import Batch, Ragged
@@ -246,7 +245,7 @@ def a_config(placement: str, **train: Any) -> RunConfig:
 
 
 def the_same(one: TrainedRun, other: TrainedRun) -> None:
-    first, second = load_file(one.checkpoint("last")), load_file(other.checkpoint("last"))
+    first, second = (Checkpoint.load(run.checkpoint("last")).whole() for run in (one, other))
     assert first.keys() == second.keys()
     for name, tensor in first.items():
         torch.testing.assert_close(second[name], tensor, rtol=1e-4, atol=1e-5)

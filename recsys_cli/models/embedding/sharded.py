@@ -89,15 +89,17 @@ class ShardedEmbeddings(Embeddings):
             return {}
         return {f"{path}:step": torch.tensor(float(self.shards.steps)) for _, path in self._paths()}
 
-    def local_shards(self) -> Iterator[tuple[str, str, int, int, Tensor]]:
-        """Yield this process's part of weights and optimizer state: parameter name, field, first row and column, values."""
+    def local_shards(self) -> Iterator[tuple[str, int, int, Tensor]]:
+        """Yield this process's part of weights, by parameter, and state, by "parameter:field": first row and column, values."""
         for key, path in self._paths():
             for field in ("weight", *self.shards.state_fields):
-                yield from ((path, field, *found) for found in self.shards.local(key, field))
+                entry = path if field == "weight" else f"{path}:{field}"
+                yield from ((entry, *found) for found in self.shards.local(key, field))
 
     @torch.no_grad()
-    def load_shard(self, path: str, field: str, row: int, column: int, values: Tensor) -> None:
+    def load_shard(self, entry: str, row: int, column: int, values: Tensor) -> None:
         """Load what this process has of a shard, as of `local_shards` with any number of processes."""
+        path, _, field = (entry, "", "weight") if entry.endswith(".weight") else entry.rpartition(":")
         self.shards.write({path: key for key, path in self._paths()}[path], values, field, row=row, column=column)
 
     @torch.no_grad()

@@ -250,10 +250,10 @@ def test_padding_gets_no_gradient(tables: ShardedEmbeddings) -> None:
 def test_optimizer_state_round_trips(tables: ShardedEmbeddings) -> None:
     sums = torch.arange(20.0)
     tables.load_optimizer_state({"tables.of_a%2Eb.weight:sum": sums})
-    ((path, field, row, column, found),) = [
-        one for one in tables.local_shards() if one[1] == "sum" and "a%2Eb" in one[0]
+    ((row, column, found),) = [
+        found for entry, *found in tables.local_shards() if entry == "tables.of_a%2Eb.weight:sum"
     ]
-    assert (path, field, row, column) == ("tables.of_a%2Eb.weight", "sum", 0, 0)
+    assert (row, column) == (0, 0)
     assert torch.equal(found, sums)
     with pytest.raises(KeyError, match="adagrad has no state 'exp_avg'"):
         tables.load_optimizer_state({"tables.of_c.weight:exp_avg": torch.zeros(7, 4)})
@@ -264,11 +264,11 @@ def test_shards_of_any_cut_are_loaded(tables: ShardedEmbeddings) -> None:
     path = "tables.of_a%2Eb.weight"
     for rows, columns in itertools.product(([0, 7], [7, 8], [8, 20]), ([0, 4], [4, 6])):
         part = wanted[slice(*rows), slice(*columns)]
-        tables.load_shard(path, "weight", rows[0], columns[0], part.clone())
-        tables.load_shard(path, "sum", rows[0], 0, sums[slice(*rows)].clone())
+        tables.load_shard(path, rows[0], columns[0], part.clone())
+        tables.load_shard(f"{path}:sum", rows[0], 0, sums[slice(*rows)].clone())
     assert torch.equal(tables.table("a.b"), wanted)
-    found = {(one, field): values for one, field, _, _, values in tables.local_shards()}
-    assert torch.equal(found[path, "sum"], sums)
+    found = {entry: values for entry, _, _, values in tables.local_shards()}
+    assert torch.equal(found[f"{path}:sum"], sums)
 
 
 def test_a_table_of_another_size_is_rejected(tables: ShardedEmbeddings) -> None:
