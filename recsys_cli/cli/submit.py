@@ -48,7 +48,7 @@ def submit(  # noqa: PLR0913, PLR0917 - one parameter per option
     settings, path = read_config(session, [config, *(overrides or ())]), Path(config)
     around = path.absolute().parent if path.is_file() else Path.cwd()  # an included config is found by its name
     volume = Path(os.path.commonpath([Path.cwd(), session.root.absolute(), around]))
-    if not slurm and (image is None or volume == volume.parent):
+    if not slurm and (image is None or session.is_remote or volume == volume.parent):
         need = "an --image with recsys" if image is None else "config and workspace in one folder, a shared volume"
         raise ConfigError(f"--{chosen[0]} needs {need}")
     file = out or Path(f"{path.stem}.{chosen[0]}")
@@ -57,7 +57,7 @@ def submit(  # noqa: PLR0913, PLR0917 - one parameter per option
         from recsys_cli.stages.submit import submit as hand_over
         from recsys_cli.workspace import refuse_new_folders, write_text
 
-        arguments = ["-w", str(session.root), "train", "--", config, *(overrides or ())]
+        arguments = ["-w", session.address, "train", "--", config, *(overrides or ())]
         text = job_file(
             chosen[0], settings, session.workspace, arguments, name=path.stem, nodes=nodes, processes=gpus or processes,
             gpus=gpus > 0, minutes=minutes, image=image, folder=Path.cwd(), volume=volume,

@@ -158,6 +158,11 @@ def unexpanded(text: str) -> str:
         (["ratings.yaml"], 2, "name one scheduler"),
         (["ratings.yaml", "--slurm", "--ray"], 2, "name one scheduler"),
         (["ratings.yaml", "--ray"], 2, "--ray needs an --image"),
+        (
+            ["ratings.yaml", "--ray", "--image", "x", "-w", "s3://bucket/shop"],
+            2,
+            "needs config and workspace in one folder",
+        ),
         (["ratings.yaml", "model.name=ease", "--slurm", "--nodes", "2"], 2, "ease trains in one process"),
         (["ratings.yaml", "model.name=auto", "--slurm", "--gpus", "2"], 2, "auto trains in one process"),
         (["ratings.yaml", "split.valid=0.3", "--slurm"], 3, "is not prepared"),
