@@ -19,6 +19,7 @@ from recsys_cli.data.raw_files import (
     is_url,
     stamp,
     unpacked_name,
+    without_marks,
     without_protocol,
     without_secret,
 )
@@ -82,7 +83,7 @@ def _expand(table: str, pattern: str) -> Sequence[RawFile]:
     if path.is_dir():
         return _in_folder(table, path)
     matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute patterns
-    paths = sorted(Path(match) for match in matches if Path(match).is_file())
+    paths = sorted(Path(match) for match in without_marks(matches, pattern) if Path(match).is_file())
     if not paths:
         what = "no file matches" if glob.has_magic(pattern) else "there is no file"
         raise DataError(f"table {table!r}: {what} {pattern}", hint=f"paths are relative to {Path.cwd()}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import lzma
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -154,6 +154,7 @@ def find(pattern: str) -> list[RemoteFile]:
         system.invalidate_cache()  # cached listings may be outdated
         if _has_magic(path, pattern):
             entries = system.glob(path, detail=True)
+            entries = {name: entries[name] for name in without_marks(entries, path)}
         else:
             info = _info(system, path)
             if info is None or info.get("type") != "directory":
@@ -188,6 +189,14 @@ def _cause(error: Exception) -> Exception:
 def _has_magic(path: str, pattern: str) -> bool:
     """Whether a path is a glob; "?" starts the query of a web address."""
     return any(sign in path for sign in ("*[" if pattern.startswith("http") else "*?["))
+
+
+def without_marks(names: Iterable[str], pattern: str) -> list[str]:
+    """Leave out what writers add to tables (_SUCCESS, .part.crc, _temporary), unless the glob names it."""
+    fixed = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
+    if _is_hidden(pattern.removeprefix(fixed)):
+        return list(names)
+    return [name for name in names if not _is_hidden(name.removeprefix(fixed))]
 
 
 def _is_hidden(path: str) -> bool:

@@ -1,6 +1,7 @@
 """Workspaces on object storage: a real S3 server, one that fails every tenth request, kills and races of uploads."""
 
 import contextlib
+import gzip
 import json
 import os
 import random
@@ -10,14 +11,17 @@ import sys
 import time
 from pathlib import Path
 
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.workspace import Workspace
 from recsys_cli.workspace.mirror import Head, Mirror, mirror_folder
+from tests.forked import program
 from tests.object_store import BUCKET, environment, flaky, s3_server
 from tests.servers import until
 
-RECSYS = Path(sys.executable).with_name("recsys")
 CONFIG = """
 dataset: {name: synthetic, users: 200, items: 100, rows: 8000}
 split: {method: random, valid: 0.15, test: 0.15}
@@ -86,7 +90,7 @@ class Machine:
 
     def run(self, *line: str, code: int = 0) -> str:
         done = subprocess.run(
-            [RECSYS, "--workspace", self.address, *line], cwd=self.folder, env=self.environment, text=True, capture_output=True,
+            [program(), "--workspace", self.address, *line], cwd=self.folder, env=self.environment, text=True, capture_output=True,
             check=False, timeout=300,
         )  # fmt: skip
         assert done.returncode == code, f"{line}: {done.stdout}\n{done.stderr}"
@@ -239,3 +243,52 @@ def test_of_two_writers_at_once_one_is_whole(tmp_path, bucket, opened):
             assert seen in texts
             winners.append(seen[:3])
             assert objects(bucket) == named_by(newest(bucket))
+
+
+def test_outputs_of_spark_are_read_in_place(tmp_path, bucket):
+    """A folder with _SUCCESS, a Hive table, parts of csv, and globs: the same rows in a bucket and on a disk."""
+    machine, system = Machine(tmp_path, f"{bucket}/workspace"), fsspec.filesystem("s3")
+    rows = pa.table(
+        {"user": [n % 40 for n in range(800)], "item": [n * 7 % 90 for n in range(800)], "time": [*range(800)]}
+    )
+    for number in range(4):
+        part, place = (
+            rows.slice(number * 200, 200),
+            f"day=2026-01-{number // 2 + 1:02}/land=" + ("__HIVE_DEFAULT_PARTITION__", "a%2Fb")[number % 2],
+        )
+        for name in (f"spark/part-{number:05}-c000.snappy.parquet", f"hive/{place}/part-{number:05}.parquet"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(part, tmp_path / name)
+        text = "user,item,time\n" + "".join(
+            f"{u},{i},{t}\n" for u, i, t in zip(*part.to_pydict().values(), strict=True)
+        )
+        for name in (f"csv/part-{number:05}.csv.gz", f"hive-csv/{place}/part-{number:05}.csv.gz"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+    for folder in ("spark", "hive", "csv", "hive-csv"):
+        for mark in ("_SUCCESS", "._SUCCESS.crc", "_committed_7", "_temporary/0/part-00009.parquet"):
+            (tmp_path / folder / mark).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / folder / mark).write_bytes(b"mark")
+        system.put(str(tmp_path / folder), f"{bucket}/{folder}", recursive=True)
+    vocabularies = {}
+    for place in ("", f"{bucket}/"):
+        for path in (
+            "spark",
+            "spark/*",
+            "hive/",
+            "hive/day=*/land=*/part-*.parquet",
+            "csv",
+            "csv/part-*.csv.gz",
+            "hive-csv",
+        ):
+            machine.run("init", f"{place}{path}", "--out", "found.yaml", "--force")
+            text = (tmp_path / "found.yaml").read_text()
+            has_land = path in {"hive/", "hive-csv"}
+            (tmp_path / "found.yaml").write_text(
+                text.replace("[user, item]", "[user, item, land]") if has_land else text
+            )
+            made = machine.json("etl", "found.yaml")
+            assert sum(made["rows"].values()) == 800, path
+            vocabularies[place, path] = made["vocabularies"]
+            assert made["vocabularies"].get("land") == (1 if has_land else None)
+    assert all(found == vocabularies["", path] for (_, path), found in vocabularies.items())

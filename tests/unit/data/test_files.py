@@ -108,6 +108,17 @@ def test_folder_is_expanded_to_its_files(here: Path) -> None:
         ]
 
 
+@pytest.mark.parametrize("pattern", ["plays/*", "./plays/**", "plays/**/*.*", "{}/plays/**/*.c*"])
+def test_globs_leave_out_marks_of_writers(here: Path, pattern: str) -> None:
+    for name in ("_SUCCESS", "_committed_1.csv", ".1.csv.crc", "_temporary/0/9.csv", "_other.csv"):
+        (here / "plays" / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / "plays" / name).write_text("user,song\n")
+    files = opened(interactions=pattern.format(here)).tables(here)[0].files
+    assert [file.name for file in files] == ["1.csv", "10.csv", "2.csv"]
+    (named,) = opened(interactions="plays/_o*.csv").tables(here)[0].files
+    assert named.name == "_other.csv"
+
+
 def test_files_of_a_folder_agree_in_partition_columns(here: Path) -> None:
     (here / "plays/year=2026").mkdir()
     (here / "plays/year=2026/1.csv").write_text("user,song\n")

@@ -179,6 +179,7 @@ def test_globs_and_folders_are_found_in_order(memory: fsspec.AbstractFileSystem)
     for name in ("b/2.csv", "b/10.csv", "b/deep/3.csv", "b/_SUCCESS", "b/.2.csv.crc", "b/notes.txt"):
         memory.pipe(f"/{name}", TEXT)
     assert names(described("memory://b/*.csv")) == ["memory:///b/10.csv", "memory:///b/2.csv"]
+    assert names(described("memory://b/*2*")) == ["memory:///b/2.csv"]
     assert names(described(["memory://b/2.csv", "memory://b/deep/*"])) == ["memory://b/2.csv", "memory:///b/deep/3.csv"]
     memory.rm("/b/notes.txt")
     assert names(described("memory://b")) == ["memory:///b/10.csv", "memory:///b/2.csv", "memory:///b/deep/3.csv"]
