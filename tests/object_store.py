@@ -1,4 +1,4 @@
-"""An S3 server in a process of its own, SeaweedFS, and a proxy before it that fails every tenth request."""
+"""An S3 server in a process of its own, SeaweedFS, and a proxy before it whose requests fail."""
 
 import http.client
 import os
@@ -7,12 +7,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 from threading import Thread
+from typing import Literal
 
 import fsspec
 import pytest
@@ -72,15 +73,29 @@ def _makes_bucket(url: str) -> bool:
     return True
 
 
-class Flaky(ThreadingHTTPServer):
-    """A proxy. Every tenth request fails, in turn: 500, 503, a closed connection, and one closed after the server has done it."""
+Failure = Literal["500", "503", "closed", "lost"]
+"""An answer of the server; a connection closed at once, or after the server has done what was asked."""
+
+
+def every_tenth(number: int) -> Failure | None:
+    """Return how a request fails, by its number."""
+    kinds: tuple[Failure, ...] = ("500", "503", "closed", "lost")
+    return None if number % 10 else kinds[number // 10 % 4]
+
+
+class Proxy(ThreadingHTTPServer):
+    """A server whose requests are forwarded, or fail."""
 
     daemon_threads = True
 
     def __init__(self, server: str) -> None:
         super().__init__(("127.0.0.1", 0), _Forward)
         self.server, self.numbers, self.failures = server.removeprefix("http://"), count(1), 0
+        self.failure: Callable[[int], Failure | None] = every_tenth
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing: clients are killed, and servers end."""
 
 
 class _Forward(BaseHTTPRequestHandler):
@@ -92,14 +107,12 @@ class _Forward(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        number = next(self.server.numbers)
-        failure = (number // 10) % 4 if number % 10 == 0 else None
-        if failure is not None:
-            self.server.failures += 1
-        if failure in {0, 1}:
-            self._answer(500 + 3 * failure, [], b"")
+        failure = self.server.failure(next(self.server.numbers))
+        self.server.failures += failure is not None
+        if failure in {"500", "503"}:
+            self._answer(int(failure), [], b"")
             return
-        if failure == 2:
+        if failure == "closed":
             self.close_connection = True
             return
         connection = http.client.HTTPConnection(self.server.server, timeout=60)
@@ -111,7 +124,7 @@ class _Forward(BaseHTTPRequestHandler):
         answer = connection.getresponse()
         content, headers = answer.read(), answer.getheaders()
         connection.close()
-        if failure == 3:
+        if failure == "lost":
             self.close_connection = True
             return
         self._answer(answer.status, headers, content)
@@ -128,9 +141,9 @@ class _Forward(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def flaky(server: str) -> Iterator[Flaky]:
-    """Start the proxy before a server."""
-    proxy = Flaky(server)
+def flaky(server: str) -> Iterator[Proxy]:
+    """Start a proxy before a server."""
+    proxy = Proxy(server)
     thread = Thread(target=proxy.serve_forever, daemon=True)
     thread.start()
     try:
