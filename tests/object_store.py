@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
@@ -55,6 +55,8 @@ def s3_server(folder: Path) -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
+        for left in (path for port in ports.values() for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock")):
+            left.unlink()
 
 
 def free_ports(number: int) -> list[int]:
@@ -115,15 +117,14 @@ class _Forward(BaseHTTPRequestHandler):
         if failure == "closed":
             self.close_connection = True
             return
-        connection = http.client.HTTPConnection(self.server.server, timeout=60)
-        connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-        for name, value in self.headers.items():
-            if name.lower() not in {"connection", "expect"}:
-                connection.putheader(name, value)
-        connection.endheaders(body or None)
-        answer = connection.getresponse()
-        content, headers = answer.read(), answer.getheaders()
-        connection.close()
+        with closing(http.client.HTTPConnection(self.server.server, timeout=60)) as connection:
+            connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() not in {"connection", "expect"}:
+                    connection.putheader(name, value)
+            connection.endheaders(body or None)
+            answer = connection.getresponse()
+            content, headers = answer.read(), answer.getheaders()
         if failure == "lost":
             self.close_connection = True
             return

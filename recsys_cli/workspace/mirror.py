@@ -30,7 +30,7 @@ from recsys_cli.workspace.locks import holder_of, locked
 
 _CURRENT, _STUDIES, _HEADS = "current.yaml", "tune/", 20
 _FILE = r"^(current\.yaml|(raw|data|runs|tune)/[^/.][^/]*(/\.?[^/.][^/]*)+)$"
-_BLOCK, _SMALL = 64 << 20, 8 << 20
+_BLOCK, _SMALL = 16 << 20, 8 << 20
 """Bytes of an object, because killed multipart uploads stay; and of a file that is fetched with its head, not by its first use."""
 _LONG, _ABANDONED = 86_400.0, 7 * 86_400
 """Seconds for a lock; and until the files of an upload without a head are removed. Those of this mirror are removed at once."""

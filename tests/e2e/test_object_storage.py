@@ -202,11 +202,11 @@ def opened(tmp_path, bucket, monkeypatch):
 
 
 def test_a_killed_upload_is_absent_or_whole_and_leaves_nothing(tmp_path, bucket, server, opened):
-    """Kills at random requests of 36 uploads; another machine looks at once, then the next command cleans up."""
+    """Kills at random requests of 40 uploads; another machine looks at once, then the next command cleans up."""
     drawn, whole, killed, left = random.Random(31), [], 0, 0
     with flaky(server) as proxy, Writers(tmp_path, bucket, proxy.url) as writers:
         proxy.failure = lambda number: None
-        for number in range(36):
+        for number in range(40):
             key, text, mirror = f"{number:02}" * 8, f"text{number}", f"mirror{number % 4}"
             process, last, is_done = (
                 writers.start(mirror, key, text),
@@ -232,7 +232,7 @@ def test_a_killed_upload_is_absent_or_whole_and_leaves_nothing(tmp_path, bucket,
             assert again == text  # the artifact was complete in the mirror
             whole.append(seen is not None)
             assert objects(bucket) == named_by(newest(bucket))
-    assert killed > 30
+    assert killed >= 30
     assert 3 < sum(whole) < 37, whole  # kills before and after the head
     assert left > 10  # files without a head, which the next command has named or removed
 
