@@ -17,6 +17,7 @@ from tests.checkerboard import write_prepared
 # Tests use small tensors, and share the cores with each other: torch's threads would only wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 cpu.configure_threads()
+os.environ.setdefault("RAY_ADDRESS", "local")  # a Ray of this machine is not for tests
 # Under nohup the tests would inherit an ignored SIGHUP, which training leaves ignored.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # A busy machine is no failure.

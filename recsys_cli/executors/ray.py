@@ -184,10 +184,11 @@ def _connect(options: dict[str, Any], environment: Mapping[str, str]) -> None:
         with cluster.ignore_interrupts(), warnings.catch_warnings(action="ignore"):
             ray.init(**options)
     except Exception as error:  # Ray has errors of its own, of gRPC and of the system
-        raise RecsysError(
-            f"no Ray cluster answers at {address}: {_reason(error)}",
-            hint=f"start one: `ray start --head`; {_HINT}",
-        ) from error
+        if address == "local":
+            problem, hint = "a local Ray does not start", "the machine may be too busy, or lack memory or space in /tmp"
+        else:
+            problem, hint = f"no Ray cluster answers at {address}", f"start one: `ray start --head`; {_HINT}"
+        raise RecsysError(f"{problem}: {_reason(error)}", hint=hint) from error
     finally:
         os.environ.clear()
         os.environ.update(before)
