@@ -34,7 +34,7 @@ KillWait=5
 NodeName={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
 PartitionName=all Nodes={host} Default=YES MaxTime=60 State=UP
 """
-_PATIENCE = 180.0
+_PATIENCE = 500.0
 
 
 class Slurm:

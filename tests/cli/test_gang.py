@@ -21,7 +21,7 @@ from tests.cli.conftest import copied
 pytestmark = pytest.mark.slow
 
 TRAIN = ["train", "ratings.yaml", "train.epochs=15", "train.early_stopping=null", "train.checkpoint_steps=5"]
-_PATIENCE = 240.0
+_PATIENCE = 500.0
 
 
 @pytest.fixture(scope="module")
