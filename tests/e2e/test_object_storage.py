@@ -21,6 +21,7 @@ from tests.forked import program
 from tests.object_store import BUCKET, environment, flaky, s3_server
 from tests.servers import until
 
+pytestmark = pytest.mark.slow
 CONFIG = """
 dataset: {name: synthetic, users: 200, items: 100, rows: 8000}
 split: {method: random, valid: 0.15, test: 0.15}
@@ -50,8 +51,9 @@ for line in sys.stdin:
         while not Path(go).exists():
             time.sleep(0.0005)
         with workspace.create(workspace.data(name), {"key": name, "dataset": text, "rows": {}}) as folder:
+            (folder / "train").mkdir()
             for number in range(12):
-                (folder / f"{number:05}.parquet").write_bytes(f"{text} {number} ".encode() * 20_000)
+                (folder / "train" / f"{number:05}.parquet").write_bytes(f"{text} {number} ".encode() * 20_000)
         print("done", flush=True)
         os._exit(0)
 """
@@ -194,7 +196,7 @@ def opened(tmp_path, bucket, monkeypatch):
         if not data.exists:
             return None
         data.verify()
-        texts = [path.read_text().split(" ")[0] for path in data.folder.glob("*.parquet")]
+        texts = [path.read_text().split(" ")[0] for path in data.shards("train")]
         assert texts == [data.manifest["dataset"]] * 12
         return texts[0]
 
