@@ -31,7 +31,7 @@ class Workers(Threads):
 
 
 @contextmanager
-def as_workers(*_: Any) -> Iterator[Workers]:
+def as_workers(*_: Any, **__: Any) -> Iterator[Workers]:
     yield Workers(2)
 
 
