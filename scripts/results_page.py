@@ -1,4 +1,4 @@
-"""Write docs/results.md from scripts/results/*.json, by the list of tables in scripts/results/page.yaml."""
+"""Write docs/results.md and docs/scale.md from scripts/results/*.json, by the lists of tables in page.yaml and scale.yaml there."""
 
 from __future__ import annotations
 
@@ -10,22 +10,19 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "results.md"
+PAGES = {"page": ROOT / "docs" / "results.md", "scale": ROOT / "docs" / "scale.md"}
 RESULTS = ROOT / "scripts" / "results"
-HEAD = """\
-# Results
-
-Written by `scripts/results_page.py` from `scripts/results/*.json`: medians of rounds, `±` the deviation over seeds, brackets
-a 95 % interval. A machine is named where it changes. What follows: [which model](quality.md), [how fast](benchmarks.md).
-"""
 TRIPLE = re.compile(r"[\d.]+ / ([\d.]+) / [\d.]+")
 """Minimum, median and maximum."""
 
 
-def page() -> str:
-    """Return the page as Markdown."""
-    machine, sections = "", [HEAD]
-    for table in yaml.safe_load((RESULTS / "page.yaml").read_text()):
+def page(name: str) -> str:
+    """Return the page of a list as Markdown."""
+    machine, sections = "", []
+    for table in yaml.safe_load((RESULTS / f"{name}.yaml").read_text()):
+        if "text" in table:
+            sections.append(table["text"])
+            continue
         found = json.loads((RESULTS / f"{table['file']}.json").read_text())
         before, machine = machine, measured(found) or machine
         sections.append(section(table, found, machine if machine != before else ""))
@@ -79,4 +76,5 @@ def cell(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    for each, path in PAGES.items():
+        path.write_text(page(each))
