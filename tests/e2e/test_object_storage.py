@@ -1,20 +1,26 @@
 """Workspaces on object storage: a real S3 server, one that fails every tenth request, kills and races of uploads."""
 
 import gzip
+import io
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
 import fsspec
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
+from recsys_cli.config import RunConfig
+from recsys_cli.etl import read_parts
+from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import Workspace
 from recsys_cli.workspace.mirror import Head, Mirror, mirror_folder
 from tests.forked import program
@@ -297,3 +303,36 @@ def test_outputs_of_spark_are_read_in_place(tmp_path, bucket):
             vocabularies[place, path] = made["vocabularies"]
             assert made["vocabularies"].get("land") == (1 if has_land else None)
     assert all(found == vocabularies["", path] for (_, path), found in vocabularies.items())
+
+
+@pytest.mark.skipif(find_spec("distributed") is None, reason="Dask is not installed")
+def test_workers_read_parts_of_objects(tmp_path, bucket, monkeypatch):
+    """Ranges of text and row groups of Parquet by glob, on workers, are the same bytes as local files on threads."""
+    lines = [f"{n % 37},{n * 7 % 61},{n % 5 + 1},{1_600_000_000 + n}" for n in range(4_000)]
+    table = pa_csv.read_csv(io.BytesIO("\n".join(["user,item,rating,time", *lines]).encode()))
+    (tmp_path / "tables").mkdir()
+    for number in range(2):
+        part = table.slice(number * 2_000, 2_000)
+        pa_csv.write_csv(part, tmp_path / f"tables/part-{number}.csv")
+        pq.write_table(part, tmp_path / f"tables/part-{number}.parquet", row_group_size=300)
+    store = fsspec.filesystem("s3", skip_instance_cache=True)
+    store.put(f"{tmp_path}/tables/", f"{bucket}/plays/day=1/", recursive=True)
+    monkeypatch.setattr(read_parts, "PART_CHUNKS", 1e-4)
+    for kind in ("csv", "parquet"):
+        found = []
+        for files, cluster in ((f"{bucket}/plays/day=*/part-*.{kind}", "local"), (f"{tmp_path}/tables/*.{kind}", None)):
+            config = RunConfig.model_validate({
+                "dataset": {"name": "files", "interactions": files},
+                "split": {"method": "temporal"},
+                "features": {
+                    "user": "user", "item": "item", "label": "label", "timestamp": "time",
+                    "ops": [
+                        {"op": "Categorify", "columns": ["user", "item"]},
+                        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
+                    ],
+                },
+                "etl": {"cluster": cluster, "workers": 2, "shard_rows": 200},
+            })  # fmt: skip
+            made = etl(config, Workspace(tmp_path / f"{kind}-{cluster}")).artifact
+            found.append({path.name: path.read_bytes() for path in made.folder.rglob("*.parquet")})
+        assert found[0] == found[1]
