@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from recsys_cli.data.raw_files import RawFile
 from recsys_cli.data.selection import nothing_new
-from recsys_cli.errors import RecsysError
+from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.etl.engine import Executor
 from recsys_cli.etl.filters import FilteredRows, Part, choose_rows, filters_of, missing_times, row_of, without_time
 from recsys_cli.etl.reading.dialect import BadRow
@@ -104,6 +105,11 @@ class ReadPart:
     def __call__(self, part: FilePart) -> PartRead:
         """Write the rows of a part to a scratch file; a repeated read writes another file."""
         path = self.folder / f"{uuid.uuid4().hex}.arrow"
+        if isinstance(part.file, Path) and not part.file.is_file():  # the process with the plan has seen it
+            error = f"the worker on {socket.gethostname()} has no file {part.file}"
+            return PartRead(
+                path, error=DataError(error, hint="put the dataset where every worker has it, at the same path")
+            )
         try:
             return self._read(self.reader.of(part), path)
         except RecsysError as error:

@@ -113,6 +113,9 @@ class Checks:
         here = releases(self.packages)
         hints: dict[str, str] = {}
         for address, info in workers.items():
+            if isinstance(info, TimeoutError):
+                hints[f"worker {address}: {info}"] = "end it if it hangs; on a busy machine run the command again"
+                continue
             if isinstance(info, Exception):
                 problem = f"worker {address} cannot run a task of recsys-cli: {type(info).__name__}: {info}"
                 hints[problem] = self._install(here)

@@ -6,8 +6,9 @@ import logging
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from recsys_cli.cpu import cores
@@ -15,6 +16,9 @@ from recsys_cli.errors import RecsysError
 from recsys_cli.executors import cluster
 from recsys_cli.executors.checks import Checks
 from recsys_cli.executors.cluster import Lost, Scheduler, SharedTask
+
+_SILENCE, _INSPECTION_TIMEOUT = 30.0, 30.0
+"""Seconds without a heartbeat after which a worker is given up: Dask waits for minutes; and for the answer to an inspection."""
 
 
 class DaskScheduler(Scheduler):
@@ -27,25 +31,50 @@ class DaskScheduler(Scheduler):
         super().__init__(name, is_local=client.cluster is not None, start=start)
         self.client = client
         self._done = threading.Event()
+        self._heard: dict[str, tuple[float, float]] = {}
 
     def workers(self) -> dict[str, int]:
-        """See `Scheduler`."""
+        """See `Scheduler`; without workers that Dask has paused for lack of memory, and silent ones, which it gives up."""
         try:
-            return dict(self.client.nthreads())
+            found = self.client.sync(self.client.scheduler.identity, n_workers=-1)["workers"]
+            silent = [address for address, worker in found.items() if self._is_silent(address, worker["last_seen"])]
+            for address in silent:
+                self.client.sync(self.client.scheduler.unregister, address=address, stimulus_id="recsys: silent")
         except (OSError, TimeoutError, RuntimeError) as error:
             raise self.lost() from error
+        return {
+            address: worker["nthreads"]
+            for address, worker in found.items()
+            if address not in silent and worker.get("status") != "paused"
+        }
+
+    def _is_silent(self, address: str, seen: float) -> bool:
+        """Whether the last heartbeat of a worker, by the clock of the scheduler, stays the same for long."""
+        now = monotonic()
+        before, since = self._heard.get(address, (seen, now))
+        self._heard[address] = seen, since if seen == before else now
+        return seen == before and now - since > _SILENCE
 
     def inspect(self, checks: Checks) -> Mapping[str, Any]:
         """See `Scheduler`."""
-        try:
-            found: Mapping[str, Any] = self.client.run(checks.inspect, on_error="return")
-        except OSError as error:
-            raise self.lost() from error
-        return found
+        error = TimeoutError(f"no answer within {_INSPECTION_TIMEOUT:.0f} s")
+        found: dict[str, Any] = dict.fromkeys(self.workers(), error)
+
+        def ask(address: str) -> None:
+            with suppress(OSError):
+                found.update(self.client.run(checks.inspect, workers=[address], on_error="return"))
+
+        asked = [threading.Thread(target=ask, args=(address,), daemon=True) for address in found]
+        for thread in asked:
+            thread.start()
+        until = monotonic() + _INSPECTION_TIMEOUT
+        for thread in asked:
+            thread.join(max(0.0, until - monotonic()))
+        return dict(found)
 
     def broadcast(self, task: Any) -> Any:
-        """See `Scheduler`."""
-        return self.client.scatter(task, broadcast=True, hash=False, timeout=cluster.CONNECT_TIMEOUT)
+        """See `Scheduler`; workers fetch it from each other. A scatter would wait for each of them."""
+        return self.client.submit(_same, task, pure=False)
 
     def submit(self, sent: Any, part: Any) -> Any:
         """See `Scheduler`."""
@@ -83,6 +112,10 @@ class DaskScheduler(Scheduler):
         self.client.cancel(list(futures), force=True)
 
 
+def _same(task: Any) -> Any:
+    return task
+
+
 @contextmanager
 def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[DaskScheduler]:
     """Start a local cluster, or connect to an external one."""
@@ -102,15 +135,26 @@ def _client(scheduler: Any) -> Any:
 
     if isinstance(scheduler, str):
         scheduler = scheduler.replace("dask://", "tcp://", 1)
-    try:
-        with warnings.catch_warnings():
-            # Different releases: the inspection of the workers reports them as an error.
-            warnings.filterwarnings("ignore", message=r"(?s).*Mismatched versions found")
-            return Client(scheduler, set_as_default=False, timeout=cluster.CONNECT_TIMEOUT)
-    except (OSError, TimeoutError, ValueError) as error:
+    answers: list[Any] = []
+
+    def connect() -> None:
+        try:
+            answers.append(Client(scheduler, set_as_default=False, timeout=cluster.CONNECT_TIMEOUT))
+        except Exception as error:  # what answers may be no scheduler
+            answers.append(error)
+
+    with warnings.catch_warnings():
+        # Different releases: the inspection of the workers reports them as an error.
+        warnings.filterwarnings("ignore", message=r"(?s).*Mismatched versions found")
+        thread = threading.Thread(target=connect, daemon=True)  # its time limit is for a connection, not for an answer
+        thread.start()
+        thread.join(2 * cluster.CONNECT_TIMEOUT)
+    found = answers[0] if answers else TimeoutError("nothing that a scheduler would say")
+    if isinstance(found, Exception):
         raise RecsysError(
-            f"no Dask scheduler answers at {scheduler}: {error}", hint="start one: `dask scheduler`"
-        ) from error
+            f"no Dask scheduler answers at {scheduler}: {found}", hint="start one: `dask scheduler`"
+        ) from found
+    return found
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import logging
 import os
@@ -42,7 +43,7 @@ class RayScheduler(Scheduler):
 
         start = "start `ray start --address HEAD:6379` on a machine with this recsys-cli and the workspace"
         super().__init__(name, is_local=is_local, start=start)
-        self.ray = ray
+        self.ray, self.is_lost = ray, False
         is_client = name.startswith("ray://")
         self.head = name if is_client else ray.get_runtime_context().gcs_address
         # No retries: the window repeats a part, and tells the loss.
@@ -68,8 +69,12 @@ class RayScheduler(Scheduler):
         return dict(zip(self.workers(), map(self._answer, futures), strict=False))
 
     def _answer(self, future: Any) -> Any:
+        from ray.exceptions import GetTimeoutError
+
         try:
             return self.ray.get(future, timeout=_INSPECTION_TIMEOUT)
+        except GetTimeoutError:
+            return TimeoutError(f"no answer within {_INSPECTION_TIMEOUT:.0f} s")
         except Exception as error:  # of Ray, or of the task
             return RuntimeError(_reason(error))
 
@@ -119,9 +124,21 @@ class RayScheduler(Scheduler):
             raise self.lost() from error
 
     def cancel(self, futures: Sequence[Any]) -> None:
-        """See `Scheduler`; by force, because native code does not hear an interrupt."""
-        for future in futures:
+        """See `Scheduler`; by force, because native code does not hear an interrupt. Without its head, Ray would wait."""
+        for future in () if self.is_lost else futures:
             self.ray.cancel(future, force=True)
+
+    def lost(self) -> RecsysError:
+        """See `Scheduler`."""
+        self.is_lost = True
+        return super().lost()
+
+    def close(self) -> None:
+        """Leave the cluster; without its head Ray would end this process after a minute of waiting."""
+        if self.is_lost:
+            atexit.unregister(self.ray._private.worker.shutdown)
+        else:
+            self.ray.shutdown()
 
 
 def _run(task: SharedTask[Any, Any], part: Any) -> Any:
@@ -167,7 +184,7 @@ def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[Ra
             options["runtime_env"] = {"env_vars": {"POLARS_MAX_THREADS": "1"}}
         _connect(options, environment)
         scheduler = RayScheduler(name, is_local=address == "local")
-        stack.callback(scheduler.ray.shutdown)
+        stack.callback(scheduler.close)
         yield scheduler
 
 

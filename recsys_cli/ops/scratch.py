@@ -130,10 +130,9 @@ class NumberFile:
 
 def _without_nulls(batch: pa.Table, name: str) -> pa.ChunkedArray:
     values = batch.column(name)
-    nulls = pc.sum(pc.is_null(values, nan_is_null=True)).as_py()
-    if nulls:
+    if pc.any(pc.is_null(values, nan_is_null=True)).as_py():
         raise DataError(
-            f"a batch has {nulls} nulls in the column {name}, so the split cannot use it",
+            f"the column {name} has nulls, so the split cannot use it",
             hint=f"drop them: put {{op: Dropna, columns: [{name}]}} first in features.ops",
         )
     return values
