@@ -63,6 +63,8 @@ def cell(value: Any) -> str:
             return "–"
         case {"gain": gain, "interval": [low, high]} | {"difference": gain, "low": low, "high": high}:
             return f"{gain:+} [{low}, {high}]"
+        case [float(), float() as median, float()]:
+            return cell(median)
         case [single]:
             return cell(single)
         case str():

@@ -1,6 +1,6 @@
 """A preparation of a terabyte on 1 to 256 workers, by measured task times and a stated network: its time, and what limits it.
 
-usage: simulate_cluster.py [--scale scripts/results/scale.json] [--terabytes 1.1] [--node-gbit 10] [--storage-gbyte 5] [--cores 16]
+usage: simulate_cluster.py [--scale scripts/results/scale.json] [--terabytes 1.1] [--cores 16]
 
 An event simulation, no measurement: tasks start as workers are free, in the order and with the window of `executors.cluster`; each
 takes the measured processor seconds of its phase, and its bytes share the network of its node and of the storage. The
@@ -20,7 +20,9 @@ from typing import Any
 from measure import keep
 
 RESULTS = Path(__file__).parent / "results"
-WORKERS = (1, 4, 10, 16, 64, 100, 256)
+WORKERS = (1, 10, 16, 64, 100, 256)
+NETWORKS = {"10 Gbit/s": (10, 5), "100 Gbit/s": (100, 50)}
+"""Gbit/s of a node, and GB/s of the shared storage of all nodes."""
 AHEAD = 3  # parts in flight per worker, as in executors.cluster
 
 
@@ -90,8 +92,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=Path, default=RESULTS / "scale.json")
     parser.add_argument("--terabytes", type=float, default=1.1, help="bytes of text")
-    parser.add_argument("--node-gbit", type=float, default=10, help="network of a node, in Gbit/s")
-    parser.add_argument("--storage-gbyte", type=float, default=5, help="shared storage, in GB/s, of all nodes")
     parser.add_argument("--cores", type=int, default=16, help="workers on a node")
     given = parser.parse_args()
     scale = json.loads(given.scale.read_text())
@@ -99,12 +99,12 @@ def main() -> None:
     text_bytes = given.terabytes * 1e12
     rows = text_bytes / measured["text_row_bytes"]
     steps = phases(measured, text_bytes, rows)
-    options = {"node": given.node_gbit * 1e9 / 8, "storage": given.storage_gbyte * 1e9, "cores": given.cores}
+    cost = scale["tasks"]["local"]["task_ms"][1] / 1e3
     table = []
     for workers in WORKERS:
         line: dict[str, Any] = {"workers": workers}
-        for name, times in scale["tasks"].items():
-            cost = times["task_ms"][1] / 1e3
+        for name, (node, storage) in NETWORKS.items():
+            options = {"node": node * 1e9 / 8, "storage": storage * 1e9, "cores": given.cores}
             own = {
                 step.name: simulate(step, workers, task_seconds=cost, **options) if step.tasks else step.driver
                 for step in steps
@@ -112,7 +112,7 @@ def main() -> None:
             line[name] = {"minutes": round(sum(own.values()) / 60, 1), "longest": max(own, key=lambda step: own[step])}
             line[name]["phases"] = {step: round(seconds) for step, seconds in own.items()}
         table.append(line)
-    inputs = {"rows": rows, "text_bytes": text_bytes, **options, "measured": measured, "tasks": scale["tasks"]}
+    inputs = {"rows": rows, "text_bytes": text_bytes, "networks": NETWORKS, "cores": given.cores, "task_seconds": cost}
     keep("simulated_cluster", {"simulated": table, "inputs": inputs})
 
 
