@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,8 +21,11 @@ import pytest
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import RecsysError
 from recsys_cli.etl import counts, read_parts, staging
-from recsys_cli.events import Event, Progress
+from recsys_cli.events import Event, Message, Progress
 from recsys_cli.executors import cluster as clusters
+from recsys_cli.executors import dask as dask_scheduler
+from recsys_cli.executors.cluster import Cluster
+from recsys_cli.executors.executor import open_executor
 from recsys_cli.executors.ray import open_scheduler
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
@@ -212,6 +216,41 @@ def test_a_worker_killed_in_each_phase_changes_nothing(
     assert killed == [phase]
     assert contents(made.folder) == alone(60)
     assert list((workspace.root / ".scratch").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_frozen_worker_is_given_up(workspace: Workspace, dask: Dask, alone, monkeypatch) -> None:
+    """It keeps its connection and answers nothing."""
+    monkeypatch.setattr(dask_scheduler, "_SILENCE", 3.0)
+    victim, _ = dask.worker(), dask.worker()
+    events: list[Event] = []
+
+    def freeze(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, Progress) and event.task == "fit, pass 1":
+            victim.send_signal(signal.SIGSTOP)
+
+    made = etl(config(cluster=dask.address, shard_rows=60), workspace, emit=freeze).artifact
+    assert contents(made.folder) == alone(60)
+    assert [event.text for event in events if isinstance(event, Message) and "is lost" in event.text]
+
+
+def test_a_frozen_worker_is_named_by_the_check(workspace: Workspace, dask: Dask, monkeypatch) -> None:
+    monkeypatch.setattr(dask_scheduler, "_INSPECTION_TIMEOUT", 2.0)
+    frozen = dask.worker()
+    with open_executor(dask.address, workspace.root) as executor:
+        assert isinstance(executor, Cluster)
+        frozen.send_signal(signal.SIGSTOP)
+        with pytest.raises(RecsysError, match=r"worker tcp://\S+: no answer within 2 s"):
+            executor.ready()
+        frozen.send_signal(signal.SIGCONT)
+
+
+def test_an_address_where_something_else_answers_is_an_error(workspace: Workspace, dask: Dask, monkeypatch) -> None:
+    monkeypatch.setattr(clusters, "CONNECT_TIMEOUT", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        dask.address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        assert refused(workspace, dask, match=r"no Dask scheduler answers at tcp://\S+: ").hint
 
 
 @pytest.mark.slow
