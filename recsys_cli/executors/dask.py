@@ -27,7 +27,8 @@ class DaskScheduler(Scheduler):
     packages = ("dask", "distributed")
 
     def __init__(self, name: str, client: Any) -> None:
-        start = f"start `dask worker {client.scheduler.address}` on a machine with this recsys-cli and the workspace; workers without free memory, which Dask pauses, do not count"
+        start = f"start `dask worker {client.scheduler.address}` on a machine with this recsys-cli and the workspace"
+        start += "; workers without free memory, which Dask pauses, do not count"
         super().__init__(name, is_local=client.cluster is not None, start=start)
         self.client = client
         self._done = threading.Event()

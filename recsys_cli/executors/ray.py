@@ -10,6 +10,7 @@ import secrets
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import warnings
@@ -134,11 +135,18 @@ class RayScheduler(Scheduler):
         return super().lost()
 
     def close(self) -> None:
-        """Leave the cluster; without its head Ray would end this process after a minute of waiting."""
+        """Leave the cluster; without its head Ray would wait for a minute, and crash at the end of this process."""
         if self.is_lost:
-            atexit.unregister(self.ray._private.worker.shutdown)
+            atexit.register(_end)
         else:
             self.ray.shutdown()
+
+
+def _end() -> None:
+    """End this process at once, with the exit code of a `RecsysError`."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(RecsysError.exit_code)
 
 
 def _run(task: SharedTask[Any, Any], part: Any) -> Any:
