@@ -91,7 +91,9 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def _check(arena: Arena, expected: dict[str, bytes], name: str, outcome: Outcome) -> None:
-    outcome.expect(_contents(arena.folder) == expected, f"{name}: other bytes")
+    found = _contents(arena.folder)
+    other = sorted(path for path in found.keys() | expected if found.get(path) != expected.get(path))
+    outcome.expect(not other, f"{name}: {len(other)} files with other bytes, such as {other[:3]}")
     left = list((arena.workspace / ".scratch").glob("*"))
     outcome.expect(not left, f"{name} left {left}")
 
