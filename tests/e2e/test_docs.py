@@ -47,6 +47,7 @@ NOT_RUN = {
     ("docs/export.md", "import numpy as np"): "Triton",
     ("docs/guide.md", "recsys train --devices 2"): "an interrupted run, grown data, many runs; tests/cli has all three",
     ("docs/howto/cluster.md", "dask scheduler"): _MACHINES,
+    ("docs/howto/cluster.md", "recsys doctor --cluster"): _MACHINES,
     ("docs/howto/cluster.md", "recsys recommend RUN"): _MACHINES,
     ("docs/howto/cluster.md", "torchrun"): _MACHINES,
     (
