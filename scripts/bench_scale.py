@@ -40,18 +40,15 @@ from recsys_cli.workspace import Workspace
 if __name__ == "__main__":
     polars.thread_pool_size()
     os.environ["POLARS_MAX_THREADS"] = "1"  # of workers, which are on one core
-    first, last = {}, {}
-    started = time.perf_counter()
+    ends = {}
 
     def note(event):
         if isinstance(event, Progress):
-            first.setdefault(event.task, time.perf_counter())
-            last[event.task] = time.perf_counter()
+            ends[event.task] = time.perf_counter()
 
     config = load(Path(sys.argv[1]), sys.argv[3:])
     manifest = etl(config, Workspace(sys.argv[2]), force=True, emit=note).artifact.manifest
-    spans = {task: (first[task] - started, last[task] - started) for task in last}
-    print(json.dumps({"spans": spans, "seconds": manifest["seconds"], "rows": manifest["rows"]}))
+    print(json.dumps({"ends": ends, "seconds": manifest["seconds"], "rows": manifest["rows"]}))
 """
 _TASKS = """
 import json, sys, time
@@ -113,8 +110,8 @@ def _config(folder: Path, scratch: Path, millions: int) -> Path:
 
 def _phases(found: dict[str, Any]) -> dict[str, float]:
     """Return the seconds of each phase: a phase of tasks lasts from the end of the one before to its last event."""
-    spans, seconds = found["spans"], found["seconds"]
-    dealt = spans["assign to shards"][1] - spans["read interactions"][1]
+    ends, seconds = found["ends"], found["seconds"]
+    dealt = ends["assign to shards"] - ends["read interactions"]
     return {
         "read interactions": seconds["read and split"] - dealt, "assign to shards": dealt, "fit": seconds["fit"],
         "transform": seconds["transform and write"], "report": seconds["cold values"] + seconds["report"],
@@ -142,7 +139,6 @@ def _workers(folder: Path, scratch: Path, cluster: str, rounds: int) -> dict[str
 
 
 def _in_turn(config: Path, scratch: Path, cluster: str, rounds: int) -> dict[str, Any]:
-    seconds: dict[int, list[float]] = {1: [], 2: []}
     phases: dict[int, list[dict[str, float]]] = {1: [], 2: []}
     peaks: list[float] = []
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -151,7 +147,6 @@ def _in_turn(config: Path, scratch: Path, cluster: str, rounds: int) -> dict[str
             done, found = _driver(config, scratch, f"etl.cluster={cluster}", f"etl.workers={workers}")
             own = _phases(found)
             own["all"] = sum(found["seconds"][phase] for phase in found["seconds"] if phase != "total")
-            seconds[workers].append(own["all"])
             phases[workers].append(own)
             peaks.append(done.peak_gb)
     ratios = {name: round(median(p[name] for p in phases[1]) / median(p[name] for p in phases[2]), 2) for name in own}
@@ -159,7 +154,7 @@ def _in_turn(config: Path, scratch: Path, cluster: str, rounds: int) -> dict[str
         "one_worker": {name: round(median(p[name] for p in phases[1]), 2) for name in own},
         "two_workers": {name: round(median(p[name] for p in phases[2]), 2) for name in own},
         "ratio": ratios,
-        "ratios_of_all": [round(one / two, 2) for one, two in zip(seconds[1], seconds[2], strict=True)],
+        "ratios_of_all": [round(one["all"] / two["all"], 2) for one, two in zip(phases[1], phases[2], strict=True)],
         "driver_peak_gb": [round(peak, 3) for peak in (min(peaks), median(peaks), max(peaks))],
     }
 

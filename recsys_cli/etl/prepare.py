@@ -69,8 +69,7 @@ class Preparation:
         name, engine = choose(config.engine, self.scratch, device=config.device, emit=self.emit)
         check_ops(engine, self.config.features.ops)
         inputs = Inputs.of(self.config, self.raw, limit=self.limit)
-        files = (size_of(file) or 0 for reader in inputs.interactions.values() for file in reader.table.files)
-        estimate = sum(files) / (_BYTES * cores())
+        estimate = _estimated_seconds(inputs) if config.cluster == "auto" else 0.0
         with open_executor(config, engine, self.scratch, self.emit, seconds=estimate) as executor:
             with _timed(seconds, "read and split"):
                 for remark in (*inputs.remarks, *self.config.features.possible_leaks(inputs.program)):
@@ -193,6 +192,12 @@ class Preparation:
         (self.folder / "rejected.jsonl").write_text(lines, encoding="utf-8")
         text = f"skipped {len(rejected)} bad rows; rejected.jsonl of the prepared data lists them"
         self.emit(Message(text, "warning"))
+
+
+def _estimated_seconds(inputs: Inputs) -> float:
+    """Estimate the duration on the cores of this machine, by the sizes of the files."""
+    files = (size_of(file) or 0 for reader in inputs.interactions.values() for file in reader.table.files)
+    return sum(files) / (_BYTES * cores())
 
 
 def _users_without_id(fitted: FittedPlan, staged: Staged, split: str) -> str | None:

@@ -165,14 +165,20 @@ class ShardAssignment:
         if codes is None:
             assert isinstance(self.split, RandomSplit)
             codes = self.split.assign_rows(numbers)
-        shards = self.shards_of(numbers) // np.uint64(self.per_partition)
-        num_train = -(-self.num_shards // self.per_partition)
-        partitions = np.where(codes == TRAIN, shards, num_train - 1 + codes.astype(np.intp))
+        groups = self.shards_of(numbers) // np.uint64(self.per_partition)
+        partitions = np.where(codes == TRAIN, groups, self.num_groups - 1 + codes.astype(np.intp))
         # Small types are faster to sort.
-        partitions = partitions.astype(np.min_scalar_type(num_train + len(SPLITS)))
+        partitions = partitions.astype(np.min_scalar_type(self.num_groups + len(SPLITS)))
         path = self.folder / f"batch-{batch.number:06d}.arrow"
         kept = counted if self.numbered or self.per_partition > 1 else None
-        return PartitionedFile.write(path, typed(rows, self.schema), partitions, num_train + len(SPLITS) - 1, kept)
+        return PartitionedFile.write(
+            path, typed(rows, self.schema), partitions, self.num_groups + len(SPLITS) - 1, kept
+        )
+
+    @property
+    def num_groups(self) -> int:
+        """Number of partitions of train."""
+        return -(-self.num_shards // self.per_partition)
 
     def shards_of(self, numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         """Return the train shard of each row number."""
@@ -194,13 +200,12 @@ class _SecondLevel:
 
     first: ShardAssignment
     schema: pa.Schema
-    num_groups: int
 
     def __call__(self, run: _Run) -> PartitionedFile:
         """Write a run."""
         rows = read(run.spans, self.schema, self.schema.names)
         numbers = rows.column(ROW_NUMBER).to_numpy().astype(np.int64)
-        held_out = run.partition - self.num_groups
+        held_out = run.partition - self.first.num_groups
         num_shards = self.first.num_shards
         partitions = np.full(len(numbers), num_shards + held_out)
         if held_out < 0:
@@ -266,10 +271,8 @@ def stage(
     emit(Progress(task, done, done))
     with_numbers = schema.append(pa.field(ROW_NUMBER, _number_type(files)))
     if per_partition > 1:
-        num_groups = -(-num_shards // per_partition)
-        second = _SecondLevel(to_shards, with_numbers, num_groups)
-        runs = _runs(files, num_groups + len(SPLITS) - 1, 2 * shard_rows)
-        first, files = files, list(executor.map(second, runs))
+        runs = _runs(files, to_shards.num_groups + len(SPLITS) - 1, 2 * shard_rows)
+        first, files = files, list(executor.map(_SecondLevel(to_shards, with_numbers), runs))
         for file in first:
             file.path.unlink()
     if numbered:
