@@ -52,10 +52,16 @@ def nodes() -> Iterator[Any]:
 
 
 def recsys(workspace: Workspace, address: str, *line: str) -> subprocess.Popen[str]:
-    """Start a command of its own process: Ray ends one whose node dies."""
+    """Start a command of its own process, because Ray ends one whose node dies.
+
+    Its folder is not that of the source: workers on its machine would import from there.
+    """
+    workspace.root.mkdir(parents=True, exist_ok=True)
     command = [str(RECSYS), "-w", str(workspace.root), *line]
     environment = {**os.environ, "RAY_ADDRESS": address, "COLUMNS": "500"}
-    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command, cwd=workspace.root.parent, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
 
 
 @pytest.mark.slow
