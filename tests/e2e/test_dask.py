@@ -144,8 +144,11 @@ def refused(workspace: Workspace, on: Dask, match: str) -> RecsysError:
 
 
 def is_gone(session: int) -> bool:
-    """Whether no process of a session is left, in a while at the latest: helpers of Python and Ray end after the others."""
-    deadline = time.monotonic() + 40
+    """Whether no process of a session is left, in a while at the latest.
+
+    Agents of Ray wait for a minute for its head to tell of the death of their node.
+    """
+    deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         stats = (stat.read_text(errors="replace") for stat in Path("/proc").glob("[0-9]*/stat") if stat.exists())
         with contextlib.suppress(OSError):  # a process ended meanwhile
