@@ -29,7 +29,7 @@ from recsys_cli.executors.cluster import Lost, Scheduler, SharedTask
 _TEMP, _PREFIX = Path("/tmp"), "recsys-ray-"  # noqa: S108 - paths of sockets are short, and TMPDIR may be long
 _INSPECTION_TIMEOUT = 60.0
 """Seconds to wait for a first process of a node."""
-_PATIENCE = {"RAY_agent_register_timeout_ms": "120000", "RAY_worker_register_timeout_seconds": "300"}
+_START_TIMEOUTS = {"RAY_agent_register_timeout_ms": "120000", "RAY_worker_register_timeout_seconds": "300"}
 """Limits for processes of a local cluster to start; by default a node of a busy machine ends after 30 s."""
 _HINT = (
     "where it asks for a token: RAY_AUTH_MODE=token, and in RAY_AUTH_TOKEN what `ray get-auth-token` prints on its head"
@@ -189,7 +189,7 @@ def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[Ra
                 "_temp_dir": folder,
             }
             environment |= {"RAY_AUTH_TOKEN": _token(), "POLARS_MAX_THREADS": cluster.polars_threads(workers)}
-            environment |= _PATIENCE
+            environment |= _START_TIMEOUTS
         else:
             # A process runs one part at a time, and Polars would use all cores in each.
             options["runtime_env"] = {"env_vars": {"POLARS_MAX_THREADS": "1"}}

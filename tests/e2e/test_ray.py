@@ -65,19 +65,34 @@ def recsys(workspace: Workspace, address: str, *line: str) -> subprocess.Popen[s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["demo", "synthetic-impressions"])
-def test_threads_dask_and_ray_make_the_same_bytes(name: str, nodes: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "file", "clusters"),
+    [
+        ("demo", None, [("local", 1), ("local", 2), ("ray", 1), ("nodes", 3)]),
+        ("synthetic-impressions", None, [("local", 1), ("local", 2), ("ray", 1), ("nodes", 3)]),
+        ("ml-latest-small", "ml-latest-small.zip", [("local", 2), ("nodes", 3)]),
+        ("amazon-5core-toys", "s3rec/Toys_and_Games.txt", [("local", 2), ("nodes", 3)]),
+    ],
+)
+def test_threads_dask_and_ray_make_the_same_bytes(
+    name: str,
+    file: str | None,
+    clusters: list[tuple[str, int]],
+    nodes: Any,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
     path, made = CONFIGS / f"{name}.yaml", {}
     config = load(path)
-    for kind, workers in [("threads", 1), ("local", 1), ("local", 2), ("ray", 1), ("nodes", 3)]:
+    raw = request.getfixturevalue("shared_data") / file if file else None
+    for kind, workers in [("threads", 1), *clusters]:
         workspace = Workspace(tmp_path / f"{kind}-{workers}")
-        download(config.dataset, workspace)
+        download(config.dataset, workspace, from_file=raw)
         options = {"threads": [], "nodes": ["etl.cluster=ray"]}.get(
             kind, [f"etl.cluster={kind}", f"etl.workers={workers}"]
         )
-        run = recsys(
-            workspace, nodes.address if kind == "nodes" else "local", "etl", str(path), "etl.shard_rows=3000", *options
-        )
+        address = nodes.address if kind == "nodes" else "local"
+        run = recsys(workspace, address, "etl", str(path), f"etl.shard_rows={30_000 if file else 3000}", *options)
         _, err = run.communicate(timeout=300)
         assert run.returncode == 0, err
         (data,) = workspace.all_data()
