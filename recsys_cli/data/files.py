@@ -83,7 +83,10 @@ def _expand(table: str, pattern: str) -> Sequence[RawFile]:
     if path.is_dir():
         return _in_folder(table, path)
     matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute patterns
-    paths = sorted(Path(match) for match in without_marks(matches, pattern) if Path(match).is_file())
+    found = sorted(map(Path, without_marks(matches, pattern)))
+    paths = [path for path in found if path.is_file()] or [
+        file for folder in found for file in _in_folder(table, folder)
+    ]
     if not paths:
         what = "no file matches" if glob.has_magic(pattern) else "there is no file"
         raise DataError(f"table {table!r}: {what} {pattern}", hint=f"paths are relative to {Path.cwd()}")

@@ -108,6 +108,14 @@ def test_folder_is_expanded_to_its_files(here: Path) -> None:
         ]
 
 
+def test_glob_of_folders_is_their_files(here: Path) -> None:
+    for name in ("days/day=2/b.csv", "days/day=2/_SUCCESS", "days/day=1/a.csv", "days/day=1/.a.csv.crc"):
+        (here / name).parent.mkdir(exist_ok=True, parents=True)
+        (here / name).write_text("user,song\n")
+    files = opened(interactions="days/*").tables(here)[0].files
+    assert [str(file) for file in files] == ["days/day=1/a.csv", "days/day=2/b.csv"]
+
+
 @pytest.mark.parametrize("pattern", ["plays/*", "./plays/**", "plays/**/*.*", "{}/plays/**/*.c*"])
 def test_globs_leave_out_marks_of_writers(here: Path, pattern: str) -> None:
     for name in ("_SUCCESS", "_committed_1.csv", ".1.csv.crc", "_temporary/0/9.csv", "_other.csv"):
