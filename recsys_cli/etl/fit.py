@@ -184,7 +184,7 @@ def _fit_interactions(task: FitTask, executor: Executor, emit: Emit) -> tuple[Ag
     program, staged = task.fitted.program, task.staged
     if not program.fits(task.number, None):
         return {}, {}
-    groups = _groups(len(staged.shards[_SPLIT]))
+    groups = shard_groups(len(staged.shards[_SPLIT]))
     merged = _MergedAggregates(program, task.number)
     files: list[tuple[Column, CountFile]] = []
     total = staged.rows[_SPLIT]
@@ -200,7 +200,7 @@ def _fit_interactions(task: FitTask, executor: Executor, emit: Emit) -> tuple[Ag
     return aggregates | counted, dropped
 
 
-def _groups(shards: int) -> list[range]:
+def shard_groups(shards: int) -> list[range]:
     """Return groups of shards for a task each; their size grows with the root of the number of shards.
 
     Independent of the executor, because float sums depend on the order of addition.

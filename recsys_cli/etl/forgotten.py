@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.config import load
+from recsys_cli.cpu import Threads
 from recsys_cli.etl.filters import RowCount
 from recsys_cli.etl.report import EtlCounts, write_report
 from recsys_cli.etl.transform import write_table
@@ -311,4 +312,4 @@ def _report_again(data: PreparedData, fitted: FittedPlan, manifest: dict[str, An
     chosen = {name: tuple(RowCount(**one) for one in counts) for name, counts in manifest["chosen"].items()}
     rows, quality, cold, bad = (manifest[name] for name in ("rows", "quality", "cold", "bad_rows"))
     counted = EtlCounts(config.dataset.called, config.split.method, rows, quality, cold, bad, chosen)
-    write_report(data.folder, fitted, counted)
+    write_report(data.folder, fitted, counted, Threads())

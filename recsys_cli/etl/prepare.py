@@ -83,11 +83,11 @@ class Preparation:
                 quality = self._write(engine, executor, fitted, staged)
             with _timed(seconds, "cold values"):
                 cold = cold_shares(self.folder, fitted, staged, executor)
-        rejected = inputs.rejected
-        with _timed(seconds, "report"):
-            dataset, method = self.config.dataset.called, self.config.split.method
-            counted = EtlCounts(dataset, method, staged.rows, quality, cold, len(rejected), chosen)
-            self._report(fitted, counted)
+            rejected = inputs.rejected
+            with _timed(seconds, "report"):
+                dataset, method = self.config.dataset.called, self.config.split.method
+                counted = EtlCounts(dataset, method, staged.rows, quality, cold, len(rejected), chosen)
+                self._report(fitted, counted, executor)
         if rejected:
             self._keep_rejected(rejected)
         return {
@@ -177,10 +177,10 @@ class Preparation:
             quality[split] = {column: dict(counts) for column, counts in written.missing.items()}
         return quality
 
-    def _report(self, fitted: FittedPlan, counted: EtlCounts) -> None:
+    def _report(self, fitted: FittedPlan, counted: EtlCounts, executor: Executor) -> None:
         """Write the report; an error becomes a warning, because the data is complete without it."""
         try:
-            write_report(self.folder, fitted, counted)
+            write_report(self.folder, fitted, counted, executor)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             self.emit(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from recsys_cli.etl.engine import Executor
 from recsys_cli.etl.report.facts import Distinct, Facts, Frequency, LabelFacts, RepeatedPairs, SplitFacts, conclude
 from recsys_cli.etl.report.queries import EtlCounts, gather_facts
 from recsys_cli.features.split import SPLITS, TRAIN
@@ -18,9 +19,9 @@ _TRAIN = SPLITS[TRAIN]
 Row = list[str]
 
 
-def write_report(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
+def write_report(folder: Path, fitted: FittedPlan, counted: EtlCounts, executor: Executor) -> Facts:
     """Write the report of prepared data."""
-    facts = gather_facts(folder, fitted, counted)
+    facts = gather_facts(folder, fitted, counted, executor)
     facts = facts.model_copy(update={"findings": conclude(facts)})
     (folder / "report.json").write_text(facts.model_dump_json(indent=1, exclude_defaults=True) + "\n", encoding="utf-8")
     (folder / "report.html").write_text(show(facts), encoding="utf-8")

@@ -1,11 +1,11 @@
-"""The facts of the data report: queries over the prepared rows of each split, in bounded memory."""
+"""The facts of the data report, merged from those of shards; only dimension tables are read here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import combinations
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from recsys_cli.cpu import Threads
+from recsys_cli.etl.engine import Executor
 from recsys_cli.etl.filters import RowCount
+from recsys_cli.etl.fit import shard_groups
 from recsys_cli.etl.report.facts import (
     CommonTarget,
     Distinct,
@@ -28,25 +29,31 @@ from recsys_cli.etl.report.facts import (
     SplitFacts,
     Timeline,
 )
-from recsys_cli.features.columns import row_column
-from recsys_cli.features.hashing import hash_counters, mix
+from recsys_cli.etl.report.shards import (
+    CompareRows,
+    Comparison,
+    CountRows,
+    Counts,
+    Keys,
+    Layout,
+    RowCounts,
+    Shards,
+    Time,
+    merged,
+)
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN, Column, Kind, Role, file_of
 from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.ops.fitted_plan import FittedPlan
 
 ROWS = 1 << 21
 """Target number of compared rows: of larger data, users (or items) are sampled."""
-_SAMPLE_STREAM = 4
 _MOST_BINS = 128
-_FIRST_DATE, _FIRST_PLAUSIBLE, _LAST_DATE = -2_208_988_800, 10**8, 7_258_118_400
-"""Seconds since 1970 of the years 1900, 1973 and 2200."""
 _HEADS = {"0.01": 100, "0.1": 10}
 _TRAIN = SPLITS[TRAIN]
 
-Counts = npt.NDArray[np.int64]
-Keys = npt.NDArray[np.uint64]
-Time = int | float
-RowCounts = Mapping[str, Sequence[RowCount]]
+Ends = Mapping[str, tuple[Any, Any]]
+"""First and last time by split with times."""
+OpCounts = Mapping[str, Sequence[RowCount]]
 """Row counts of the filters before the split, by source: "all", or the splits of a files split."""
 
 
@@ -66,16 +73,27 @@ class EtlCounts:
     missing: Mapping[str, Mapping[str, Mapping[str, int]]]
     cold: Mapping[str, Mapping[str, Mapping[str, int]]]
     rejected: int
-    chosen: RowCounts
+    chosen: OpCounts
 
 
-def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
+def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts, executor: Executor) -> Facts:
     """Return all facts except the findings."""
     data = _Prepared(folder, fitted, counted)
-    plan, counts = fitted.plan, {name: data.fitted_counts(name) for name in fitted.plan.categorified}
-    splits = {split: _split(data, split, counts) for split in SPLITS}
-    is_timed = data.time is not None and bool(data.ends)
-    pairs, copies = _repetitions(data) if data.pair else (None, None)
+    plan = fitted.plan
+    counts: dict[str, Counts] = {
+        name: fitted.vocabulary_of(name).column("count").to_numpy() for name in plan.categorified
+    }
+    totals: dict[str, RowCounts] = _totals(data, CountRows(data.layout, data.by, data.share), executor)
+    statistics = {split: merged(one.statistics) for split, one in totals.items()}
+    ends = {split: (row["first"], row["last"]) for split, row in statistics.items() if row["first"] is not None}
+    edges = _edges(ends) if ends else []
+    items = _most_frequent(data, totals)
+    before = {} if data.layout.user is None else _before(ends, totals)
+    compare = CompareRows(data.layout, _later(ends), np.array(edges[1:-1]), data.every, before, items)
+    found: dict[str, Comparison] = _totals(data, compare, executor)
+    splits = {split: _split(data, split, statistics[split], counts) for split in SPLITS}
+    pairs = _repeated(data, [totals[split].pairs for split in SPLITS])
+    copies = _repeated(data, [totals[split].copies for split in SPLITS])
     return Facts(
         dataset=counted.dataset,
         method=counted.method,
@@ -85,19 +103,25 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
         rejected=counted.rejected,
         ops=_rows_of_ops(fitted, counted.chosen, splits),
         splits=splits,
-        missing=_missing(data),
+        missing=_missing(data, totals),
         continuous=tuple(column.name for column in fitted.schema("star").numeric),
         items=frequency(counts[plan.item]),
         users=frequency(counts[plan.user]),
-        pairs=pairs,
-        copies=copies if is_timed else None,
-        targets=_targets(data),
-        timeline=_timeline(data, splits) if is_timed else None,
-        borders=tuple(_borders(data)),
-        future=_future(data),
+        pairs=pairs if data.layout.pair else None,
+        copies=copies if data.layout.pair and ends else None,
+        targets={
+            split: target for split in items if (target := _target(data, totals[split], items[split], found[split]))
+        },
+        timeline=_timeline(data, edges, {split: found[split].bins for split in ends}, splits) if ends else None,
+        borders=tuple(
+            SplitBoundary(earlier=split, later=later, first=data.seconds(first), after=after, tied=tied)
+            for split, others in _later(ends).items()
+            for (later, first), (after, tied) in zip(others.items(), found[split].borders.tolist(), strict=True)
+        ),
+        future={split: found[split].future for split in list(ends)[1:]} if data.layout.user else {},
         train_only={
-            name: bool(np.array_equal(data.ids[_TRAIN][name][FIRST : data.columns[name].own_ids.stop], counts[name]))
-            for name in data.counted_columns
+            name: bool(np.array_equal(ids[FIRST : data.layout.columns[name].own_ids.stop], counts[name]))
+            for name, ids in totals[_TRAIN].ids.items()
             if _is_encoded_last(name, fitted)
         },
         # The files of a files split are filtered separately, so train does not depend on held-out rows.
@@ -107,125 +131,96 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """Prepared data, and its counts by split."""
+    """Prepared data."""
 
     folder: Path
     fitted: FittedPlan
     counted: EtlCounts
 
     @cached_property
-    def columns(self) -> dict[str, Column]:
-        """The columns of the interactions."""
-        return {column.name: column for column in self.fitted.schema("star").in_table(None)}
+    def layout(self) -> Layout:
+        """The columns for the report."""
+        plan, star = self.fitted.plan, self.fitted.schema("star")
+        columns = {column.name: column for column in star.in_table(None)}
+        with_ids = [name for name in dict.fromkeys((plan.user, plan.item, *star.tables)) if name in columns]
+        single = {name for name, column in columns.items() if not column.ragged}
+        return Layout(
+            columns=columns,
+            label=plan.labels[0],
+            ids={
+                name: columns[name].cardinality or FIRST if cold is None else cold.column("row")[-1].as_py() + 1
+                for name, cold in zip(with_ids, map(self.fitted.cold_keys, with_ids), strict=True)
+            },
+            user=plan.user if plan.user in single else None,
+            pair=(plan.user, plan.item) if {plan.user, plan.item} <= single else (),
+            time=plan.timestamp if plan.timestamp in single else None,
+            sampled=next((name for name, column in columns.items() if column.role is Role.SAMPLED), None),
+            ticks=star.ticks,
+        )
 
     @cached_property
-    def counted_columns(self) -> list[str]:
-        """The columns with counts by id: users, items, and keys of dimension tables."""
-        names = (self.fitted.plan.user, self.fitted.plan.item, *self.fitted.schema("star").tables)
-        return [name for name in dict.fromkeys(names) if name in self.columns]
-
-    @cached_property
-    def pair(self) -> tuple[str, ...]:
-        """The user and the item column; empty if one is absent or has lists."""
-        names = (self.fitted.plan.user, self.fitted.plan.item)
-        return names if all(name in self.columns and not self.columns[name].ragged for name in names) else ()
-
-    @cached_property
-    def time(self) -> str | None:
-        """The time column."""
-        name = self.fitted.plan.timestamp
-        return name if name in self.columns and not self.columns[name].ragged else None
-
-    @cached_property
-    def sampled(self) -> str | None:
-        """The column of sampled negatives."""
-        return next((name for name, column in self.columns.items() if column.role is Role.SAMPLED), None)
+    def groups(self) -> list[Shards]:
+        """The groups of shards of all splits."""
+        files = {split: sorted((self.folder / split).glob("*.parquet")) for split in SPLITS}
+        groups = [(split, group) for split, some in files.items() for group in shard_groups(len(some)) or [range(0)]]
+        return [(split, files[split][group.start : group.stop]) for split, group in groups]
 
     @property
-    def is_drawn(self) -> pl.Expr:
-        """Mask of sampled negatives."""
-        return pl.col(self.sampled) != 0 if self.sampled else pl.lit(value=False)
+    def by(self) -> str:
+        """The sampled column of pairs: users, or items if there are more of them."""
+        return max(self.layout.pair, key=lambda name: self.layout.columns[name].own_ids.stop, default="")
 
-    @cached_property
-    def ticks(self) -> int:
-        """Time units per second; 1 if unknown."""
-        return self.fitted.schema("star").ticks
+    @property
+    def share(self) -> float:
+        """The share of its values."""
+        return min(1.0, ROWS / max(sum(self.counted.rows.values()), 1))
 
-    @cached_property
-    def ends(self) -> dict[str, tuple[Time, Time]]:
-        """First and last time of each split with times: all int or all float."""
-        ends = {}
-        for split in SPLITS if self.time is not None else ():
-            time = pl.col(str(self.time))
-            query = self.interactions(split).select(time.min().alias("first"), time.max().alias("last"))
-            ends[split] = query.collect(engine="streaming").row(0)
-        return {split: times for split, times in ends.items() if times[0] is not None}
+    @property
+    def every(self) -> int:
+        """The sampling rate of the timeline."""
+        return max(1, sum(self.counted.rows.values()) // ROWS)
 
-    @cached_property
-    def ids(self) -> dict[str, dict[str, Counts]]:
-        """The number of interactions by split, column and id; with cold keys, by row of the dimension table."""
-        return {split: {name: self._by_id(split, name) for name in self.counted_columns} for split in SPLITS}
-
-    def _by_id(self, split: str, name: str) -> Counts:
-        cold, of_table = self.fitted.cold_keys(name), row_column(name)
-        total = (self.columns[name].cardinality or FIRST) if cold is None else cold.column("row")[-1].as_py() + 1
-        has_rows = cold is not None and of_table in self.rows(split).collect_schema().names()
-        counts = np.zeros(total, dtype=np.int64)
-        for [ids] in self.arrays(split, of_table if has_rows else name):
-            counts += np.bincount(ids, minlength=total)
-        return counts
-
-    def rows(self, split: str, files: Sequence[Path] = ()) -> pl.LazyFrame:
-        """Return the rows of a split, or of some of its files, with times as int64 or float64."""
-        files = files or self.files(split)
-        frame = pl.scan_parquet(list(files or self.files(_TRAIN)), glob=False)
-        if self.time is not None:
-            kind = pl.Float64 if self.columns[self.time].dtype.startswith("float") else pl.Int64
-            frame = frame.with_columns(pl.col(self.time).cast(kind))
-        return frame if files else frame.clear()
-
-    def interactions(self, split: str, files: Sequence[Path] = ()) -> pl.LazyFrame:
-        """Return the rows of a split, or of some of its files, without sampled negatives."""
-        rows = self.rows(split, files)
-        return rows.filter(~self.is_drawn) if self.sampled else rows
-
-    def files(self, split: str) -> list[Path]:
-        """Return the files of a split."""
-        return sorted((self.folder / split).glob("*.parquet"))
-
-    def arrays(self, split: str, *names: str, own: Sequence[str] = ()) -> Iterator[Sequence[npt.NDArray[Any]]]:
-        """Yield some columns of the interactions, or the elements of one with lists, by file.
-
-        Only rows with ids of their own in the columns `own`.
-        """
-        yield from Threads().map(partial(self._arrays, split, names, own), self.files(split))
-
-    def _arrays(self, split: str, names: Sequence[str], own: Sequence[str], file: Path) -> list[npt.NDArray[Any]]:
-        rows = self.interactions(split, [file])
-        for name in own:
-            rows = rows.filter(pl.col(name).is_between(FIRST, self.columns[name].own_ids.stop - 1))
-        frame = rows.select(names).drop_nulls().collect()
-        if isinstance(frame.dtypes[0], pl.List):
-            frame = frame.explode(names).drop_nulls()
-        return [column.to_numpy() for column in frame]
-
-    def fitted_counts(self, name: str) -> Counts:
-        """Return the fitted train counts of the values of a column, by id."""
-        counts: Counts = self.fitted.vocabulary_of(name).column("count").to_numpy()
-        return counts
+    def seconds(self, time: Time | None) -> Time | None:
+        """Return a time in seconds, or unchanged if the unit is unknown."""
+        return time if time is None or self.layout.ticks == 1 else time / self.layout.ticks
 
 
-def _split(data: _Prepared, split: str, counts: Mapping[str, Counts]) -> SplitFacts:
+def _totals(data: _Prepared, task: Callable[[Shards], Any], executor: Executor) -> dict[str, Any]:
+    """Return the results of a task, added up by split."""
+    totals: dict[str, Any] = {}
+    for (split, _), part in zip(data.groups, executor.map(task, data.groups), strict=True):
+        totals[split] = totals[split] + part if split in totals else part
+    return totals
+
+
+def _before(ends: Ends, totals: Mapping[str, RowCounts]) -> dict[str, npt.NDArray[Any]]:
+    """Return the last time of each user in earlier splits, by split that overlaps with one of these."""
+    before: dict[str, npt.NDArray[Any]] = {}
+    for earlier, split in pairwise(ends):
+        latest = totals[earlier].latest
+        before[split] = np.maximum(before[earlier], latest) if earlier in before else latest
+    names = list(ends)
+    return {
+        split: latest
+        for split, latest in before.items()
+        if any(ends[one][1] > ends[split][0] for one in names[: names.index(split)])
+    }
+
+
+def _later(ends: Ends) -> dict[str, dict[str, Time]]:
+    """Return the first time of each later split, by split."""
+    names = list(ends)
+    return {split: {later: ends[later][0] for later in names[at + 1 :]} for at, split in enumerate(names)}
+
+
+def _split(data: _Prepared, split: str, row: Mapping[str, Any], counts: Mapping[str, Counts]) -> SplitFacts:
     counted, plan = data.counted, data.fitted.plan
     if split == _TRAIN:
         roles = {"users": plan.user, "items": plan.item}
         cold = {role: {"distinct": int(np.count_nonzero(counts[name])), "cold": 0} for role, name in roles.items()}
     else:
         cold = {role: dict(distinct) for role, distinct in counted.cold.get(split, {}).items()}
-    query = data.rows(split).select(*_label_statistics(plan.labels[0]), *_time_statistics(data))
-    row = query.collect(engine="streaming").row(0, named=True)
     null = counted.missing.get(split, {}).get(plan.labels[0], {}).get("null", row["null"])
-    first, last = (_seconds(data, end) for end in data.ends.get(split, (None, None)))
     return SplitFacts(
         rows=counted.rows[split],
         drawn=row["drawn"],
@@ -234,109 +229,49 @@ def _split(data: _Prepared, split: str, counts: Mapping[str, Counts]) -> SplitFa
         users=Distinct(**cold["users"]) if "users" in cold else None,
         items=Distinct(**cold["items"]) if "items" in cold else None,
         label=LabelFacts(
-            mean=row["mean"],
+            mean=row["total"] / row["labels"] if row["labels"] else None,
             low=row["low"],
             high=row["high"],
             null=row["null"],
             zeroed=max(0, null - row["null"]),
-            binary=row["mean"] is not None and row["binary"],
+            binary=row["labels"] > 0 and row["binary"],
         ),
-        first=first,
-        last=last,
+        first=data.seconds(row["first"]),
+        last=data.seconds(row["last"]),
     )
 
 
-def _label_statistics(label: str) -> Iterator[pl.Expr]:
-    values = pl.col(label).cast(pl.Float64).fill_nan(None)
-    yield values.null_count().alias("null")
-    yield values.mean().alias("mean")
-    yield values.min().alias("low")
-    yield values.max().alias("high")
-    yield values.is_in([0.0, 1.0]).all().alias("binary")
-
-
-def _time_statistics(data: _Prepared) -> Iterator[pl.Expr]:
-    yield data.is_drawn.sum().alias("drawn")
-    first, plausible, last = (end * data.ticks for end in (_FIRST_DATE, _FIRST_PLAUSIBLE, _LAST_DATE))
-    time = pl.col(data.time) if data.time is not None else pl.lit(None, pl.Int64)
-    yield (time.is_between(plausible, last, closed="left") & ~data.is_drawn).sum().alias("dated")
-    yield (((time < first) | (time >= last)) & ~data.is_drawn).sum().alias("far")
-
-
-def _seconds(data: _Prepared, time: Time | None) -> Time | None:
-    """Return a time in seconds, or unchanged if the unit is unknown."""
-    return time if time is None or data.ticks == 1 else time / data.ticks
-
-
-def _borders(data: _Prepared) -> Iterator[SplitBoundary]:
-    for earlier, later in combinations(data.ends, 2):
-        first, time = data.ends[later][0], pl.col(str(data.time))
-        counts = [(time > first).sum().alias("after"), (time == first).sum().alias("tied")]
-        query = data.interactions(earlier).select(counts)
-        row = query.collect(engine="streaming").row(0, named=True)
-        yield SplitBoundary(earlier=earlier, later=later, first=_seconds(data, first), **row)
-
-
-def _timeline(data: _Prepared, splits: Mapping[str, SplitFacts]) -> Timeline:
-    """Count the rows in bins; of integers, bins have a power of 2 as width."""
-    low = min(first for first, _ in data.ends.values())
-    high = max(last for _, last in data.ends.values())
-    span = high - low
+def _edges(ends: Ends) -> list[Time]:
+    """Return the edges of the bins of the timeline; of integers, bins have a power of 2 as width."""
+    low = min(first for first, _ in ends.values())
+    span = max(last for _, last in ends.values()) - low
     width = span / _MOST_BINS or 1.0 if isinstance(span, float) else 1 << max(0, (span // _MOST_BINS).bit_length())
-    edges = [low + position * width for position in range(int(span // width) + 2)]
-    every = max(1, sum(data.counted.rows.values()) // ROWS)
+    return [low + position * width for position in range(int(span // width) + 2)]
+
+
+def _timeline(
+    data: _Prepared, edges: list[Time], bins: Mapping[str, Counts], splits: Mapping[str, SplitFacts]
+) -> Timeline:
+    every = data.every
     rows = {}
-    inner = np.array(edges[1:-1])
-    for split in data.ends:
-        counts = np.zeros(len(edges) - 1, dtype=np.int64)
-        for [times] in data.arrays(split, str(data.time)):
-            counts += np.bincount(np.searchsorted(inner, times[::every], side="right"), minlength=len(counts))
-        if every > 1:
-            counts = np.rint(counts * (splits[split].interactions / max(counts.sum(), 1))).astype(np.int64)
-        rows[split] = tuple(counts.tolist())
-    return Timeline(edges=tuple(_seconds(data, edge) for edge in edges), every=every, rows=rows)
+    for split, counts in bins.items():
+        scale = splits[split].interactions / max(counts.sum(), 1) if every > 1 else 1
+        rows[split] = tuple(np.rint(counts * scale).astype(np.int64).tolist())
+    return Timeline(edges=tuple(data.seconds(edge) for edge in edges), every=every, rows=rows)
 
 
-def _repetitions(data: _Prepared) -> tuple[RepeatedPairs, RepeatedPairs]:
-    """Count the rows with the user and item of another row, and with its time as well, within and across splits.
-
-    All rows of some users are compared, selected by a hash of their ids, or of some items if there are more of them.
-    """
-    by = max((data.columns[name] for name in data.pair), key=lambda column: column.own_ids.stop)
-    share = min(1.0, ROWS / max(sum(data.counted.rows.values()), 1))
-    hashes = hash_counters(np.arange(by.own_ids.stop, dtype=np.uint64), mix(0, _SAMPLE_STREAM))
-    selected = np.ones(len(hashes), dtype=bool) if share == 1 else hashes < np.uint64(int(share * 2**64))
-    keys = [_keys(data, split, by.name, selected) for split in SPLITS]
-    pairs, copies = (_repeated([one[kind] for one in keys], share=share, by=by.name) for kind in (0, 1))
-    return pairs, copies
-
-
-def _keys(data: _Prepared, split: str, by: str, selected: npt.NDArray[np.bool_]) -> tuple[Keys, Keys]:
-    """Return sorted numbers of the selected rows: one for the user and item of each, one for the time as well."""
-    names = [*data.pair, *([data.time] if data.time else [])]
-    parts, timed = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.uint64)]
-    for columns in data.arrays(split, *names, own=data.pair):
-        at = np.flatnonzero(selected[columns[names.index(by)]])
-        user, item, *times = (column[at] for column in columns)
-        parts.append(user.astype(np.uint64) * np.uint64(data.columns[names[1]].own_ids.stop) + item.astype(np.uint64))
-        for time in times:  # a chance collision among 2 million rows has a probability of 1e-7
-            keys = hash_counters(parts[-1], mix(0, _SAMPLE_STREAM))
-            timed.append(hash_counters(time.view(np.uint64), keys))
-    return np.sort(np.concatenate(parts)), np.sort(np.concatenate(timed))
-
-
-def _repeated(keys: Sequence[Keys], *, share: float, by: str) -> RepeatedPairs:
-    """Count the repeated keys within and across splits, by sorted keys of the splits."""
+def _repeated(data: _Prepared, keys: Sequence[Sequence[Keys]]) -> RepeatedPairs:
+    """Count the repeated keys within and across splits, by keys of the splits in parts."""
     rows, repeated = {}, {}
     seen: dict[str, dict[str, int]] = {}
     distinct: dict[str, Keys] = {}
-    for split, of_split in zip(SPLITS, keys, strict=True):
+    for split, of_split in zip(SPLITS, map(np.sort, map(np.concatenate, keys)), strict=True):
         if distinct:
             seen[split] = {earlier: _num_in(of_split, others) for earlier, others in distinct.items()}
         is_first = np.append(True, of_split[1:] != of_split[:-1])[: len(of_split)]
         distinct[split] = of_split[is_first]
         rows[split], repeated[split] = len(of_split), len(of_split) - len(distinct[split])
-    return RepeatedPairs(share=share, by=by, rows=rows, repeated=repeated, seen=seen)
+    return RepeatedPairs(share=data.share, by=data.by, rows=rows, repeated=repeated, seen=seen)
 
 
 def _num_in(keys: Keys, others: Keys) -> int:
@@ -346,59 +281,36 @@ def _num_in(keys: Keys, others: Keys) -> int:
     return int(np.count_nonzero(others[positions[inside]] == keys[inside]))
 
 
-def _targets(data: _Prepared) -> dict[str, CommonTarget]:
-    """Count the users of the most frequent item by held-out split, for users and items with ids of their own."""
-    found: dict[str, CommonTarget] = {}
-    for split in SPLITS[1:] if data.pair else ():
-        user, item = data.pair
-        rows = data.ids[split][item][FIRST : data.columns[item].own_ids.stop]
-        if not rows.any():
-            continue
-        most = int(rows.argmax())
-        users, with_item = np.zeros((2, data.columns[user].own_ids.stop), dtype=bool)
-        for ids, items in data.arrays(split, user, item, own=[user]):
-            users[ids] = True
-            with_item[ids[items == FIRST + most]] = True
-        if users.any():
-            value = str(data.fitted.vocabulary_of(item).column("value")[most])
-            every, some = (int(np.count_nonzero(mask)) for mask in (users, with_item))
-            found[split] = CommonTarget(item=value, users=every, with_item=some)
-    return found
+def _most_frequent(data: _Prepared, totals: Mapping[str, RowCounts]) -> dict[str, int]:
+    """Return the id of the most frequent item by held-out split, among those with ids of their own."""
+    most = {}
+    for split in SPLITS[1:] if data.layout.pair else ():
+        item = data.layout.pair[1]
+        rows = totals[split].ids[item][FIRST : data.layout.columns[item].own_ids.stop]
+        if rows.any():
+            most[split] = FIRST + int(rows.argmax())
+    return most
 
 
-def _future(data: _Prepared) -> dict[str, int]:
-    """Count the held-out rows with a later row of the same user in an earlier split, for users with ids of their own.
-
-    Splits that end before the next one begins are not read.
-    """
-    user, time, counts = data.fitted.plan.user, data.time, {}
-    if time is None or not data.ends or user not in data.columns or data.columns[user].ragged:
-        return {}
-    low = min(first for first, _ in data.ends.values())
-    latest = np.full(data.columns[user].own_ids.stop, low)
-    names = list(data.ends)
-    for number, split in enumerate(names):
-        if number:
-            overlaps = any(data.ends[earlier][1] > data.ends[split][0] for earlier in names[:number])
-            rows = data.arrays(split, user, time, own=[user]) if overlaps else ()
-            counts[split] = sum(int(np.count_nonzero(times < latest[users])) for users, times in rows)
-        if number < len(names) - 1:
-            for users, times in data.arrays(split, user, time, own=[user]):
-                np.maximum.at(latest, users, times)
-    return counts
+def _target(data: _Prepared, totals: RowCounts, most: int, found: Comparison) -> CommonTarget | None:
+    """Count the users of the most frequent item of a split; None without users with ids of their own."""
+    user, item = data.layout.pair
+    users = int(np.count_nonzero(totals.ids[user][FIRST : data.layout.columns[user].own_ids.stop]))
+    value = str(data.fitted.vocabulary_of(item).column("value")[most - FIRST])
+    return CommonTarget(item=value, users=users, with_item=len(found.with_item)) if users else None
 
 
-def _missing(data: _Prepared) -> dict[str, dict[str, MissingValues]]:
+def _missing(data: _Prepared, totals: Mapping[str, RowCounts]) -> dict[str, dict[str, MissingValues]]:
     """Return the missing values by column and split; those of dimension tables count once per interaction."""
     by_column: dict[str, dict[str, MissingValues]] = {}
     for split, columns in data.counted.missing.items():
         for name, values in columns.items():
             by_column.setdefault(name, {})[split] = MissingValues(**values)
     star = data.fitted.schema("star")
-    for key in (key for key in star.tables if key in data.counted_columns):
+    for key in (key for key in star.tables if key in data.layout.ids):
         table = pl.read_parquet(data.folder / "tables" / file_of(key))
         for split in (split for split in SPLITS if data.counted.rows[split]):
-            weighted = table.with_columns(pl.Series("weight", data.ids[split][key][: table.height]))
+            weighted = table.with_columns(pl.Series("weight", totals[split].ids[key][: table.height]))
             for column in star.in_table(key):
                 by_column.setdefault(column.name, {})[split] = _missing_in_table(weighted, column)
     return {name: by_column[name] for name in star.names if name in by_column}
@@ -419,7 +331,7 @@ def _missing_in_table(table: pl.DataFrame, column: Column) -> MissingValues:
     return MissingValues(**counts.row(0, named=True))
 
 
-def _rows_of_ops(fitted: FittedPlan, chosen: RowCounts, splits: Mapping[str, SplitFacts]) -> tuple[OpRows, ...]:
+def _rows_of_ops(fitted: FittedPlan, chosen: OpCounts, splits: Mapping[str, SplitFacts]) -> tuple[OpRows, ...]:
     """Return the numbers of rows before and after each op: only filters and negative sampling change them."""
     interactions = {name: split.interactions for name, split in splits.items()}
     # Without filters, the raw rows of a source are those of its split.

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.errors import DataError
-from recsys_cli.etl.report import Facts, queries
+from recsys_cli.etl.report import Facts, queries, shards
 from recsys_cli.etl.report.facts import conclude
 from recsys_cli.features.schema import FIRST
 from recsys_cli.workspace import PreparedData
@@ -549,3 +549,14 @@ def test_head_is_the_share_of_the_most_frequent() -> None:
     assert found.head == {"0.01": pytest.approx(1000 / 1990), "0.1": pytest.approx(1090 / 1990)}
     assert (found.distinct, found.rows, found.once, found.median, found.most) == (1_000, 1_990, 990, 1, 100)
     assert queries.frequency(np.zeros(5, dtype=np.int64)) is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_facts_are_independent_of_groups_and_batches_of_rows(
+    prepare: Callable[..., PreparedData], monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(queries, "ROWS", 50)  # of 120 rows: a sample
+    whole = Facts.read(prepare(some_rows(6), *STAR, split=METHODS[method]).facts)
+    monkeypatch.setattr(shards, "_BATCH_ROWS", 3)
+    monkeypatch.setattr(queries, "shard_groups", lambda number: [range(number)] if number else [])
+    assert Facts.read(prepare(some_rows(6), *STAR, split=METHODS[method], layout="flat").facts) == whole
