@@ -1,9 +1,11 @@
-"""The console script `recsys`, and `python -m recsys_cli`. Ctrl-C exits without a traceback, even during imports."""
+"""The console script `recsys`, and `python -m recsys_cli`. Ctrl-C and SIGTERM exit without a traceback, even during imports."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from types import FrameType
 
 _INTERRUPTED = 130
 
@@ -12,12 +14,23 @@ def main() -> None:
     """Import and run the command line."""
     _open_closed_streams()
     try:
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _terminate)
         from recsys_cli.cli import main as run
 
         run()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         sys.stderr.write("error: interrupted\n")
-        sys.exit(_INTERRUPTED)
+        sys.exit(getattr(error, "exit_code", _INTERRUPTED))
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """End the command as Ctrl-C does; more signals do not disturb its end."""
+    del frame
+    from recsys_cli.errors import Terminated
+
+    signal.signal(number, signal.SIG_IGN)
+    raise Terminated
 
 
 def _open_closed_streams() -> None:

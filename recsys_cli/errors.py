@@ -36,6 +36,12 @@ class RecsysError(Exception):
         return kind(f"{path}{error.strerror}", hint="check the path, its permissions and the free disk space")
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does: of Slurm, Kubernetes and `docker stop`."""
+
+    exit_code = 143
+
+
 class ConfigError(RecsysError):
     """Invalid config file, override or command-line argument."""
 

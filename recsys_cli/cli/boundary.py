@@ -49,7 +49,7 @@ def explain(error: Exception, line: list[str], session: Session | None = None) -
     error = _as_disk_full(error, session)
     as_json, verbose = "--json" in line, bool({"--verbose", "-v"} & set(line))
     if isinstance(error, typer.Abort):  # Ctrl-C during parsing
-        return interrupted(None)
+        return interrupted(KeyboardInterrupt(), None)
     if isinstance(error, DiskFullError) and session is not None and session.stage:
         return show_error(f"{error.message} (stage: {session.stage})", error.hint, error.exit_code, as_json=as_json)
     if isinstance(error, RecsysError):
@@ -112,13 +112,14 @@ def closed_pipe() -> int:
     return CLOSED_PIPE
 
 
-def interrupted(session: Session | None, command: str | None = None) -> int:
-    """Explain how to continue after Ctrl-C and return the exit code."""
+def interrupted(error: KeyboardInterrupt, session: Session | None, command: str | None = None) -> int:
+    """Explain how to continue after Ctrl-C or SIGTERM and return the exit code."""
     hint = "run the same command again; finished parts are kept"
     if session and session.stage and command in {"run", "train"}:
         hint = f"continue with: recsys {'run' if command == 'run' else 'train --resume'}"
     as_json = bool(session and session.as_json)
-    return show_error("interrupted", session.located(hint) if session else hint, INTERRUPTED, as_json=as_json)
+    code = getattr(error, "exit_code", INTERRUPTED)
+    return show_error("interrupted", session.located(hint) if session else hint, code, as_json=as_json)
 
 
 def show_error(message: str, hint: str | None, code: int, *, as_json: bool) -> int:

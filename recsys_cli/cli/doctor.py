@@ -49,7 +49,6 @@ def doctor(
 def _examine_cluster(session: Session, name: str) -> dict[str, Any]:
     """Return the workers of a cluster that answer, run our code and share the workspace; else raise what is wrong."""
     from recsys_cli.executors import address
-    from recsys_cli.executors.checks import releases
     from recsys_cli.executors.cluster import Cluster
     from recsys_cli.executors.executor import open_executor
 
@@ -66,7 +65,7 @@ def _examine_cluster(session: Session, name: str) -> dict[str, Any]:
         opened = time.monotonic()
         list(executor.map(abs, range(10 * sum(executor.threads.values()))))
         return {
-            **executor.facts, "addresses": executor.threads, "releases": releases(executor.checks.packages),
+            **executor.facts, "addresses": executor.threads, "releases": executor.checks.releases,
             "workspace": str(session.root.absolute()), "seconds_to_open": round(opened - start, 1),
             "seconds_per_part": round((time.monotonic() - opened) / (10 * sum(executor.threads.values())), 4),
         }  # fmt: skip

@@ -90,11 +90,11 @@ class Recsys(TyperGroup):
         return super().parse_args(ctx, hoist(args))
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
-        """Parse the line; exit with 130 on an interrupt."""
+        """Parse the line; exit with 130 on an interrupt, 143 on SIGTERM."""
         try:
             return super().make_context(*args, **extra)
-        except KeyboardInterrupt:
-            raise typer.Exit(interrupted(None)) from None
+        except KeyboardInterrupt as error:
+            raise typer.Exit(interrupted(error, None)) from None
         except BrokenPipeError:
             raise typer.Exit(closed_pipe()) from None
 
@@ -102,8 +102,8 @@ class Recsys(TyperGroup):
         """Run the command; explain how to continue on an interrupt."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise typer.Exit(interrupted(ctx.obj, ctx.invoked_subcommand)) from None
+        except KeyboardInterrupt as error:
+            raise typer.Exit(interrupted(error, ctx.obj, ctx.invoked_subcommand)) from None
         except BrokenPipeError:
             raise typer.Exit(closed_pipe()) from None
         finally:

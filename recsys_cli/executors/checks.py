@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import socket
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -43,109 +44,79 @@ def _source() -> str:
 
 
 @dataclass(frozen=True)
-class WorkerInfo:
-    """The state of a worker.
-
-    Attributes:
-        missing: The package that the tasks lack on this worker; None if it can run.
-        folder_error: The reason against the scratch folder; None if it is usable.
-    """
-
-    host: str
-    releases: Mapping[str, str]
-    missing: MissingExtraError | None
-    folder_error: str | None
-
-
-@dataclass(frozen=True)
-class SharedFolder:
-    """A folder with a token: every worker reads it and writes a reply, to check the file system."""
-
-    path: Path
-    token: str
-
-    @classmethod
-    def at(cls, path: Path) -> SharedFolder:
-        """Create the folder with its token file."""
-        path.mkdir()
-        shared = cls(path, uuid.uuid4().hex)
-        (path / "token").write_text(shared.token)
-        return shared
-
-    def is_same(self) -> bool:
-        """Whether this process reads the original token."""
-        return (self.path / "token").read_text() == self.token
-
-    def reply(self) -> str | None:
-        """Write a reply of this process; return the reason against the folder, or None."""
-        try:
-            problem = None if self.is_same() else f"the worker has another folder at {self.path}"
-            (self.path / f"reply-{self.token}-{uuid.uuid4().hex[:8]}").touch()
-        except OSError as error:
-            return str(error)
-        return problem
-
-    def num_replies(self) -> int:
-        """Count the replies of workers."""
-        return len(list(self.path.glob(f"reply-{self.token}-*")))
-
-
-@dataclass(frozen=True)
 class Checks:
     """The checks of every worker, sent to it.
 
     Attributes:
+        folder: A shared folder with the token; every worker reads it and writes a reply, to check the file system.
         packages: Packages with the same release everywhere.
+        releases: The versions of the process that sends the tasks.
         requires: Returns a missing package of the tasks, or None.
     """
 
-    shared: SharedFolder
+    folder: Path
+    token: str
     packages: tuple[str, ...]
-    requires: Requires | None = None
+    releases: Mapping[str, str] = field(compare=False)
+    requires: Requires | None = field(default=None, compare=False)
 
-    def inspect(self) -> WorkerInfo:
-        """Return the state of the current worker, and write its reply."""
-        missing = self.requires() if self.requires else None
-        return WorkerInfo(socket.gethostname(), releases(self.packages), missing, self.shared.reply())
+    @classmethod
+    def at(cls, folder: Path, packages: tuple[str, ...], requires: Requires | None = None) -> Checks:
+        """Create the folder with its token file."""
+        folder.mkdir()
+        checks = cls(folder, uuid.uuid4().hex, packages, releases(packages), requires)
+        (folder / "token").write_text(checks.token)
+        return checks
 
-    def problems(self, workers: Mapping[str, WorkerInfo | Exception]) -> dict[str, str]:
-        """Return the problems of workers (state or error of the inspection, by address), each with its hint."""
-        here = releases(self.packages)
+    def problems(self) -> dict[str, str]:
+        """Return the problems of the current worker, each with its hint, and write its reply."""
+        found, host = {}, socket.gethostname()
+        if theirs := {name: own for name, own in releases(self.packages).items() if own != self.releases[name]}:
+            there = ", ".join(f"{name} {release}" for name, release in theirs.items())
+            here = ", ".join(f"{name} {self.releases[name]}" for name in theirs)
+            found[f"on {host} runs {there}; this process runs {here}"] = self._install()
+        if self.requires is not None and (missing := self.requires()) is not None:
+            found[f"on {host}: {missing.message}"] = f"{missing.hint}, on every worker"
+        if (reason := self._reply()) is not None:
+            found[f"on {host} cannot use the scratch folder {self.folder}: {reason}"] = _SHARE
+        return found
+
+    def _reply(self) -> str | None:
+        """Write a reply of this process; return the reason against the folder, or None."""
+        try:
+            is_same = (self.folder / "token").read_text() == self.token
+            (self.folder / f"reply-{self.token}-{uuid.uuid4().hex[:8]}").touch()
+        except OSError as error:
+            return str(error)
+        return None if is_same else f"the worker has another folder at {self.folder}"
+
+    def _install(self) -> str:
+        pins = " ".join(f"{name}=={self.releases[name]}.*" for name in self.packages)
+        python = self.releases["python"]
+        return f"run every worker on Python {python} after: pip install recsys-cli=={__version__} {pins}"
+
+    def check(self, workers: Mapping[str, Mapping[str, str] | Exception]) -> None:
+        """Check workers by their problems, or the error of their inspection, by address.
+
+        Raises:
+            RecsysError: A worker has a problem; the message lists all problems.
+        """
         hints: dict[str, str] = {}
-        for address, info in workers.items():
-            if isinstance(info, TimeoutError):
-                hints[f"worker {address}: {info}"] = "end it if it hangs; on a busy machine run the command again"
-                continue
-            if isinstance(info, Exception):
-                problem = f"worker {address} cannot run a task of recsys-cli: {type(info).__name__}: {info}"
-                hints[problem] = self._install(here)
-                continue
-            worker = f"worker {address} on {info.host}"
-            if theirs := [f"{name} {version}" for name, version in info.releases.items() if version != here[name]]:
-                ours = [f"{name} {here[name]}" for name, version in info.releases.items() if version != here[name]]
-                differ = f"{worker} runs {', '.join(theirs)}; this process runs {', '.join(ours)}"
-                hints[differ] = self._install(here)
-            if info.missing is not None:
-                hints[f"{worker}: {info.missing.message}"] = f"{info.missing.hint}, on every worker"
-            if info.folder_error is not None:
-                hints[f"{worker} cannot use the scratch folder {self.shared.path}: {info.folder_error}"] = _SHARE
-        if not hints and self.shared.num_replies() < len(workers):
-            hints[f"files written by the workers to {self.shared.path} are not visible here"] = _SHARE
-        return hints
-
-    def _install(self, here: Mapping[str, str]) -> str:
-        pins = " ".join(f"{name}=={here[name]}.*" for name in self.packages)
-        return f"run every worker on Python {here['python']} after: pip install recsys-cli=={__version__} {pins}"
+        for address, found in workers.items():
+            if isinstance(found, TimeoutError):
+                hints[f"worker {address}: {found}"] = "end it if it hangs; on a busy machine run the command again"
+            elif isinstance(found, Exception):
+                problem = f"worker {address} cannot run a task of recsys-cli: {type(found).__name__}: {found}"
+                hints[problem] = self._install()
+            else:
+                hints |= {f"worker {address} {problem}": hint for problem, hint in found.items()}
+        if not hints and len(list(self.folder.glob(f"reply-{self.token}-*"))) < len(workers):
+            hints[f"files written by the workers to {self.folder} are not visible here"] = _SHARE
+        if hints:
+            raise RecsysError("\n".join(hints), hint="; ".join(dict.fromkeys(hints.values())))
 
 
 @cache
-def check_shared(shared: SharedFolder) -> None:
-    """Check the shared folder, once per process: a worker may have joined after the inspection."""
-    try:
-        is_same = shared.is_same()
-    except OSError as error:
-        raise RecsysError(
-            f"a worker on {socket.gethostname()} cannot see the workspace: {error}", hint=_SHARE
-        ) from error
-    if not is_same:
-        raise RecsysError(f"{shared.path} is another folder on the worker {socket.gethostname()}", hint=_SHARE)
+def check_this(checks: Checks) -> None:
+    """Check the current worker, once per process: it may have joined after the inspection."""
+    checks.check({f"process {os.getpid()}": checks.problems()})

@@ -6,19 +6,21 @@ import logging
 import os
 import signal
 import socket
+import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from recsys_cli.cpu import cores
 from recsys_cli.errors import RecsysError
 from recsys_cli.events import Emit, Message
-from recsys_cli.executors.checks import Checks, SharedFolder, check_shared
+from recsys_cli.executors.checks import Checks, check_this
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -35,13 +37,13 @@ _ATTEMPTS = 4
 
 
 class Lost(Exception):  # noqa: N818 - an outcome of a part
-    """A part was lost with its worker, or with the copy of its task.
+    """A part was lost with its worker.
 
     Attributes:
         final: Whether the scheduler has repeated the part without success.
     """
 
-    def __init__(self, reason: str = "", *, final: bool = False) -> None:
+    def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
         self.final = final
 
@@ -51,11 +53,13 @@ class Scheduler(ABC):
 
     Attributes:
         name: Name or address of the cluster, as in the config.
+        kind: Name of the software.
         packages: Packages with the same release on every worker.
         is_local: Whether this process started the cluster.
         start: Says how to start a worker.
     """
 
+    kind: str
     packages: tuple[str, ...]
 
     def __init__(self, name: str, *, is_local: bool, start: str) -> None:
@@ -69,11 +73,11 @@ class Scheduler(ABC):
 
     @abstractmethod
     def inspect(self, checks: Checks) -> Mapping[str, Any]:
-        """Return the state of each worker, or its error."""
+        """Return the problems of each worker, or the error of its inspection."""
 
     @abstractmethod
     def broadcast(self, task: Any) -> Any:
-        """Send a task to every node once, and return its copy; OSError or TimeoutError if workers died in between."""
+        """Send a task to every node once, and return its copy."""
 
     @abstractmethod
     def submit(self, sent: Any, part: Any) -> Any:
@@ -84,7 +88,7 @@ class Scheduler(ABC):
         """Wait until one of the futures is done, and return those that are; none after the timeout."""
 
     @abstractmethod
-    def result(self, future: Any, timeout: float) -> Any:
+    def result(self, future: Any, timeout: float) -> Outcome:
         """Return the result of a future that is done; `Lost` if it has none."""
 
     @abstractmethod
@@ -93,40 +97,62 @@ class Scheduler(ABC):
 
     def lost(self) -> RecsysError:
         """Return the error for a lost scheduler."""
-        kind = type(self).__name__.removesuffix("Scheduler")
         hint = "check its log; start it and its workers again, then repeat the command"
-        return RecsysError(f"the {kind} scheduler of etl.cluster={self.name} is lost", hint=hint)
+        return RecsysError(f"the {self.kind} scheduler of etl.cluster={self.name} is lost", hint=hint)
 
 
-@dataclass(frozen=True)
-class Failure:
-    """An error as the return value of a task: schedulers would log a raised error on the worker."""
+class Outcome(NamedTuple):
+    """The result of a part, or its error: schedulers would log a raised error on the worker."""
 
-    error: Exception
+    result: Any
+    error: Exception | None = None
 
 
 @dataclass(frozen=True)
 class SharedTask(Generic[Part, Result]):
-    """A task, broadcast to all workers.
+    """A task with the checks of its worker, broadcast to all workers.
 
     Attributes:
-        shared: The folder to check first.
-        folder: The working directory of the driver, for relative paths.
+        folder: The working directory of the driver, for a task with relative paths; None without.
     """
 
     task: Callable[[Part], Result]
-    shared: SharedFolder
-    folder: str = field(default_factory=os.getcwd)
+    checks: Checks
+    folder: Path | None = None
 
-    def run(self, part: Part) -> Result | Failure:
+    def run(self, part: Part) -> Outcome:
         """Run one part, possibly twice if a worker dies: the task is idempotent."""
         try:
-            check_shared(self.shared)
-            with suppress(OSError):
-                os.chdir(self.folder)
-            return self.task(part)
+            check_this(self.checks)
+            with nullcontext() if self.folder is None else _FOLDER.working_in(self.folder):
+                return Outcome(self.task(part))
         except Exception as error:  # raised again in the process that waits for the result
-            return Failure(_portable(error))
+            return Outcome(None, _portable(error))
+
+
+class _Folder:
+    """The working directory of this process; parts with different ones take turns, as threads share it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._num_parts = 0
+
+    @contextmanager
+    def working_in(self, folder: Path) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._num_parts or Path.cwd() == folder)
+            with suppress(OSError):  # absolute paths need no folder
+                os.chdir(folder)
+            self._num_parts += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._num_parts -= 1
+                self._changed.notify_all()
+
+
+_FOLDER = _Folder()
 
 
 def _portable(error: Exception) -> Exception:
@@ -142,12 +168,16 @@ class Cluster:
     """Runs tasks on the workers of a cluster.
 
     Other workers repeat the parts of a lost worker, so a part may run twice.
+
+    Attributes:
+        folder: The working directory of the tasks, on every worker; None for that of the worker.
     """
 
     def __init__(self, scheduler: Scheduler, checks: Checks, emit: Emit) -> None:
         self.scheduler = scheduler
         self.checks = checks
-        self.emit = emit
+        self.folder: Path | None = None
+        self._emit = emit
         self._no_workers_since: float | None = None
         self._checked = monotonic()
         self.threads = scheduler.workers()
@@ -157,13 +187,23 @@ class Cluster:
         """See `Executor.facts`."""
         return {"cluster": self.scheduler.name, "workers": len(self.threads), "threads": sum(self.threads.values())}
 
+    def inspect(self) -> None:
+        """Wait for a first worker, then check all workers.
+
+        Raises:
+            RecsysError: There is no worker, or a worker has a problem.
+        """
+        self._wait()
+        self.checks.check(self.scheduler.inspect(self.checks))
+
     def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
         """Yield the results of the parts, in order, with a few parts per worker thread in flight.
 
         Raises:
             RecsysError: All workers or the scheduler are lost, or a part killed every worker that tried it.
         """
-        window = _Window(self, SharedTask(task, self.checks.shared))
+        self._wait()
+        window = _Window(self, SharedTask(task, self.checks, self.folder))
         try:
             for part in parts:
                 window.add(part)
@@ -174,27 +214,18 @@ class Cluster:
             self.check_workers()
         finally:
             with suppress(Exception):  # it must not hide an earlier error
-                self.scheduler.cancel([pending.future for pending in window.ahead if not pending.is_done])
+                self.scheduler.cancel(list(window.waiting()))
 
-    def ready(self) -> None:
-        """Wait for a first worker, then inspect all workers.
-
-        Raises:
-            RecsysError: There is no worker, or a worker has a problem; the message lists all problems.
-        """
-        self.wait()
-        if problems := self.checks.problems(self.scheduler.inspect(self.checks)):
-            raise RecsysError("\n".join(problems), hint="; ".join(dict.fromkeys(problems.values())))
-
-    def wait(self) -> None:
-        """Wait for a worker."""
+    def _wait(self) -> None:
         self.check_workers()
         while not self.threads:
             sleep(0.1)
             self.check_workers()
 
-    def check_workers(self) -> None:
-        """Update the list of workers, and warn about lost ones."""
+    def check_workers(self, *, age: float = 0) -> None:
+        """Update a list of workers of more than that age, in seconds, and warn about lost ones."""
+        if monotonic() - self._checked < age:
+            return
         before, self.threads = self.threads, self.scheduler.workers()
         self._checked = monotonic()
         for address in before.keys() - self.threads.keys():
@@ -213,79 +244,68 @@ class Cluster:
 
     def report(self, loss: str) -> None:
         """Warn about a loss."""
-        self.emit(Message(f"{loss}; other workers repeat its parts", "warning"))
-
-    def gather(self, pending: Mapping[Any, _Pending[Any]]) -> None:
-        """Wait a moment for parts by their futures, and keep the outcome of those that are done."""
-        for future in self.scheduler.wait(list(pending), _TICK):
-            with suppress(TimeoutError):  # its worker died before the transfer of the result
-                try:
-                    pending[future].outcome = self.scheduler.result(future, _TICK)
-                except Lost as lost:
-                    pending[future].outcome = lost
-                pending[future].is_done = True
-        if monotonic() - self._checked > _TICK:
-            self.check_workers()
+        self._emit(Message(f"{loss}; other workers repeat its parts", "warning"))
 
 
 @dataclass
 class _Pending(Generic[Part]):
-    """A submitted part: the future of its result, its copy of the task, and its outcome."""
+    """A submitted part: the future of its result, and its outcome."""
 
     part: Part
     future: Any
-    sent: Any
     attempts: int = 1
-    is_done: bool = False
-    outcome: Any = None
+    outcome: Outcome | None = None
 
 
 class _Window(Generic[Part, Result]):
-    """The parts in flight of a task that is broadcast to all workers, and again after the loss of a copy."""
+    """The parts in flight of a task."""
 
     def __init__(self, cluster: Cluster, task: SharedTask[Part, Result]) -> None:
         self.ahead: deque[_Pending[Part]] = deque()
-        self._cluster = cluster
-        self._task = task
-        self._sent: Any = None
+        self._cluster, self._scheduler = cluster, cluster.scheduler
+        self._sent = self._scheduler.broadcast(task)
         self._reported: set[str] = set()
 
     def add(self, part: Part) -> None:
-        self.ahead.append(_Pending(part, *self._submit(part)))
+        self.ahead.append(_Pending(part, self._scheduler.submit(self._sent, part)))
 
     def first(self) -> Result:
         """Return the result of the first part, and gather those of others meanwhile."""
-        while not self.ahead[0].is_done:
-            waiting = {pending.future: pending for pending in self.ahead if not pending.is_done}
-            self._cluster.gather(waiting)
-            for pending in waiting.values():
-                if isinstance(pending.outcome, Lost):
-                    self._repeat(pending, pending.outcome)
-        outcome: Result | Failure = self.ahead.popleft().outcome
-        if isinstance(outcome, Failure):
+        while (outcome := self.ahead[0].outcome) is None:
+            self._gather()
+        self.ahead.popleft()
+        if outcome.error is not None:
             raise outcome.error
-        return outcome
+        result: Result = outcome.result
+        return result
 
-    def _submit(self, part: Part) -> tuple[Any, Any]:
-        while self._sent is None:
-            self._cluster.wait()
-            with suppress(OSError, TimeoutError, ValueError):  # a worker died during the broadcast
-                self._sent = self._cluster.scheduler.broadcast(self._task)
-        return self._cluster.scheduler.submit(self._sent, part), self._sent
+    def waiting(self) -> dict[Any, _Pending[Part]]:
+        """Return the parts without an outcome, by their futures."""
+        return {pending.future: pending for pending in self.ahead if pending.outcome is None}
+
+    def _gather(self) -> None:
+        """Wait a moment for parts, and keep the outcomes of those that are done."""
+        waiting = self.waiting()
+        for future in self._scheduler.wait(list(waiting), _TICK):
+            try:
+                waiting[future].outcome = self._scheduler.result(future, _TICK)
+            except Lost as lost:
+                self._repeat(waiting[future], lost)
+            except TimeoutError:  # its worker died before the transfer of the result
+                continue
+        self._cluster.check_workers(age=_TICK)
 
     def _repeat(self, pending: _Pending[Part], lost: Lost) -> None:
         if lost.final or pending.attempts == _ATTEMPTS:
             raise RecsysError(
-                f"every worker that tried {pending.part} died: {lost or 'its copies of the task were lost'}",
+                f"every worker that tried {pending.part} died: {lost}",
                 hint="the usual cause is lack of memory: run fewer workers per machine, or lower etl.shard_rows",
             )
-        if str(lost) and str(lost) not in self._reported:
+        if str(lost) not in self._reported:
             self._reported.add(str(lost))
             self._cluster.report(str(lost))
-        if pending.sent is self._sent:
-            self._sent = None
-        pending.future, pending.sent = self._submit(pending.part)
-        pending.attempts, pending.is_done, pending.outcome = pending.attempts + 1, False, None
+        pending.future = self._scheduler.submit(self._sent, pending.part)
+        pending.attempts += 1
 
 
 def polars_threads(workers: int | None) -> str:
@@ -299,9 +319,6 @@ def ignore_interrupts() -> Iterator[None]:
 
     A terminal sends Ctrl-C to all processes, and each worker would print a traceback.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # not on Windows
-        yield
-        return
     from multiprocessing import resource_tracker
 
     resource_tracker.ensure_running()  # otherwise its first user starts it, without the blocked signal

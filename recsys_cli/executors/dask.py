@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -15,16 +16,18 @@ from recsys_cli.cpu import cores
 from recsys_cli.errors import RecsysError
 from recsys_cli.executors import cluster
 from recsys_cli.executors.checks import Checks
-from recsys_cli.executors.cluster import Lost, Scheduler, SharedTask
+from recsys_cli.executors.cluster import Lost, Outcome, Scheduler, SharedTask
 
-_SILENCE, _INSPECTION_TIMEOUT = 30.0, 30.0
-"""Seconds without a heartbeat after which a worker is given up: Dask waits for minutes; and for the answer to an inspection."""
+_SILENCE = 30.0
+"""Seconds without a heartbeat after which a worker is given up: Dask waits for minutes."""
+_INSPECTION_TIMEOUT = 30.0
+"""Seconds for the answer to an inspection."""
 
 
-class DaskScheduler(Scheduler):
+class _DaskScheduler(Scheduler):
     """A client of a Dask scheduler, which repeats the parts of lost workers by itself."""
 
-    packages = ("dask", "distributed")
+    kind, packages = "Dask", ("dask", "distributed")
 
     def __init__(self, name: str, client: Any) -> None:
         start = f"start `dask worker {client.scheduler.address}` on a machine with this recsys-cli and the workspace"
@@ -35,7 +38,7 @@ class DaskScheduler(Scheduler):
         self._heard: dict[str, tuple[float, float]] = {}
 
     def workers(self) -> dict[str, int]:
-        """See `Scheduler`; without workers that Dask has paused for lack of memory, and silent ones, which it gives up."""
+        # Without workers that Dask has paused for lack of memory, and silent ones, which are given up here.
         try:
             found = self.client.sync(self.client.scheduler.identity, n_workers=-1)["workers"]
             silent = [address for address, worker in found.items() if self._is_silent(address, worker["last_seen"])]
@@ -57,59 +60,50 @@ class DaskScheduler(Scheduler):
         return seen == before and now - since > _SILENCE
 
     def inspect(self, checks: Checks) -> Mapping[str, Any]:
-        """See `Scheduler`."""
-        error = TimeoutError(f"no answer within {_INSPECTION_TIMEOUT:.0f} s")
-        found: dict[str, Any] = dict.fromkeys(self.workers(), error)
+        async def ask(address: str) -> Any:
+            try:
+                answer = self.client.run(checks.problems, workers=[address], on_error="return")
+                return (await asyncio.wait_for(answer, _INSPECTION_TIMEOUT))[address]
+            except (OSError, TimeoutError):  # it hangs, or has just died
+                return TimeoutError(f"no answer within {_INSPECTION_TIMEOUT:.0f} s")
 
-        def ask(address: str) -> None:
-            with suppress(OSError):
-                found.update(self.client.run(checks.inspect, workers=[address], on_error="return"))
+        async def ask_all(addresses: Iterable[str]) -> list[Any]:
+            return await asyncio.gather(*map(ask, addresses))
 
-        asked = [threading.Thread(target=ask, args=(address,), daemon=True) for address in found]
-        for thread in asked:
-            thread.start()
-        until = monotonic() + _INSPECTION_TIMEOUT
-        for thread in asked:
-            thread.join(max(0.0, until - monotonic()))
-        return dict(found)
+        addresses = list(self.workers())
+        return dict(zip(addresses, self.client.sync(ask_all, addresses), strict=True))
 
     def broadcast(self, task: Any) -> Any:
-        """See `Scheduler`; workers fetch it from each other. A scatter would wait for each of them."""
+        # As a task, whose result workers fetch from each other. A scatter would wait for each of them.
         return self.client.submit(_same, task, pure=False)
 
     def submit(self, sent: Any, part: Any) -> Any:
-        """See `Scheduler`."""
         future = self.client.submit(SharedTask.run, sent, part, pure=False)
         future.add_done_callback(lambda _: self._done.set())
         return future
 
     def wait(self, futures: Sequence[Any], timeout: float) -> Sequence[Any]:
-        """See `Scheduler`; `distributed.wait` costs more with each future."""
+        # `distributed.wait` costs more with each future.
         self._done.clear()
         if done := [future for future in futures if future.done()]:
             return done
         self._done.wait(timeout)
         return [future for future in futures if future.done()]
 
-    def result(self, future: Any, timeout: float) -> Any:
-        """See `Scheduler`."""
+    def result(self, future: Any, timeout: float) -> Outcome:
         from distributed import CancelledError, KilledWorker
 
         try:
-            return future.result(timeout=timeout)
+            outcome: Outcome = future.result(timeout=timeout)
         except KilledWorker as error:
             raise Lost(str(error), final=True) from error
-        except CancelledError as error:
-            if self.client.status != "running":
-                raise self.lost() from error
-            raise Lost from error
         except TimeoutError:
             raise
-        except OSError as error:  # the connection broke during the transfer of the result
+        except (CancelledError, OSError) as error:  # the connection broke, possibly during the transfer of the result
             raise self.lost() from error
+        return outcome
 
     def cancel(self, futures: Sequence[Any]) -> None:
-        """See `Scheduler`."""
         self.client.cancel(list(futures), force=True)
 
 
@@ -118,7 +112,7 @@ def _same(task: Any) -> Any:
 
 
 @contextmanager
-def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[DaskScheduler]:
+def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[Scheduler]:
     """Start a local cluster, or connect to an external one."""
     import dask
     import distributed  # noqa: F401 - its import sets up the loggers
@@ -128,7 +122,7 @@ def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[Da
         stack.enter_context(dask.config.set(settings))
         is_local = name.startswith("local")
         address = stack.enter_context(_local_cluster(name, workers, scratch)) if is_local else name
-        yield DaskScheduler(name, stack.enter_context(_client(address)))
+        yield _DaskScheduler(name, stack.enter_context(_client(address)))
 
 
 def _client(scheduler: Any) -> Any:

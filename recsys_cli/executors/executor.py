@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from recsys_cli.cpu import Threads, cores
 from recsys_cli.events import Emit, ignore
 from recsys_cli.executors.address import is_ray, missing_of_cluster
-from recsys_cli.executors.checks import Checks, Requires, SharedFolder
+from recsys_cli.executors.checks import Checks, Requires
 from recsys_cli.executors.cluster import Cluster
 
 AUTO_SECONDS = 60.0
@@ -72,9 +72,9 @@ def open_executor(
         raise error
     schedulers = import_module(f"recsys_cli.executors.{'ray' if is_ray(cluster) else 'dask'}")
     with schedulers.open_scheduler(cluster, workers, scratch) as scheduler:
-        checks = Checks(SharedFolder.at(scratch / "shared"), (*packages, *scheduler.packages), requires)
+        checks = Checks.at(scratch / "shared", (*packages, *scheduler.packages), requires)
         opened = Cluster(scheduler, checks, emit)
-        opened.ready()
+        opened.inspect()
         yield Threads(workers) if is_auto and sum(opened.threads.values()) <= cores() else opened
 
 

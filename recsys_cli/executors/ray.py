@@ -24,7 +24,7 @@ from recsys_cli.cpu import cores
 from recsys_cli.errors import RecsysError
 from recsys_cli.executors import cluster
 from recsys_cli.executors.checks import Checks
-from recsys_cli.executors.cluster import Lost, Scheduler, SharedTask
+from recsys_cli.executors.cluster import Lost, Outcome, Scheduler, SharedTask
 
 _TEMP, _PREFIX = Path("/tmp"), "recsys-ray-"  # noqa: S108 - paths of sockets are short, and TMPDIR may be long
 _INSPECTION_TIMEOUT = 60.0
@@ -36,39 +36,47 @@ _HINT = (
 )
 
 
-class RayScheduler(Scheduler):
+class _RayScheduler(Scheduler):
     """A driver of a Ray cluster. Its nodes are the workers; each of their processes runs one part at a time."""
 
-    packages = ("ray",)
+    kind, packages = "Ray", ("ray",)
 
     def __init__(self, name: str, *, is_local: bool) -> None:
         import ray
 
         start = "start `ray start --address HEAD:6379` on a machine with this recsys-cli and the workspace"
         super().__init__(name, is_local=is_local, start=start)
-        self.ray, self.is_lost = ray, False
-        is_client = name.startswith("ray://")
-        self.head = name if is_client else ray.get_runtime_context().gcs_address
+        self.ray, self._is_lost = ray, False
         # No retries: the window repeats a part, and tells the loss.
-        self._run = ray.remote(num_cpus=1, max_retries=0)(_run)
+        self._run = ray.remote(num_cpus=1, max_retries=0)(SharedTask.run)
+        self._head = name if name.startswith("ray://") else ray.get_runtime_context().gcs_address
 
     def workers(self) -> dict[str, int]:
-        """See `Scheduler`."""
         return {
             f"{node['NodeManagerAddress']}-{node['NodeID'][:8]}": int(node["Resources"]["CPU"])
             for node in self._nodes()
         }
 
+    def _nodes(self) -> list[dict[str, Any]]:
+        """Return the nodes with processors.
+
+        Ray would end this process after a minute without its head node, with no exception.
+        """
+        try:
+            _reach(self._head)
+            nodes: list[dict[str, Any]] = self.ray.nodes()
+        except Exception as error:  # Ray has errors of its own, of gRPC and of the system
+            raise self.lost() from error
+        return [node for node in nodes if node["Alive"] and node["Resources"].get("CPU")]
+
     def inspect(self, checks: Checks) -> Mapping[str, Any]:
-        """See `Scheduler`."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         futures = []
         for node in self._nodes():
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            futures.append(
-                self.ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(_inspect).remote(checks)
-            )
+            inspection = self.ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(Checks.problems)
+            futures.append(inspection.remote(checks))
         return dict(zip(self.workers(), map(self._answer, futures), strict=False))
 
     def _answer(self, future: Any) -> Any:
@@ -81,40 +89,24 @@ class RayScheduler(Scheduler):
         except Exception as error:  # of Ray, or of the task
             return RuntimeError(_reason(error))
 
-    def _nodes(self) -> list[dict[str, Any]]:
-        """Return the nodes with processors.
-
-        Ray would end this process after a minute without its head node, with no exception.
-        """
-        try:
-            _reach(self.head)
-            nodes: list[dict[str, Any]] = self.ray.nodes()
-        except Exception as error:  # Ray has errors of its own, of gRPC and of the system
-            raise self.lost() from error
-        return [node for node in nodes if node["Alive"] and node["Resources"].get("CPU")]
-
     def broadcast(self, task: Any) -> Any:
-        """See `Scheduler`."""
         return self.ray.put(task)
 
     def submit(self, sent: Any, part: Any) -> Any:
-        """See `Scheduler`."""
         return self._run.remote(sent, part)
 
     def wait(self, futures: Sequence[Any], timeout: float) -> Sequence[Any]:
-        """See `Scheduler`."""
         try:
             done: Sequence[Any] = self.ray.wait(list(futures), timeout=timeout)[0]
         except Exception as error:
             raise self.lost() from error
         return done
 
-    def result(self, future: Any, timeout: float) -> Any:
-        """See `Scheduler`."""
+    def result(self, future: Any, timeout: float) -> Outcome:
         from ray import exceptions
 
         try:
-            return self.ray.get(future, timeout=timeout)
+            outcome: Outcome = self.ray.get(future, timeout=timeout)
         except (exceptions.WorkerCrashedError, exceptions.NodeDiedError) as error:
             raise Lost("a worker process is lost") from error
         except (exceptions.OutOfMemoryError, exceptions.ObjectLostError) as error:
@@ -125,20 +117,20 @@ class RayScheduler(Scheduler):
             raise RecsysError(f"a worker failed: {_reason(error)}", hint="recsys doctor --cluster") from error
         except Exception as error:
             raise self.lost() from error
+        return outcome
 
     def cancel(self, futures: Sequence[Any]) -> None:
-        """See `Scheduler`; by force, because native code does not hear an interrupt. Without its head, Ray would wait."""
-        for future in () if self.is_lost else futures:
+        # By force, because native code does not hear an interrupt. Without its head, Ray would wait.
+        for future in () if self._is_lost else futures:
             self.ray.cancel(future, force=True)
 
     def lost(self) -> RecsysError:
-        """See `Scheduler`."""
-        self.is_lost = True
+        self._is_lost = True
         return super().lost()
 
     def close(self) -> None:
         """Leave the cluster; without its head Ray would wait for a minute, and crash at the end of this process."""
-        if self.is_lost:
+        if self._is_lost:
             atexit.register(_end)
         else:
             self.ray.shutdown()
@@ -149,14 +141,6 @@ def _end() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(RecsysError.exit_code)
-
-
-def _run(task: SharedTask[Any, Any], part: Any) -> Any:
-    return task.run(part)
-
-
-def _inspect(checks: Checks) -> Any:
-    return checks.inspect()
 
 
 def _reason(error: BaseException) -> str:
@@ -172,7 +156,7 @@ def _reach(address: str) -> None:
 
 
 @contextmanager
-def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[RayScheduler]:
+def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[Scheduler]:
     """Join the cluster of an address, of RAY_ADDRESS or of this machine; `ray` starts a local one if there is none."""
     del scratch  # not for sockets
     address = name if name != "ray" else os.environ.get("RAY_ADDRESS") or ("auto" if _is_running() else "local")
@@ -194,7 +178,7 @@ def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[Ra
             # A process runs one part at a time, and Polars would use all cores in each.
             options["runtime_env"] = {"env_vars": {"POLARS_MAX_THREADS": "1"}}
         _connect(options, environment)
-        scheduler = RayScheduler(name, is_local=address == "local")
+        scheduler = _RayScheduler(name, is_local=address == "local")
         stack.callback(scheduler.close)
         yield scheduler
 
@@ -209,7 +193,7 @@ def _connect(options: dict[str, Any], environment: Mapping[str, str]) -> None:
 
         if ":" in address:
             _reach(address)
-        with cluster.ignore_interrupts(), warnings.catch_warnings(action="ignore"):
+        with cluster.ignore_interrupts(), warnings.catch_warnings(action="ignore"), _quiet_library():
             ray.init(**options)
     except Exception as error:  # Ray has errors of its own, of gRPC and of the system
         if address == "local":
@@ -224,6 +208,19 @@ def _connect(options: dict[str, Any], environment: Mapping[str, str]) -> None:
             signal.signal(signal.SIGTERM, handler)
     # Losses of workers are events here; Ray would print them to stdout.
     ray._private.worker._worker_logs_enabled = False
+
+
+@contextmanager
+def _quiet_library() -> Iterator[None]:
+    """Discard what the native library of Ray writes to stderr, such as each refusal of a wrong token."""
+    kept = os.dup(2)
+    with Path(os.devnull).open("w") as nothing:
+        os.dup2(nothing.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _is_running() -> bool:

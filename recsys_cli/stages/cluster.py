@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from recsys_cli.events import Emit
 from recsys_cli.executors.cluster import Cluster
@@ -25,4 +26,5 @@ def open_cluster(
         open_executor(name, scratch, workers=workers, packages=packages, emit=emit) as opened,
     ):
         assert isinstance(opened, Cluster)
+        opened.folder = Path.cwd()  # configs have relative paths
         yield opened

@@ -26,7 +26,7 @@ import torch
 from torch.distributed import TCPStore
 
 from recsys_cli import errors
-from recsys_cli.errors import RecsysError, TrainingError
+from recsys_cli.errors import RecsysError, Terminated, TrainingError
 from recsys_cli.events import Emit, Event, Message, Progress
 
 _EVENTS = {"message": Message, "progress": Progress}
@@ -86,23 +86,30 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
 
     Yields:
         A function that returns whether there was an interrupt; always False outside the main thread.
+
+    Raises:
+        Terminated: A `KeyboardInterrupt` of the block after SIGTERM.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    interrupted = threading.Event()
+    received: set[int] = set()
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if interrupted.is_set() and number == signal.SIGINT:
+        if received and number == signal.SIGINT:
             signal.default_int_handler(number, frame)
-        interrupted.set()
+        received.add(number)
 
     handled = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         handled.append(signal.SIGHUP)
     previous = {number: signal.signal(number, handle) for number in handled}
     try:
-        yield interrupted.is_set
+        yield lambda: bool(received)
+    except KeyboardInterrupt:
+        if signal.SIGTERM in received:
+            raise Terminated from None
+        raise
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -177,16 +184,17 @@ def launch(module: str, job: Mapping[str, Any], *, devices: int, emit: Emit) -> 
     store = TCPStore(_HERE, 0, is_master=True, wait_for_workers=False)
     messages: _Messages = queue.Queue()
     workers: list[_Worker] = []
-    try:
-        for rank in range(devices):
-            workers.append(_start(module, line("job", **job), rank, devices, store.port))
-            _read_output(workers[-1], messages)
-        interrupted = _forward_messages(workers, messages, emit)
-    finally:
-        for worker in workers:
-            _kill(worker)
-    if error := _cause(workers, interrupted=interrupted):
-        raise error
+    with deferred_interrupt() as interrupted:
+        try:
+            for rank in range(devices):
+                workers.append(_start(module, line("job", **job), rank, devices, store.port))
+                _read_output(workers[-1], messages)
+            _forward_messages(workers, messages, emit, interrupted)
+        finally:
+            for worker in workers:
+                _kill(worker)
+        if error := _cause(workers, interrupted=interrupted()):
+            raise error
 
 
 @contextmanager
@@ -252,25 +260,23 @@ def _read_output(worker: _Worker, messages: _Messages) -> None:
         reader.start()
 
 
-def _forward_messages(workers: list[_Worker], messages: _Messages, emit: Emit) -> bool:
-    """Forward messages until all workers have ended; return whether there was an interrupt."""
+def _forward_messages(workers: list[_Worker], messages: _Messages, emit: Emit, interrupted: Callable[[], bool]) -> None:
+    """Forward messages until all workers have ended."""
     failed = 0.0
-    with deferred_interrupt() as interrupted:
-        while any(worker.popen.poll() is None for worker in workers):
-            with suppress(queue.Empty):
-                _handle(*messages.get(timeout=_POLL), emit)
-            if interrupted():
-                for worker in workers:
-                    _close(worker)
-            if not failed and any(worker.failed or worker.died for worker in workers):
-                failed = time.monotonic()
-            if failed:
-                _kill_late(workers, since=failed)
+    while any(worker.popen.poll() is None for worker in workers):
+        with suppress(queue.Empty):
+            _handle(*messages.get(timeout=_POLL), emit)
+        if interrupted():
+            for worker in workers:
+                _close(worker)
+        if not failed and any(worker.failed or worker.died for worker in workers):
+            failed = time.monotonic()
+        if failed:
+            _kill_late(workers, since=failed)
     for reader in (reader for worker in workers for reader in worker.readers):
         reader.join(_READING)
     while not messages.empty():
         _handle(*messages.get(), emit)
-    return interrupted()
 
 
 def _handle(worker: _Worker, kind: str, values: dict[str, Any], emit: Emit) -> None:

@@ -188,14 +188,18 @@ def test_closed_pipe_is_no_error(tmp_path):
     assert process.returncode == 128 + signal.SIGPIPE
 
 
-def test_ctrl_c_while_the_program_is_loading_is_130(tmp_path):
-    program = """
+BY_SIGNAL = pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+
+
+@BY_SIGNAL
+def test_a_signal_while_the_program_is_loading_is_an_interrupt(tmp_path, number, code):
+    program = f"""
 import os, signal, sys
 
 class Interrupts:
     def find_spec(self, name, *_):
         if name == "typer":
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.{number})
 
 sys.meta_path.insert(0, Interrupts())
 from recsys_cli.__main__ import main
@@ -205,17 +209,18 @@ main()
         [sys.executable, "-c", program, "ls"], capture_output=True, text=True, cwd=tmp_path, check=False,
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "error: interrupted\n")
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     assert project["scripts"] == {"recsys": "recsys_cli.__main__:main"}
 
 
-def test_ctrl_c_on_the_program_is_130(tmp_path):
-    program = """
+@BY_SIGNAL
+def test_a_signal_on_the_program_is_an_interrupt(tmp_path, number, code):
+    program = f"""
 import os, signal
-from recsys_cli.cli import main
+from recsys_cli.__main__ import main
 import recsys_cli.cli.doctor as doctor
-doctor.examine = lambda: os.kill(os.getpid(), signal.SIGINT) or __import__("time").sleep(10)
+doctor.examine = lambda: os.kill(os.getpid(), signal.{number}) or __import__("time").sleep(10)
 main()
 """
     done = subprocess.run(
@@ -223,7 +228,7 @@ main()
         # A shell without job control starts what runs in the background, such as these tests, deaf to Ctrl-C.
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-    assert done.returncode == 130, done.stderr
+    assert done.returncode == code, done.stderr
     assert json.loads(done.stdout)["error"]["message"] == "interrupted"
 
 

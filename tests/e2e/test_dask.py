@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+import recsys_cli
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import RecsysError
 from recsys_cli.etl import counts, read_parts, staging
@@ -245,7 +246,7 @@ def test_a_frozen_worker_is_named_by_the_check(workspace: Workspace, dask: Dask,
         assert isinstance(executor, Cluster)
         frozen.send_signal(signal.SIGSTOP)
         with pytest.raises(RecsysError, match=r"worker tcp://\S+: no answer within 2 s"):
-            executor.ready()
+            executor.inspect()
         frozen.send_signal(signal.SIGCONT)
 
 
@@ -331,6 +332,17 @@ def test_a_worker_without_recsys(workspace: Workspace, dask: Dask) -> None:
     assert refused(workspace, dask, match=r"worker tcp://\S+ cannot run a task of recsys-cli: .*recsys_cli").hint
 
 
+def test_a_late_worker_of_another_source_is_an_error(workspace: Workspace, dask: Dask) -> None:
+    shutil.copytree(Path(recsys_cli.__file__).parent, dask.folder / "other" / "recsys_cli")
+    (dask.folder / "other" / "recsys_cli" / "cpu.py").open("a").write("# changed")
+    dask.worker()
+    with open_executor(dask.address, workspace.root) as executor:
+        dask.worker(path=str(dask.folder / "other"))
+        with pytest.raises(RecsysError, match=r"worker process \d+ on \S+ runs recsys-cli \S+ of source") as caught:
+            list(executor.map(time.sleep, [0.1] * 300))
+    assert "pip install recsys-cli==" in str(caught.value.hint)
+
+
 def started_alone(workspace: Workspace, cluster: str) -> subprocess.Popen[str]:
     """Start the command on a cluster of its own and wait until it writes."""
     if cluster == "ray" and find_spec("ray") is None:
@@ -351,13 +363,17 @@ def started_alone(workspace: Workspace, cluster: str) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", ["local", "ray"])
-def test_interrupted_leaves_no_process(workspace: Workspace, cluster: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_leaves_no_process(workspace: Workspace, cluster: str, number: signal.Signals) -> None:
     before = set(Path("/tmp").glob("recsys-ray-*"))
     run = started_alone(workspace, cluster)
-    os.killpg(run.pid, signal.SIGINT)  # as a terminal does: to all processes
+    if number == signal.SIGINT:  # as a terminal does: to all processes
+        os.killpg(run.pid, number)
+    else:
+        run.send_signal(number)
     _, err = run.communicate(timeout=60)
 
-    assert run.returncode == 130, err
+    assert run.returncode == 128 + number, err
     assert "error: interrupted" in err
     assert "Traceback" not in err
     assert is_gone(run.pid)

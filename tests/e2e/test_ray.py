@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -25,6 +27,8 @@ from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import Workspace
 from tests.e2e.test_dask import CONFIG, contents
+from tests.object_store import free_ports
+from tests.servers import until
 
 if find_spec("ray") is None:
     pytest.skip("Ray is not installed (pip install 'recsys-cli[ray]')", allow_module_level=True)
@@ -141,6 +145,34 @@ def test_doctor_finds_a_node_with_another_source(nodes: Any, tmp_path: Path) -> 
     _, err = run.communicate(timeout=120)
     assert run.returncode == 1
     assert "runs recsys-cli" in err or "cannot run a task of recsys-cli" in err
+
+
+@pytest.mark.slow
+def test_a_wrong_token_is_an_error_without_lines_of_ray(tmp_path: Path) -> None:
+    ports = free_ports(2)
+    options = [f"--{name}={port}" for name, port in zip(("port", "ray-client-server-port"), ports, strict=True)]
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="rt-", ignore_cleanup_errors=True) as folder:
+        environment = {**os.environ, "RAY_TMPDIR": folder, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64}
+        start = [str(RECSYS.with_name("ray")), "start", "--head", "--block", "--num-cpus=1", *options]
+        head = subprocess.Popen(start, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            until(lambda: is_open(ports[0]), seconds=60)
+            with patch.dict(os.environ, {**environment, "RAY_AUTH_TOKEN": "b" * 64}):
+                _, err = recsys(
+                    Workspace(tmp_path), f"127.0.0.1:{ports[0]}", "doctor", "--cluster", "ray"
+                ).communicate()
+        finally:
+            head.terminate()
+            head.wait(60)
+    first, second = err.splitlines()
+    assert first.startswith(f"error: no Ray cluster answers at 127.0.0.1:{ports[0]}: ")
+    assert second.startswith("hint: ")
+    assert "RAY_AUTH_TOKEN" in second
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.slow

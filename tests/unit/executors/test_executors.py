@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,8 +14,8 @@ import pytest
 from recsys_cli.cpu import Threads
 from recsys_cli.errors import DataError, MissingExtraError, RecsysError
 from recsys_cli.executors import address, cluster
-from recsys_cli.executors.checks import Checks, SharedFolder, WorkerInfo, releases
-from recsys_cli.executors.cluster import Failure, SharedTask
+from recsys_cli.executors.checks import Checks, releases
+from recsys_cli.executors.cluster import SharedTask
 from recsys_cli.executors.executor import open_executor
 
 PACKAGES = ("polars", "distributed")
@@ -19,10 +23,6 @@ PACKAGES = ("polars", "distributed")
 
 def raise_data_error(part: int) -> None:
     raise DataError(f"part {part} is odd", hint="fix it")
-
-
-def here(host: str, folder_error: str | None = None, missing: MissingExtraError | None = None) -> WorkerInfo:
-    return WorkerInfo(host, releases(PACKAGES), missing, folder_error)
 
 
 @pytest.mark.parametrize(
@@ -77,44 +77,67 @@ def test_auto_joins_a_larger_cluster_for_large_work(tmp_path: Path, monkeypatch:
             pass
 
 
-def test_recsys_error_keeps_class_message_and_hint(tmp_path: Path) -> None:
-    found = SharedTask(raise_data_error, SharedFolder.at(tmp_path / "shared")).run(3)
-    assert isinstance(found, Failure)
-    assert isinstance(found.error, DataError)
-    assert (found.error.message, found.error.hint) == ("part 3 is odd", "fix it")
-    assert "raise_data_error" in found.error.__notes__[0]
+@pytest.fixture
+def checks(tmp_path: Path) -> Checks:
+    return Checks.at(tmp_path / "shared", PACKAGES)
 
 
-def test_late_worker_checks_the_shared_folder(tmp_path: Path) -> None:
-    found = SharedTask(abs, SharedFolder(tmp_path / "elsewhere", "token")).run(1)
-    assert isinstance(found, Failure)
-    assert isinstance(found.error, RecsysError)
-    assert "cannot see the workspace" in found.error.message
-    assert "mounts at the same path" in str(found.error.hint)
+def test_recsys_error_keeps_class_message_and_hint(checks: Checks) -> None:
+    found = SharedTask(raise_data_error, checks).run(3).error
+    assert isinstance(found, DataError)
+    assert (found.message, found.hint) == ("part 3 is odd", "fix it")
+    assert "raise_data_error" in found.__notes__[0]
 
 
-def test_all_problems_of_workers_are_listed(tmp_path: Path) -> None:
-    checks = Checks(SharedFolder.at(tmp_path / "shared"), PACKAGES)
-    lacks = MissingExtraError.for_extra("nvtabular", what="etl.engine=nvtabular")
-    seen = {
-        "tcp://a": replace(here("ares"), releases={**releases(PACKAGES), "polars": "0.1", "python": "3.9"}),
-        "tcp://b": here("brontes", "[Errno 30] Read-only file system", lacks),
-        "tcp://c": ModuleNotFoundError("No module named 'recsys_cli'"),
-        "tcp://d": here("dis"),
-    }
-    first, second, third, fourth = checks.problems(seen)
-    assert first.startswith("worker tcp://a on ares runs python 3.9, polars 0.1; this process runs python 3.")
-    assert second == f"worker tcp://b on brontes: {lacks.message}"
-    assert (
-        third
-        == f"worker tcp://b on brontes cannot use the scratch folder {checks.shared.path}: [Errno 30] Read-only file system"
+@pytest.mark.parametrize(
+    ("other", "said", "hint"),
+    [
+        ({"folder": Path("/elsewhere")}, " cannot use the scratch folder /elsewhere: .*No such file", "at the same path"),
+        ({"token": "other"}, " cannot use the scratch folder .*the worker has another folder at", "at the same path"),
+        ({"releases": {**releases(PACKAGES), "recsys-cli": "0.1"}}, " runs recsys-cli .*; this process runs .* 0.1", "pip"),
+        ({"requires": partial(MissingExtraError.for_extra, "gpu", what="it")}, ": it needs the 'gpu' extra", "on every worker"),
+    ],
+)  # fmt: skip
+def test_late_worker_is_checked_before_its_first_part(checks: Checks, other: dict, said: str, hint: str) -> None:
+    found = SharedTask(abs, replace(checks, **other)).run(1).error
+    assert isinstance(found, RecsysError)
+    assert re.match(rf"worker process \d+ on \S+?{said}", found.message)
+    assert hint in str(found.hint)
+
+
+def test_all_problems_of_workers_are_listed(checks: Checks) -> None:
+    differs = replace(checks, releases={**checks.releases, "polars": "0.1", "python": "3.9"})
+    workers = {
+        "tcp://a": differs.problems(), "tcp://b": ModuleNotFoundError("No module named 'recsys_cli'"),
+        "tcp://c": checks.problems(), "tcp://d": TimeoutError("no answer"),
+    }  # fmt: skip
+    with pytest.raises(RecsysError) as caught:
+        checks.check(workers)
+    first, second, third = caught.value.message.splitlines()
+    assert re.fullmatch(
+        r"worker tcp://a on \S+ runs python 3.\d+, polars \S+; this process runs python 3.9, polars 0.1", first
     )
-    assert fourth == "worker tcp://c cannot run a task of recsys-cli: ModuleNotFoundError: No module named 'recsys_cli'"
+    assert second == "worker tcp://b cannot run a task of recsys-cli: ModuleNotFoundError: No module named 'recsys_cli'"
+    assert third == "worker tcp://d: no answer"
 
 
-def test_worker_with_another_folder_is_detected(tmp_path: Path) -> None:
-    checks = Checks(SharedFolder.at(tmp_path / "shared"), PACKAGES)
-    seen = {"tcp://a": checks.inspect(), "tcp://b": here("brontes")}
-    (problem,) = checks.problems(seen)
-    assert problem == f"files written by the workers to {checks.shared.path} are not visible here"
-    assert checks.problems({"tcp://a": seen["tcp://a"]}) == {}
+def test_worker_with_another_folder_is_detected(checks: Checks) -> None:
+    checks.check({"tcp://a": checks.problems()})
+    with pytest.raises(RecsysError, match=r"^files written by the workers to .* are not visible here$"):
+        checks.check({"tcp://a": {}, "tcp://b": {}})
+
+
+def test_parts_of_drivers_in_different_folders_take_turns(checks: Checks, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+
+    def cwd_before_and_after(seconds: float) -> list[str]:
+        before = Path.cwd().name
+        time.sleep(seconds)
+        return [before, Path.cwd().name]
+
+    tasks = {name: SharedTask(cwd_before_and_after, checks, tmp_path / name) for name in ("one", "two")}
+    with ThreadPoolExecutor(4) as pool:
+        running = [(name, pool.submit(tasks[name].run, 0.05)) for name in ("one", "two") * 4]
+    assert all(future.result().result == [name, name] for name, future in running)

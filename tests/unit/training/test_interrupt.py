@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from recsys_cli.config import RunConfig, dump
+from recsys_cli.errors import Terminated
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.launch import deferred_interrupt
 from recsys_cli.workspace import Workspace
@@ -46,6 +47,20 @@ def test_a_signal_is_told_when_somebody_asks(number: signal.Signals) -> None:
         os.kill(os.getpid(), number)
         assert interrupted()
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+def test_an_interrupted_block_ends_by_the_kind_of_its_signal(number: signal.Signals, kind: type[BaseException]) -> None:
+    with pytest.raises(KeyboardInterrupt) as caught:
+        stopped_by(number)
+    assert caught.type is kind
+
+
+def stopped_by(number: signal.Signals) -> None:
+    with deferred_interrupt() as interrupted:
+        os.kill(os.getpid(), number)
+        if interrupted():
+            raise KeyboardInterrupt
 
 
 def test_what_nohup_ignores_stays_ignored() -> None:
