@@ -135,12 +135,14 @@ class _Folder:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
+        self._folder: Path | None = None
         self._num_parts = 0
 
     @contextmanager
     def working_in(self, folder: Path) -> Iterator[None]:
         with self._changed:
-            self._changed.wait_for(lambda: not self._num_parts or Path.cwd() == folder)
+            self._changed.wait_for(lambda: not self._num_parts or self._folder == folder)
+            self._folder = folder
             with suppress(OSError):  # absolute paths need no folder
                 os.chdir(folder)
             self._num_parts += 1

@@ -334,7 +334,7 @@ def test_a_worker_without_recsys(workspace: Workspace, dask: Dask) -> None:
 
 def test_a_late_worker_of_another_source_is_an_error(workspace: Workspace, dask: Dask) -> None:
     shutil.copytree(Path(recsys_cli.__file__).parent, dask.folder / "other" / "recsys_cli")
-    (dask.folder / "other" / "recsys_cli" / "cpu.py").open("a").write("# changed")
+    (dask.folder / "other" / "recsys_cli" / "more.py").write_text("")
     dask.worker()
     with open_executor(dask.address, workspace.root) as executor:
         dask.worker(path=str(dask.folder / "other"))
