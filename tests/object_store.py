@@ -3,12 +3,10 @@
 import http.client
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
@@ -17,6 +15,8 @@ from typing import Literal
 
 import fsspec
 import pytest
+
+from tests.servers import free_ports, until
 
 BUCKET = "bucket"
 SERVICES = ("master", "volume", "filer", "s3")
@@ -46,25 +46,14 @@ def s3_server(folder: Path) -> Iterator[str]:
         url = f"http://127.0.0.1:{ports['s3.port']}"
         process = subprocess.Popen(line, stdout=log, stderr=log, cwd=folder, env={**os.environ, **environment(url)})
     try:
-        deadline = time.monotonic() + 60
-        while not _makes_bucket(url):
-            assert process.poll() is None, (folder / "log").read_text()
-            assert time.monotonic() < deadline, (folder / "log").read_text()
-            time.sleep(0.2)
+        until(lambda: process.poll() is not None or _makes_bucket(url), seconds=60, said=(folder / "log").read_text)
+        assert process.poll() is None, (folder / "log").read_text()
         yield url
     finally:
         process.kill()
         process.wait()
         for left in (path for port in ports.values() for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock")):
             left.unlink()
-
-
-def free_ports(number: int) -> list[int]:
-    with ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
 
 
 def _makes_bucket(url: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
+import pytest
 
 from recsys_cli.config import RunConfig
+from recsys_cli.etl import counts, prepare, read_parts, staging
+from recsys_cli.executors.executor import Executor
+from recsys_cli.stages.etl import etl
+from recsys_cli.workspace import Workspace
+
+CONFIG: dict[str, Any] = {
+    "dataset": {"name": "synthetic", "users": 300, "items": 200, "rows": 6_000},
+    "split": {"method": "random", "valid": 0.15, "test": 0.15},
+    "features": {
+        "user": "userId", "item": "movieId", "label": "label", "timestamp": "timestamp",
+        "ops": [
+            {"op": "JoinExternal", "table": "movies", "on": "movieId", "columns": ["genres"]},
+            {"op": "Categorify", "columns": ["userId", "movieId", "genres"]},
+            {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
+        ],
+    },
+}  # fmt: skip
+"""A small config of generated interactions and a joined table."""
 
 FORMATS = ("csv", "quoted", "parquet", "hive", "jsonl", "gz", "bad", "tsv")
 SPLITS: tuple[dict[str, Any], ...] = (
@@ -139,3 +159,19 @@ def contents(folder: Path) -> dict[str, bytes]:
     how = ("created", "engine", "cluster", "workers", "threads", "seconds", "peak_memory", "files", "checksum")
     manifest = {key: value for key, value in json.loads(files["manifest.json"]).items() if key not in how}
     return files | {"manifest.json": json.dumps(manifest).encode()}
+
+
+def differing(executor: Executor, seeds: range, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the seeds whose tables an executor prepares, in parts of any size, in other bytes than the threads of this process."""
+    found = []
+    for seed in seeds:
+        config = config_of(seed, folder / str(seed) / "tables")
+        alone = etl(config, Workspace(folder / str(seed) / "alone")).artifact
+        with monkeypatch.context() as changed:
+            changed.setattr(prepare, "open_executor", lambda *_, **__: nullcontext(executor))
+            changed.setattr(read_parts, "PART_CHUNKS", (1e-5, 1e-4, 1)[seed % 3])
+            changed.setattr(counts, "PARTITION_ROWS", (20, 100, 1 << 25)[seed % 3])
+            changed.setattr(staging, "MAX_SHARDS", (1, 1_000)[seed // 3 % 2])
+            together = etl(config, Workspace(folder / str(seed) / "together")).artifact
+        found += [] if contents(together.folder) == contents(alone.folder) else [seed]
+    return found

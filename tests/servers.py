@@ -2,11 +2,12 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,19 @@ def running(folder: Path, *line: str, env: dict[str, str] | None = None, install
         output.close()
 
 
-def until(condition: Callable[[], bool], *, seconds: float = 30.0) -> float:
-    """Wait for a condition, and return the seconds."""
+def until(condition: Callable[[], object], *, seconds: float = 30.0, said: Callable[[], str] = str) -> float:
+    """Wait for a condition, and return the seconds; after too many, fail with what was said."""
     started = time.perf_counter()
     while not condition():
-        assert time.perf_counter() < started + seconds
+        assert time.perf_counter() < started + seconds, said()
         time.sleep(0.005)
     return time.perf_counter() - started
+
+
+def free_ports(count: int) -> list[int]:
+    """Return free ports of loopback."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]

@@ -4,12 +4,13 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.servers import free_ports, until
 
 _CONFIG = """\
 ClusterName=test
@@ -55,10 +56,7 @@ class Slurm:
         return dict(fact.split("=", 1) for fact in facts if "=" in fact)["JobState"]
 
     def wait(self, job: str, *states: str) -> None:
-        end = time.monotonic() + _PATIENCE
-        while (state := self.state(job)) not in states:
-            assert time.monotonic() < end, state
-            time.sleep(0.2)
+        until(lambda: self.state(job) in states, seconds=_PATIENCE, said=lambda: self.state(job))
 
 
 @contextmanager
@@ -75,7 +73,7 @@ def cluster(folder: Path) -> Iterator[Slurm]:
     for name in ("state", "spool"):
         (folder / name).mkdir()
     config = folder / "slurm.conf"
-    config.write_text(_CONFIG.format(folder=folder, host=socket.gethostname(), ports=[_free_port(), _free_port()]))
+    config.write_text(_CONFIG.format(folder=folder, host=socket.gethostname(), ports=free_ports(2)))
     munge = ["--force", "--foreground", *(f"--{name}={folder}/{file}" for name, file in (
         ("key-file", "key"), ("socket", "munge.socket"), ("pid-file", "munge.pid"), ("seed-file", "munge.seed")))]  # fmt: skip
     daemons = (("munged", *munge), ("slurmctld", "-D", "-c", "-f", str(config)), ("slurmd", "-D", "-f", str(config)))
@@ -84,8 +82,11 @@ def cluster(folder: Path) -> Iterator[Slurm]:
         for name, *options in daemons:
             stack.enter_context(_daemon(folder, name, *options))
             if name == "munged":
-                _until((folder / "munge.socket").exists)
-        _until(lambda: "idle" in slurm.call("sinfo", "-h", "-o", "%t"), folder)
+                until((folder / "munge.socket").exists)
+        until(
+            lambda: "idle" in slurm.call("sinfo", "-h", "-o", "%t"),
+            said=lambda: "".join(path.read_text() for path in folder.glob("*.log")),
+        )
         yield slurm
 
 
@@ -102,18 +103,3 @@ def _daemon(folder: Path, name: str, *options: str) -> Iterator[None]:
 
 def _find(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
-def _until(holds: object, folder: Path | None = None) -> None:
-    end = time.monotonic() + 30
-    while not holds():  # type: ignore[operator]
-        logs = "" if folder is None else "".join(path.read_text() for path in folder.glob("*.log"))
-        assert time.monotonic() < end, logs
-        time.sleep(0.2)

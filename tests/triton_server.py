@@ -19,6 +19,7 @@ from pathlib import Path
 
 import recsys_cli
 from recsys_cli.errors import MissingExtraError, RecsysError
+from tests.servers import free_ports
 
 _BACKEND = ("libtriton_python.so", "triton_python_backend_utils.py")
 _STUB = "triton_python_backend_stub"
@@ -134,15 +135,6 @@ def environment(home: Path) -> dict[str, str]:
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), *_values("PATH")]),
         "OMP_NUM_THREADS": "1",
     }
-
-
-def free_ports(count: int) -> list[int]:
-    """Return free ports of loopback."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def _free(port: int) -> int:

@@ -76,20 +76,12 @@ class Scheduler(ABC):
         """Return the problems of each worker, or the error of its inspection."""
 
     @abstractmethod
-    def broadcast(self, task: Any) -> Any:
-        """Send a task to every node once, and return its copy."""
-
-    @abstractmethod
-    def submit(self, sent: Any, part: Any) -> Any:
-        """Start `SharedTask.run` of a broadcast task, and return its future."""
-
-    @abstractmethod
-    def wait(self, futures: Sequence[Any], timeout: float) -> Sequence[Any]:
-        """Wait until one of the futures is done, and return those that are; none after the timeout."""
+    def broadcast(self, task: SharedTask[Any, Any]) -> Callable[[Any], Any]:
+        """Send a task to every node once; return a function that runs a part by it, and returns a future."""
 
     @abstractmethod
     def result(self, future: Any, timeout: float) -> Outcome:
-        """Return the result of a future that is done; `Lost` if it has none."""
+        """Return the result of a future; `Lost` if it will have none, TimeoutError if it has none yet."""
 
     @abstractmethod
     def cancel(self, futures: Sequence[Any]) -> None:
@@ -205,18 +197,47 @@ class Cluster:
             RecsysError: All workers or the scheduler are lost, or a part killed every worker that tried it.
         """
         self._wait()
-        window = _Window(self, SharedTask(task, self.checks, self.folder))
+        run = self.scheduler.broadcast(SharedTask(task, self.checks, self.folder))
+        ahead: deque[tuple[Part, Any]] = deque()
+        reported: set[str] = set()
         try:
             for part in parts:
-                window.add(part)
-                if len(window.ahead) >= _AHEAD * max(1, sum(self.threads.values())):
-                    yield window.first()
-            while window.ahead:
-                yield window.first()
+                ahead.append((part, run(part)))
+                if len(ahead) >= _AHEAD * max(1, sum(self.threads.values())):
+                    yield self._first(ahead, run, reported)
+            while ahead:
+                yield self._first(ahead, run, reported)
             self.check_workers()
         finally:
             with suppress(Exception):  # it must not hide an earlier error
-                self.scheduler.cancel(list(window.waiting()))
+                self.scheduler.cancel([future for _, future in ahead])
+
+    def _first(self, ahead: deque[tuple[Part, Any]], run: Callable[[Part], Any], reported: set[str]) -> Any:
+        """Return the result of the first part; run it again if it is lost with its worker."""
+        attempts = 1
+        while True:
+            part, future = ahead[0]
+            self.check_workers(age=_TICK)
+            try:
+                outcome = self.scheduler.result(future, _TICK)
+                break
+            except TimeoutError:  # it runs, or its worker died before the transfer of the result
+                continue
+            except Lost as lost:
+                if lost.final or attempts == _ATTEMPTS:
+                    raise RecsysError(
+                        f"every worker that tried {part} died: {lost}",
+                        hint="the usual cause is lack of memory: run fewer workers per machine, or lower etl.shard_rows",
+                    ) from lost
+                if str(lost) not in reported:
+                    reported.add(str(lost))
+                    self._report(str(lost))
+                attempts += 1
+                ahead[0] = part, run(part)
+        ahead.popleft()
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.result
 
     def _wait(self) -> None:
         self.check_workers()
@@ -231,7 +252,7 @@ class Cluster:
         before, self.threads = self.threads, self.scheduler.workers()
         self._checked = monotonic()
         for address in before.keys() - self.threads.keys():
-            self.report(f"worker {address} is lost")
+            self._report(f"worker {address} is lost")
         if self.threads:
             self._no_workers_since = None
             return
@@ -244,70 +265,8 @@ class Cluster:
                 hint=memory if self.scheduler.is_local else self.scheduler.start,
             )
 
-    def report(self, loss: str) -> None:
-        """Warn about a loss."""
+    def _report(self, loss: str) -> None:
         self._emit(Message(f"{loss}; other workers repeat its parts", "warning"))
-
-
-@dataclass
-class _Pending(Generic[Part]):
-    """A submitted part: the future of its result, and its outcome."""
-
-    part: Part
-    future: Any
-    attempts: int = 1
-    outcome: Outcome | None = None
-
-
-class _Window(Generic[Part, Result]):
-    """The parts in flight of a task."""
-
-    def __init__(self, cluster: Cluster, task: SharedTask[Part, Result]) -> None:
-        self.ahead: deque[_Pending[Part]] = deque()
-        self._cluster, self._scheduler = cluster, cluster.scheduler
-        self._sent = self._scheduler.broadcast(task)
-        self._reported: set[str] = set()
-
-    def add(self, part: Part) -> None:
-        self.ahead.append(_Pending(part, self._scheduler.submit(self._sent, part)))
-
-    def first(self) -> Result:
-        """Return the result of the first part, and gather those of others meanwhile."""
-        while (outcome := self.ahead[0].outcome) is None:
-            self._gather()
-        self.ahead.popleft()
-        if outcome.error is not None:
-            raise outcome.error
-        result: Result = outcome.result
-        return result
-
-    def waiting(self) -> dict[Any, _Pending[Part]]:
-        """Return the parts without an outcome, by their futures."""
-        return {pending.future: pending for pending in self.ahead if pending.outcome is None}
-
-    def _gather(self) -> None:
-        """Wait a moment for parts, and keep the outcomes of those that are done."""
-        waiting = self.waiting()
-        for future in self._scheduler.wait(list(waiting), _TICK):
-            try:
-                waiting[future].outcome = self._scheduler.result(future, _TICK)
-            except Lost as lost:
-                self._repeat(waiting[future], lost)
-            except TimeoutError:  # its worker died before the transfer of the result
-                continue
-        self._cluster.check_workers(age=_TICK)
-
-    def _repeat(self, pending: _Pending[Part], lost: Lost) -> None:
-        if lost.final or pending.attempts == _ATTEMPTS:
-            raise RecsysError(
-                f"every worker that tried {pending.part} died: {lost}",
-                hint="the usual cause is lack of memory: run fewer workers per machine, or lower etl.shard_rows",
-            )
-        if str(lost) not in self._reported:
-            self._reported.add(str(lost))
-            self._cluster.report(str(lost))
-        pending.future = self._scheduler.submit(self._sent, pending.part)
-        pending.attempts += 1
 
 
 def polars_threads(workers: int | None) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic
@@ -34,7 +34,6 @@ class _DaskScheduler(Scheduler):
         start += "; workers without free memory, which Dask pauses, do not count"
         super().__init__(name, is_local=client.cluster is not None, start=start)
         self.client = client
-        self._done = threading.Event()
         self._heard: dict[str, tuple[float, float]] = {}
 
     def workers(self) -> dict[str, int]:
@@ -73,22 +72,10 @@ class _DaskScheduler(Scheduler):
         addresses = list(self.workers())
         return dict(zip(addresses, self.client.sync(ask_all, addresses), strict=True))
 
-    def broadcast(self, task: Any) -> Any:
-        # As a task, whose result workers fetch from each other. A scatter would wait for each of them.
-        return self.client.submit(_same, task, pure=False)
-
-    def submit(self, sent: Any, part: Any) -> Any:
-        future = self.client.submit(SharedTask.run, sent, part, pure=False)
-        future.add_done_callback(lambda _: self._done.set())
-        return future
-
-    def wait(self, futures: Sequence[Any], timeout: float) -> Sequence[Any]:
-        # `distributed.wait` costs more with each future.
-        self._done.clear()
-        if done := [future for future in futures if future.done()]:
-            return done
-        self._done.wait(timeout)
-        return [future for future in futures if future.done()]
+    def broadcast(self, task: SharedTask[Any, Any]) -> Callable[[Any], Any]:
+        # As the result of a task, which workers fetch from each other. A scatter would wait for each of them.
+        sent = self.client.submit(_same, task, pure=False)
+        return lambda part: self.client.submit(SharedTask.run, sent, part, pure=False)
 
     def result(self, future: Any, timeout: float) -> Outcome:
         from distributed import CancelledError, KilledWorker

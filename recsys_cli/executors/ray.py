@@ -14,9 +14,9 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class _RayScheduler(Scheduler):
         start = "start `ray start --address HEAD:6379` on a machine with this recsys-cli and the workspace"
         super().__init__(name, is_local=is_local, start=start)
         self.ray, self._is_lost = ray, False
-        # No retries: the window repeats a part, and tells the loss.
+        # No retries: `Cluster.map` repeats a part, and tells the loss.
         self._run = ray.remote(num_cpus=1, max_retries=0)(SharedTask.run)
         self._head = name if name.startswith("ray://") else ray.get_runtime_context().gcs_address
 
@@ -89,18 +89,8 @@ class _RayScheduler(Scheduler):
         except Exception as error:  # of Ray, or of the task
             return RuntimeError(_reason(error))
 
-    def broadcast(self, task: Any) -> Any:
-        return self.ray.put(task)
-
-    def submit(self, sent: Any, part: Any) -> Any:
-        return self._run.remote(sent, part)
-
-    def wait(self, futures: Sequence[Any], timeout: float) -> Sequence[Any]:
-        try:
-            done: Sequence[Any] = self.ray.wait(list(futures), timeout=timeout)[0]
-        except Exception as error:
-            raise self.lost() from error
-        return done
+    def broadcast(self, task: SharedTask[Any, Any]) -> Callable[[Any], Any]:
+        return partial(self._run.remote, self.ray.put(task))
 
     def result(self, future: Any, timeout: float) -> Outcome:
         from ray import exceptions

@@ -2,7 +2,6 @@
 
 import os
 import random
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import yaml
 from recsys_cli.workspace import TrainedRun, Workspace
 from tests.checkerboard import losses_of, same_weights
 from tests.cli.conftest import copied
+from tests.servers import free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def whole(stations, tmp_path_factory) -> TrainedRun:
 @pytest.mark.parametrize("launch", ["one node", "two nodes", "two nodes, static"])
 def test_the_death_of_any_rank_restarts_all_ranks_which_come_to_the_same_bytes(launch, prepared, whole, tmp_path):
     """Kubeflow Trainer has the static rendezvous, whose nodes do not tell each other of a restart."""
-    port, draw = free_port(), random.Random(launch)
+    (port,), draw = free_ports(1), random.Random(launch)
     restarts = ["--max-restarts=3", f"--nproc-per-node={2 if launch == 'one node' else 1}"]
     at = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=gang"]
     nodes = [[*at, *restarts, f"--nnodes={1 if launch == 'one node' else 2}"]] * (1 if launch == "one node" else 2)
@@ -119,13 +119,6 @@ def run_of(folder: Path) -> TrainedRun:
 
 def said(folder: Path) -> str:
     return "".join(path.read_text() for path in folder.glob("node*.log"))
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def test_ray_runs_torchrun_on_each_node_and_a_dead_rank_restarts_all(recsys, prepared, whole, tmp_path, monkeypatch):

@@ -2,10 +2,9 @@
 
 import json
 import os
-import shlex
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests import slurm
 from tests.checkerboard import losses_of, same_weights
 from tests.cli.conftest import copied
 from tests.cli.test_gang import rank_of
+from tests.servers import until
 
 HOSTILE = """a "b" 'c' $(touch pwned) `touch pwned` $(HOME) on # x: y\n#SBATCH --comment=x"""
 """Name of a folder."""
@@ -204,7 +204,7 @@ def test_slurm_finishes_a_training_whose_rank_is_killed_and_whose_job_is_requeue
             assert answer.code == 0, answer.err
             job = answer.json["submitted"]
             if what != "whole":
-                _wait_for_steps(folder)
+                until(partial(_has_steps, folder), seconds=120, said=lambda folder=folder: str(folder))
             if what == "rank":
                 jobs = {"SLURM_JOB_ID": job}.items()
                 (rank,) = [
@@ -234,11 +234,8 @@ def test_a_job_that_slurm_refuses_is_an_error(recsys, prepared, tmp_path_factory
     assert (answer.code, "sbatch: " in answer.err) == (1, True), answer.err
 
 
-def _wait_for_steps(folder: Path) -> None:
-    end = time.monotonic() + 120
-    while not any(path.read_bytes().count(b"\n") > 20 for path in folder.glob("workspace/runs/*/metrics.jsonl")):
-        assert time.monotonic() < end, shlex.quote(str(folder))
-        time.sleep(0.05)
+def _has_steps(folder: Path) -> bool:
+    return any(path.read_bytes().count(b"\n") > 20 for path in folder.glob("workspace/runs/*/metrics.jsonl"))
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:

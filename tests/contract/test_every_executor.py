@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
@@ -16,13 +15,10 @@ from textwrap import dedent
 import pytest
 
 from recsys_cli.errors import RecsysError
-from recsys_cli.etl import counts, prepare, read_parts, staging
 from recsys_cli.events import Event, Message
 from recsys_cli.executors.cluster import Cluster
 from recsys_cli.executors.executor import Executor, open_executor
-from recsys_cli.stages.etl import etl
-from recsys_cli.workspace import Workspace
-from tests.random_tables import config_of, contents
+from tests.random_tables import differing
 from tests.servers import until
 
 PACKAGES = {None: "polars", "local": "distributed", "ray": "ray"}
@@ -186,13 +182,4 @@ def test_random_tables_come_out_the_same(
     opened: Opened, seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thirty tables, in parts of any size."""
-    for seed in seeds:
-        config = config_of(seed, tmp_path / str(seed) / "tables")
-        alone = etl(config, Workspace(tmp_path / str(seed) / "alone")).artifact
-        with monkeypatch.context() as changed:
-            changed.setattr(prepare, "open_executor", lambda *_, **__: nullcontext(opened[0]))
-            changed.setattr(read_parts, "PART_CHUNKS", (1e-5, 1e-4, 1)[seed % 3])
-            changed.setattr(counts, "PARTITION_ROWS", (20, 100, 1 << 25)[seed % 3])
-            changed.setattr(staging, "MAX_SHARDS", (1, 1_000)[seed // 3 % 2])
-            together = etl(config, Workspace(tmp_path / str(seed) / "together")).artifact
-        assert contents(together.folder) == contents(alone.folder), seed
+    assert differing(opened[0], seeds, tmp_path, monkeypatch) == []

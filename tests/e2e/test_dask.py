@@ -21,8 +21,8 @@ import pytest
 import recsys_cli
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import RecsysError
-from recsys_cli.etl import counts, read_parts, staging
-from recsys_cli.events import Event, Message, Progress
+from recsys_cli.etl import counts, read_parts
+from recsys_cli.events import Emit, Event, Message, Progress
 from recsys_cli.executors import cluster as clusters
 from recsys_cli.executors import dask as dask_scheduler
 from recsys_cli.executors.cluster import Cluster
@@ -32,24 +32,12 @@ from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import Workspace
 from tests.engines import every_engine
-from tests.random_tables import config_of, contents
+from tests.random_tables import CONFIG, contents, differing
 
 if find_spec("distributed") is None:
     pytest.skip("Dask is not installed (pip install 'recsys-cli[dask]')", allow_module_level=True)
 
 RECSYS = Path(sys.executable).with_name("recsys")
-CONFIG = {
-    "dataset": {"name": "synthetic", "users": 300, "items": 200, "rows": 6_000},
-    "split": {"method": "random", "valid": 0.15, "test": 0.15},
-    "features": {
-        "user": "userId", "item": "movieId", "label": "label", "timestamp": "timestamp",
-        "ops": [
-            {"op": "JoinExternal", "table": "movies", "on": "movieId", "columns": ["genres"]},
-            {"op": "Categorify", "columns": ["userId", "movieId", "genres"]},
-            {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
-        ],
-    },
-}  # fmt: skip
 
 
 def config(**etl_options: object) -> RunConfig:
@@ -144,6 +132,19 @@ def refused(workspace: Workspace, on: Dask, match: str) -> RecsysError:
     return caught.value
 
 
+def when(task: str, act: Callable[[], object], events: list[Event] | None = None) -> Emit:
+    """Return a receiver of events that acts once, at the first progress of a task."""
+    acts = iter([act])
+
+    def emit(event: Event) -> None:
+        if events is not None:
+            events.append(event)
+        if isinstance(event, Progress) and event.task == task:
+            next(acts, bool)()
+
+    return emit
+
+
 def is_gone(session: int) -> bool:
     """Whether no process of a session is left, in a while at the latest.
 
@@ -172,22 +173,30 @@ def test_local_cluster_makes_the_same_bytes(workspace: Workspace, alone, monkeyp
     assert list((workspace.root / ".scratch").iterdir()) == []
 
 
+def started_etl(workspace: Workspace, cluster: str, **options: object) -> subprocess.Popen[str]:
+    """Start the command and wait until it writes."""
+    if cluster == "ray" and find_spec("ray") is None:
+        pytest.skip("Ray is not installed")
+    config_file = workspace.root.parent / "x.yaml"
+    config_file.write_text(json.dumps({**CONFIG, "etl": {"cluster": cluster, **options}}))
+    run = subprocess.Popen(
+        [RECSYS, "-w", "workspace", "etl", "x.yaml"], cwd=workspace.root.parent, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True, start_new_session=True,
+        # A shell without job control starts what runs in the background, such as these tests, deaf to Ctrl-C.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    while not list(workspace.root.glob(".scratch/*/artifact/train/*.parquet")):
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.001)
+    return run
+
+
 @pytest.mark.slow
 @every_engine
 def test_a_worker_killed_in_the_middle_changes_nothing(name: str, workspace: Workspace, dask: Dask, alone) -> None:
     victim, _ = dask.worker(threads=2), dask.worker()
     shard_rows = 60 if name == "polars" else 1_000
-    config_file = workspace.root.parent / "x.yaml"
-    config_file.write_text(
-        json.dumps({**CONFIG, "etl": {"engine": name, "shard_rows": shard_rows, "cluster": dask.address}})
-    )
-    run = subprocess.Popen(
-        [RECSYS, "-w", "workspace", "etl", "x.yaml"], cwd=workspace.root.parent, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
-    while not list(workspace.root.glob(".scratch/*/artifact/train/*.parquet")):
-        assert run.poll() is None, run.communicate()
-        time.sleep(0.001)
+    run = started_etl(workspace, dask.address, engine=name, shard_rows=shard_rows)
     victim.send_signal(signal.SIGSTOP)  # with parts in hand, so that the run cannot end without it
     time.sleep(0.5)
     assert run.poll() is None, "it was done before a worker could be killed"
@@ -209,15 +218,8 @@ def test_a_worker_killed_in_each_phase_changes_nothing(
     monkeypatch.setattr(read_parts, "PART_CHUNKS", 1e-4)
     monkeypatch.setattr(counts, "PARTITION_ROWS", 500)
     victim, _ = dask.worker(), dask.worker()
-    killed: list[str] = []
-
-    def kill(event: Event) -> None:
-        if isinstance(event, Progress) and event.task == phase and not killed:
-            killed.append(phase)
-            victim.kill()
-
-    made = etl(config(cluster=dask.address, shard_rows=60), workspace, emit=kill).artifact
-    assert killed == [phase]
+    made = etl(config(cluster=dask.address, shard_rows=60), workspace, emit=when(phase, victim.kill)).artifact
+    assert victim.poll() is not None
     assert contents(made.folder) == alone(60)
     assert list((workspace.root / ".scratch").iterdir()) == []
 
@@ -228,12 +230,7 @@ def test_a_frozen_worker_is_given_up(workspace: Workspace, dask: Dask, alone, mo
     monkeypatch.setattr(dask_scheduler, "_SILENCE", 3.0)
     victim, _ = dask.worker(), dask.worker()
     events: list[Event] = []
-
-    def freeze(event: Event) -> None:
-        events.append(event)
-        if isinstance(event, Progress) and event.task == "fit, pass 1":
-            victim.send_signal(signal.SIGSTOP)
-
+    freeze = when("fit, pass 1", lambda: victim.send_signal(signal.SIGSTOP), events)
     made = etl(config(cluster=dask.address, shard_rows=60), workspace, emit=freeze).artifact
     assert contents(made.folder) == alone(60)
     assert [event.text for event in events if isinstance(event, Message) and "is lost" in event.text]
@@ -264,30 +261,21 @@ def test_random_tables_come_out_the_same(
 ) -> None:
     for _ in range(workers):
         dask.worker()
-    for seed in range(100, 106):
-        table = config_of(seed, tmp_path / str(seed) / "tables")
-        alone = etl(table, Workspace(tmp_path / str(seed) / "alone")).artifact
-        with monkeypatch.context() as changed:
-            changed.setattr(read_parts, "PART_CHUNKS", (1e-5, 1e-4, 1)[seed % 3])
-            changed.setattr(counts, "PARTITION_ROWS", (20, 100, 1 << 25)[seed % 3])
-            changed.setattr(staging, "MAX_SHARDS", (1, 1_000)[seed // 3 % 2])
-            on_dask = table.model_copy(update={"etl": table.etl.model_copy(update={"cluster": dask.address})})
-            together = etl(on_dask, Workspace(tmp_path / str(seed) / "together")).artifact
-        assert contents(together.folder) == contents(alone.folder), seed
+    with open_executor(dask.address, tmp_path) as executor:
+        assert differing(executor, range(100, 106), tmp_path, monkeypatch) == []
 
 
 @pytest.mark.slow
 def test_no_worker_left_is_an_error_and_not_a_wait(workspace: Workspace, dask: Dask, monkeypatch) -> None:
     workers = [dask.worker(), dask.worker()]
 
-    def kill(event: Event) -> None:
-        if isinstance(event, Progress) and event.task == "transform":
-            monkeypatch.setattr(clusters, "WORKER_TIMEOUT", 1.5)
-            for worker in workers:
-                worker.kill()
+    def kill() -> None:
+        monkeypatch.setattr(clusters, "WORKER_TIMEOUT", 1.5)
+        for worker in workers:
+            worker.kill()
 
     with pytest.raises(RecsysError, match=r"etl.cluster=tcp://\S+ has had no worker for 2 s") as caught:
-        etl(config(cluster=dask.address, shard_rows=100), workspace, emit=kill)
+        etl(config(cluster=dask.address, shard_rows=100), workspace, emit=when("transform", kill))
     assert str(caught.value.hint).startswith(f"start `dask worker {dask.address}` on a machine")
     assert workspace.all_data() == []
 
@@ -295,13 +283,12 @@ def test_no_worker_left_is_an_error_and_not_a_wait(workspace: Workspace, dask: D
 def test_a_scheduler_that_dies_is_an_error(workspace: Workspace, dask: Dask, monkeypatch) -> None:
     dask.worker()
 
-    def kill(event: Event) -> None:
-        if isinstance(event, Progress) and event.task == "transform":
-            monkeypatch.setattr(clusters, "CONNECT_TIMEOUT", 1.5)
-            dask.started[0].kill()
+    def kill() -> None:
+        monkeypatch.setattr(clusters, "CONNECT_TIMEOUT", 1.5)
+        dask.started[0].kill()
 
     with pytest.raises(RecsysError, match=r"the Dask scheduler of etl.cluster=tcp://\S+ is lost"):
-        etl(config(cluster=dask.address, shard_rows=100), workspace, emit=kill)
+        etl(config(cluster=dask.address, shard_rows=100), workspace, emit=when("transform", kill))
 
 
 def test_no_worker_at_all_is_said(workspace: Workspace, dask: Dask, monkeypatch) -> None:
@@ -343,30 +330,12 @@ def test_a_late_worker_of_another_source_is_an_error(workspace: Workspace, dask:
     assert "pip install recsys-cli==" in str(caught.value.hint)
 
 
-def started_alone(workspace: Workspace, cluster: str) -> subprocess.Popen[str]:
-    """Start the command on a cluster of its own and wait until it writes."""
-    if cluster == "ray" and find_spec("ray") is None:
-        pytest.skip("Ray is not installed")
-    config_file = workspace.root.parent / "x.yaml"
-    config_file.write_text(json.dumps({**CONFIG, "etl": {"shard_rows": 10, "cluster": cluster, "workers": 2}}))
-    run = subprocess.Popen(
-        [RECSYS, "-w", "workspace", "etl", "x.yaml"], cwd=workspace.root.parent, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True, start_new_session=True,
-        # A shell without job control starts what runs in the background, such as these tests, deaf to Ctrl-C.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
-    while not list(workspace.root.glob(".scratch/*/artifact/train/*.parquet")):
-        assert run.poll() is None, run.communicate()
-        time.sleep(0.001)
-    return run
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", ["local", "ray"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_leaves_no_process(workspace: Workspace, cluster: str, number: signal.Signals) -> None:
     before = set(Path("/tmp").glob("recsys-ray-*"))
-    run = started_alone(workspace, cluster)
+    run = started_etl(workspace, cluster, shard_rows=10, workers=2)
     if number == signal.SIGINT:  # as a terminal does: to all processes
         os.killpg(run.pid, number)
     else:
@@ -386,7 +355,7 @@ def test_interrupted_leaves_no_process(workspace: Workspace, cluster: str, numbe
 @pytest.mark.parametrize("cluster", ["local", "ray"])
 def test_killed_leaves_no_process(workspace: Workspace, cluster: str) -> None:
     before = set(Path("/tmp").glob("recsys-ray-*"))
-    run = started_alone(workspace, cluster)
+    run = started_etl(workspace, cluster, shard_rows=10, workers=2)
     run.kill()
     run.communicate()
     assert is_gone(run.pid)

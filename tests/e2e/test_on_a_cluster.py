@@ -14,19 +14,12 @@ import pytest
 import yaml
 
 from recsys_cli.serving import every_user
+from tests.random_tables import CONFIG
 
 RECSYS = Path(sys.executable).with_name("recsys")
-CONFIG = {
+OPTIONS = {
+    **CONFIG,
     "dataset": {"name": "synthetic", "users": 3_000, "items": 1_500, "rows": 40_000},
-    "split": {"method": "random", "valid": 0.1, "test": 0.1},
-    "features": {
-        "user": "userId", "item": "movieId", "label": "label", "timestamp": "timestamp",
-        "ops": [
-            {"op": "JoinExternal", "table": "movies", "on": "movieId", "columns": ["genres"]},
-            {"op": "Categorify", "columns": ["userId", "movieId", "genres"]},
-            {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
-        ],
-    },
     "model": {"name": "mf", "embedding_dim": 8},
     "train": {"epochs": 1},
     "bench": {"models": ["popularity", {"name": "mf", "embedding_dim": 4}, "item-knn"], "seeds": [1, 2]},
@@ -47,7 +40,7 @@ def recsys(folder: Path, *line: str) -> str:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a workspace of trained models."""
     folder = tmp_path_factory.mktemp("trained")
-    (folder / "x.yaml").write_text(yaml.safe_dump(CONFIG))
+    (folder / "x.yaml").write_text(yaml.safe_dump(OPTIONS))
     for line in (
         ["download", "x.yaml"],
         ["etl", "x.yaml"],

@@ -26,9 +26,8 @@ from recsys_cli.config import load
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import Workspace
-from tests.e2e.test_dask import CONFIG, contents
-from tests.object_store import free_ports
-from tests.servers import until
+from tests.random_tables import CONFIG, contents
+from tests.servers import free_ports, until
 
 if find_spec("ray") is None:
     pytest.skip("Ray is not installed (pip install 'recsys-cli[ray]')", allow_module_level=True)
