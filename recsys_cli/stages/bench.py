@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,8 @@ def bench_on(
     emit(Progress("bench", 0, len(cells), unit="runs"))
     with open_cluster(config.etl.cluster, workspace, emit, workers=config.etl.workers) as cluster:
         # The loop below finds these runs finished, and repeats failed ones.
-        for number, _ in enumerate(cluster.map(_Cells(data, config, workspace), cells) if cluster else (), start=1):
+        task = partial(_run_cell, results=results, data=data, config=config, workspace=workspace, emit=ignore)
+        for number, _ in enumerate(cluster.map(task, cells) if cluster else (), start=1):
             emit(Progress("bench on the cluster", number, len(cells), unit="runs"))
     for number, cell in enumerate(cells, start=1):
         emit(Message(f"{number} of {len(cells)}: {cell}"))
@@ -158,18 +160,6 @@ def _metrics(config: RunConfig, section: BenchConfig, metric: str | None) -> tup
     if missing := not_measured(chosen, config.evaluate.k, config.evaluate.metrics):
         raise ConfigError("; ".join(missing), hint="such as evaluate.k=[10,50]")
     return tuple(f"{config.evaluate.label}{name}" if "@" in name else name for name in chosen)
-
-
-@dataclass(frozen=True)
-class _Cells:
-    """The training and evaluation of cells in a shared workspace: a task of an executor."""
-
-    data: PreparedData
-    config: RunConfig
-    workspace: Workspace
-
-    def __call__(self, cell: BenchCell) -> None:
-        _run_cell(cell, _BenchResults(), self.data, self.config, self.workspace, ignore)
 
 
 def _run_cell(

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -149,23 +150,17 @@ def _search_on_cluster(data: PreparedData, config: RunConfig, workspace: Workspa
     with open_cluster(config.etl.cluster, workspace, emit, workers=config.etl.workers) as cluster:
         if cluster is None:
             return 0
-        return sum(cluster.map(_Trials(data, config, workspace), range(cluster.facts["threads"])))
+        task = partial(_run_trials, data=data, config=config, workspace=workspace)
+        return sum(cluster.map(task, range(cluster.facts["threads"])))
 
 
-@dataclass(frozen=True)
-class _Trials:
-    """A process of a study: a task of an executor."""
-
-    data: PreparedData
-    config: RunConfig
-    workspace: Workspace
-
-    def __call__(self, number: int) -> int:
-        """Run trials until the study is complete, and return their number."""
-        del number
-        artifact = self.workspace.study(study_key(self.config, self.data))
-        search = _Search(self.data, self.config, _options(self.config), self.workspace, artifact, ignore, force=False)
-        return sum(1 for _ in iter(search.run_trial, False))
+def _run_trials(number: int, *, data: PreparedData, config: RunConfig, workspace: Workspace) -> int:
+    """Run trials until the study is complete, and return their number: a task of an executor."""
+    del number
+    search = _Search(
+        data, config, _options(config), workspace, workspace.study(study_key(config, data)), ignore, force=False
+    )
+    return sum(1 for _ in iter(search.run_trial, False))
 
 
 def study_key(config: RunConfig, data: PreparedData) -> str:
