@@ -122,7 +122,7 @@ def _process_of_ray(driver: int) -> int | None:
     """Return a process that runs parts for a driver; None without one. Agents are no such: a node ends with each of them."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            if path.read_bytes().startswith((b"ray::_run", b"ray::IDLE")) and driver in _ancestors(
+            if path.read_bytes().startswith((b"ray::run", b"ray::IDLE")) and driver in _ancestors(
                 int(path.parent.name)
             ):
                 return int(path.parent.name)
