@@ -33,19 +33,10 @@ LOCAL_WORKER_TIMEOUT = 60.0
 """The same for a local cluster, where this process restarts workers."""
 _TICK = 1.0
 _AHEAD = 3
-_ATTEMPTS = 4
 
 
 class Lost(Exception):  # noqa: N818 - an outcome of a part
-    """A part was lost with its worker.
-
-    Attributes:
-        final: Whether the scheduler has repeated the part without success.
-    """
-
-    def __init__(self, reason: str, *, final: bool = False) -> None:
-        super().__init__(reason)
-        self.final = final
+    """A part was lost with its worker."""
 
 
 class Scheduler(ABC):
@@ -55,12 +46,14 @@ class Scheduler(ABC):
         name: Name or address of the cluster, as in the config.
         kind: Name of the software.
         packages: Packages with the same release on every worker.
+        attempts: How often to run a lost part; 1 if the scheduler itself repeats it.
         is_local: Whether this process started the cluster.
         start: Says how to start a worker.
     """
 
     kind: str
     packages: tuple[str, ...]
+    attempts: int
 
     def __init__(self, name: str, *, is_local: bool, start: str) -> None:
         self.name = name
@@ -224,7 +217,7 @@ class Cluster:
             except TimeoutError:  # it runs, or its worker died before the transfer of the result
                 continue
             except Lost as lost:
-                if lost.final or attempts == _ATTEMPTS:
+                if attempts == self.scheduler.attempts:
                     raise RecsysError(
                         f"every worker that tried {part} died: {lost}",
                         hint="the usual cause is lack of memory: run fewer workers per machine, or lower etl.shard_rows",

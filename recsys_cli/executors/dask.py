@@ -27,7 +27,7 @@ _INSPECTION_TIMEOUT = 30.0
 class _DaskScheduler(Scheduler):
     """A client of a Dask scheduler, which repeats the parts of lost workers by itself."""
 
-    kind, packages = "Dask", ("dask", "distributed")
+    kind, packages, attempts = "Dask", ("dask", "distributed"), 1
 
     def __init__(self, name: str, client: Any) -> None:
         start = f"start `dask worker {client.scheduler.address}` on a machine with this recsys-cli and the workspace"
@@ -83,7 +83,7 @@ class _DaskScheduler(Scheduler):
         try:
             outcome: Outcome = future.result(timeout=timeout)
         except KilledWorker as error:
-            raise Lost(str(error), final=True) from error
+            raise Lost(str(error)) from error
         except TimeoutError:
             raise
         except (CancelledError, OSError) as error:  # the connection broke, possibly during the transfer of the result

@@ -39,7 +39,7 @@ _HINT = (
 class _RayScheduler(Scheduler):
     """A driver of a Ray cluster. Its nodes are the workers; each of their processes runs one part at a time."""
 
-    kind, packages = "Ray", ("ray",)
+    kind, packages, attempts = "Ray", ("ray",), 4
 
     def __init__(self, name: str, *, is_local: bool) -> None:
         import ray
@@ -52,10 +52,7 @@ class _RayScheduler(Scheduler):
         self._head = name if name.startswith("ray://") else ray.get_runtime_context().gcs_address
 
     def workers(self) -> dict[str, int]:
-        return {
-            f"{node['NodeManagerAddress']}-{node['NodeID'][:8]}": int(node["Resources"]["CPU"])
-            for node in self._nodes()
-        }
+        return {_address(node): int(node["Resources"]["CPU"]) for node in self._nodes()}
 
     def _nodes(self) -> list[dict[str, Any]]:
         """Return the nodes with processors.
@@ -72,12 +69,12 @@ class _RayScheduler(Scheduler):
     def inspect(self, checks: Checks) -> Mapping[str, Any]:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        futures = []
+        asked = {}
         for node in self._nodes():
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             inspection = self.ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(Checks.problems)
-            futures.append(inspection.remote(checks))
-        return dict(zip(self.workers(), map(self._answer, futures), strict=False))
+            asked[_address(node)] = inspection.remote(checks)
+        return {address: self._answer(future) for address, future in asked.items()}
 
     def _answer(self, future: Any) -> Any:
         from ray.exceptions import GetTimeoutError
@@ -124,6 +121,10 @@ class _RayScheduler(Scheduler):
             atexit.register(_end)
         else:
             self.ray.shutdown()
+
+
+def _address(node: Mapping[str, Any]) -> str:
+    return f"{node['NodeManagerAddress']}-{node['NodeID'][:8]}"
 
 
 def _end() -> None:
