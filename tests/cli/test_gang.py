@@ -88,7 +88,7 @@ def kill(
     while True:
         written = [path.read_bytes().count(b"\n") for path in folder.glob("workspace/runs/*/metrics.jsonl")]
         parents = [agent.pid for agent in agents] if parent is None else [parent]
-        found = [one for pid in parents for one in children(pid) if rank_of(one) == rank]
+        found = [one for pid in parents for one in children(pid) if variables_of(one).get("RANK") == str(rank)]
         if found and written and written[0] >= lines:
             return found[0].kill()
         assert time.monotonic() < end, said(folder)
@@ -103,11 +103,11 @@ def children(pid: int) -> list[psutil.Process]:
         return []
 
 
-def rank_of(process: psutil.Process) -> int | None:
+def variables_of(process: psutil.Process) -> dict[str, str]:
     try:
-        return int(process.environ().get("RANK", -1))
+        return process.environ()
     except psutil.Error:
-        return None
+        return {}
 
 
 def run_of(folder: Path) -> TrainedRun:

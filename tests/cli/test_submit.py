@@ -16,7 +16,7 @@ from recsys_cli.workspace import Workspace
 from tests import slurm
 from tests.checkerboard import losses_of, same_weights
 from tests.cli.conftest import copied
-from tests.cli.test_gang import rank_of
+from tests.cli.test_gang import variables_of
 from tests.servers import until
 
 HOSTILE = """a "b" 'c' $(touch pwned) `touch pwned` $(HOME) on # x: y\n#SBATCH --comment=x"""
@@ -206,10 +206,8 @@ def test_slurm_finishes_a_training_whose_rank_is_killed_and_whose_job_is_requeue
             if what != "whole":
                 until(partial(_has_steps, folder), seconds=120, said=lambda folder=folder: str(folder))
             if what == "rank":
-                jobs = {"SLURM_JOB_ID": job}.items()
-                (rank,) = [
-                    one for one in psutil.process_iter() if rank_of(one) == 1 and jobs <= _environment(one).items()
-                ]
+                wanted = {"SLURM_JOB_ID": job, "RANK": "1"}.items()
+                (rank,) = [one for one in psutil.process_iter() if wanted <= variables_of(one).items()]
                 rank.kill()
             if what == "requeue":
                 cluster.call("scontrol", "requeue", job)
@@ -236,10 +234,3 @@ def test_a_job_that_slurm_refuses_is_an_error(recsys, prepared, tmp_path_factory
 
 def _has_steps(folder: Path) -> bool:
     return any(path.read_bytes().count(b"\n") > 20 for path in folder.glob("workspace/runs/*/metrics.jsonl"))
-
-
-def _environment(process: psutil.Process) -> dict[str, str]:
-    try:
-        return process.environ()
-    except psutil.Error:
-        return {}

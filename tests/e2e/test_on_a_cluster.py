@@ -58,31 +58,15 @@ def on(kind: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "suffix"), [("mf", "parquet"), ("ease", "csv")])
-def test_recommendations_to_all_users_are_the_same_bytes(trained: Path, model: str, suffix: str) -> None:
-    line = [
-        "recommend",
-        model,
-        "--all",
-        "--k",
-        "5",
-        "--explain",
-        "--where",
-        "genres contains Comedy",
-        "--force",
-        "--out",
-    ]
+@pytest.mark.parametrize(
+    ("model", "suffix", "kind"), [("mf", "parquet", "local"), ("ease", "csv", "local"), ("mf", "jsonl", "ray")]
+)
+def test_recommendations_to_all_users_are_the_same_bytes(trained: Path, model: str, suffix: str, kind: str) -> None:
+    options = ["--all", "--k=5", "--explain", "--force", "--where=genres contains Comedy"]
+    line = ["recommend", model, *options, "--out"]
     recsys(trained, *line, f"here.{suffix}")
-    recsys(trained, *line, f"there.{suffix}", "--cluster", on("local"))
+    recsys(trained, *line, f"there.{suffix}", "--cluster", on(kind))
     assert (trained / f"there.{suffix}").read_bytes() == (trained / f"here.{suffix}").read_bytes()
-
-
-@pytest.mark.slow
-def test_parts_on_ray_are_the_same_bytes(trained: Path) -> None:
-    line = ["recommend", "mf", "--all", "--force", "--out"]
-    recsys(trained, *line, "here.parquet")
-    recsys(trained, *line, "there.parquet", "--cluster", on("ray"))
-    assert (trained / "there.parquet").read_bytes() == (trained / "here.parquet").read_bytes()
     assert list((trained / "workspace" / ".scratch").iterdir()) == []
 
 
@@ -104,10 +88,9 @@ def test_parts_are_whole_blocks(trained: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 def test_runs_of_a_bench_are_the_same(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "there")
-    here = standings(recsys(trained, "--json", "bench", "x.yaml"))
-    there = standings(
-        recsys(tmp_path / "there", "--json", "bench", "x.yaml", f"etl.cluster={on('local')}", "etl.workers=2")
-    )
+    line = ["--json", "bench", "x.yaml"]
+    here = standings(recsys(trained, *line))
+    there = standings(recsys(tmp_path / "there", *line, f"etl.cluster={on('local')}", "etl.workers=2"))
     assert there == here
     assert {"mf", "item-knn", "popularity"} <= {one["label"] for one in here}
 
