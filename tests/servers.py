@@ -1,5 +1,6 @@
 """Servers in processes of their own, on free ports."""
 
+import fcntl
 import os
 import signal
 import socket
@@ -7,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,18 @@ def free_ports(count: int) -> list[int]:
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [one.getsockname()[1] for one in sockets]
+
+
+def left_by_ray() -> set[Path]:
+    """Return sockets, logs and shared memory of Ray that no running process owns."""
+    folders = {folder for folder in Path("/tmp").glob("recsys-ray-*") if not is_owned(folder)}
+    return {*folders, *Path("/tmp").glob("ray/*"), *Path("/dev/shm").glob("plasma*")}
+
+
+def is_owned(folder: Path) -> bool:
+    with suppress(FileNotFoundError), (folder / "owner").open() as owner:
+        try:
+            fcntl.flock(owner, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import subprocess
 import sys
@@ -19,7 +17,7 @@ from recsys_cli.events import Event, Message
 from recsys_cli.executors.cluster import Cluster
 from recsys_cli.executors.executor import Executor, open_executor
 from tests.random_tables import differing
-from tests.servers import until
+from tests.servers import left_by_ray, until
 
 PACKAGES = {None: "polars", "local": "distributed", "ray": "ray"}
 CLUSTERS = [
@@ -38,21 +36,6 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     scratch = tmp_path_factory.mktemp("scratch")
     with open_executor(request.param, scratch, workers=2, emit=events.append) as executor:
         yield executor, events
-
-
-def left_in_temp() -> set[Path]:
-    """Return sockets, logs and shared memory of Ray that no running process owns."""
-    folders = {folder for folder in Path("/tmp").glob("recsys-ray-*") if not is_owned(folder)}
-    return {*folders, *Path("/tmp").glob("ray/*"), *Path("/dev/shm").glob("plasma*")}
-
-
-def is_owned(folder: Path) -> bool:
-    with contextlib.suppress(FileNotFoundError), (folder / "owner").open() as owner:
-        try:
-            fcntl.flock(owner, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
 
 
 of_processes = pytest.mark.parametrize("opened", CLUSTERS, indirect=True)
@@ -161,7 +144,7 @@ def test_nothing_is_printed_or_left_behind(name: str, tmp_path: Path) -> None:
                     list(executor.map(eval, [re.sub(r"\\bos[.]", "__import__('os').", expression)]))
         assert not [variable for variable in os.environ if variable.startswith(("RAY_AUTH", "RAY_USAGE"))]
         """
-    before = left_in_temp()
+    before = left_by_ray()
     (tmp_path / "home").mkdir()
     (tmp_path / "scratch").mkdir()
     environment = {**os.environ, "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
@@ -171,7 +154,7 @@ def test_nothing_is_printed_or_left_behind(name: str, tmp_path: Path) -> None:
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
     assert {path.name for path in tmp_path.iterdir()} == {"home", "marker", "scratch"}
     assert list((tmp_path / "home").iterdir()) == []
-    until(lambda: left_in_temp() <= before)  # those of other tests come and go
+    until(lambda: left_by_ray() <= before)  # those of other tests come and go
     assert {path.name for path in (tmp_path / "scratch").iterdir()} <= {"shared", "dask-scratch-space"}
 
 
