@@ -33,6 +33,7 @@ from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import Workspace
 from tests.engines import every_engine
 from tests.random_tables import CONFIG, contents, differing
+from tests.servers import left_by_ray, until
 
 if find_spec("distributed") is None:
     pytest.skip("Dask is not installed (pip install 'recsys-cli[dask]')", allow_module_level=True)
