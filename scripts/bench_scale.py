@@ -3,8 +3,8 @@
 usage: bench_scale.py FOLDER [--millions 25 100 400] [--rounds 3] [--clusters local ray] [--skip rows|workers|clicks|tasks …]
 
 FOLDER holds ratings.csv and movies.csv (`recsys download synthetic-25m` makes them). Larger tables are several links to the same
-file: as many users and items, more rows. Workers are processes of one thread on one core; the driver has the rest. Each round runs
-one and two workers in turn. Phases are by the events of the command, so start and end of a cluster are apart from them.
+file: as many users and items, more rows. Workers of Dask are bound to a core each; the driver has both. Each round runs one and two
+workers in turn. Phases are by the events of the command, so start and end of a cluster are apart from them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,17 @@ if __name__ == "__main__":
 
     config = load(Path(sys.argv[1]), sys.argv[3:])
     manifest = etl(config, Workspace(sys.argv[2]), force=True, emit=note).artifact.manifest
-    print(json.dumps({"ends": ends, "seconds": manifest["seconds"], "rows": manifest["rows"]}))
+    kept = {name: manifest[name] for name in ("seconds", "rows", "peak_memory")}
+    print(json.dumps(kept | {"ends": ends}))
+"""
+_PIN = """
+import os
+
+
+def dask_setup(worker):
+    core = sorted(os.sched_getaffinity(0))[worker.name % 2]
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), {core})
 """
 _TASKS = """
 import json, sys, time
@@ -141,14 +151,17 @@ def _workers(folder: Path, scratch: Path, cluster: str, rounds: int) -> dict[str
 def _in_turn(config: Path, scratch: Path, cluster: str, rounds: int) -> dict[str, Any]:
     phases: dict[int, list[dict[str, float]]] = {1: [], 2: []}
     peaks: list[float] = []
-    os.environ["OMP_NUM_THREADS"] = "1"
+    (scratch / "pin.py").write_text(_PIN)
+    os.environ |= {"OMP_NUM_THREADS": "1", "DASK_DISTRIBUTED__WORKER__PRELOAD": json.dumps([str(scratch / "pin.py")])}
     for _ in range(rounds):
         for workers in (1, 2):
-            done, found = _driver(config, scratch, f"etl.cluster={cluster}", f"etl.workers={workers}")
+            _, found = _driver(config, scratch, f"etl.cluster={cluster}", f"etl.workers={workers}")
             own = _phases(found)
             own["all"] = sum(found["seconds"][phase] for phase in found["seconds"] if phase != "total")
             phases[workers].append(own)
-            peaks.append(done.peak_gb)
+            peaks.append(
+                found["peak_memory"] / 1e9
+            )  # of the driver: that of `Run` is the largest of it and its workers
     ratios = {name: round(median(p[name] for p in phases[1]) / median(p[name] for p in phases[2]), 2) for name in own}
     return {
         "one_worker": {name: round(median(p[name] for p in phases[1]), 2) for name in own},

@@ -103,10 +103,11 @@ def test_facts_name_the_cluster(opened: Opened) -> None:
 
 
 @of_processes
-def test_polars_shares_the_cores_among_the_workers(opened: Opened) -> None:
+def test_workers_share_the_cores(opened: Opened) -> None:
     cluster, _ = opened
     threads = os.environ.get("POLARS_MAX_THREADS", str(max(1, len(os.sched_getaffinity(0)) // 2)))
     assert list(evaluated(cluster, ["os.environ.get('POLARS_MAX_THREADS')"])) == [threads]
+    assert list(evaluated(cluster, ["__import__('pyarrow').cpu_count()"])) == [1]
 
 
 @of_processes
