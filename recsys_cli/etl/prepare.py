@@ -225,6 +225,7 @@ def _impressions(fitted: FittedPlan, staged: Staged) -> str | None:
 def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
     started = time.perf_counter()
     yield
+    pa.default_memory_pool().release_unused()  # NumPy and Polars of the next phase have pools of their own
     seconds[phase] = round(time.perf_counter() - started, 3)
 
 
