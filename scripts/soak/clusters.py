@@ -57,9 +57,10 @@ def main(seed: int, count: int, base: Arena, folder: Path) -> Outcome:
 def _kill(name: str, arena: Arena, cluster: str, victim: object, rng: random.Random, outcome: Outcome) -> None:
     started = time.monotonic()
     driver = _start(arena, cluster)
-    first = 2 if "ray" not in cluster else 8
-    time.sleep(rng.uniform(first, 2 * first))
     who = rng.choice(("worker", "driver"))
+    while "ray" in cluster and who == "worker" and driver.poll() is None and victim(driver.pid) is None:  # type: ignore[operator]
+        time.sleep(0.1)
+    time.sleep(rng.uniform(2, 4) if "ray" not in cluster else rng.uniform(0, 10))
     pid = driver.pid if who == "driver" else victim(driver.pid)  # type: ignore[operator]
     alive = driver.poll() is None
     if pid is not None and alive:
