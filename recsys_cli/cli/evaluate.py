@@ -41,6 +41,10 @@ def evaluate(
         ),
     ] = None,
     overrides: Overrides = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", metavar="NAME", help="Rank on a cluster, as in etl.cluster.", show_default=False),
+    ] = None,
     force: Force = False,
 ) -> None:
     """Evaluate a trained model against baselines; write a report."""
@@ -48,15 +52,17 @@ def evaluate(
 
     session: Session = ctx.obj
     trained, config = run_and_config(session, joined(run, overrides))
-    session.report(run_evaluate(session, trained, config, force=force), draw)
+    session.report(run_evaluate(session, trained, config, force=force, cluster=cluster), draw)
 
 
-def run_evaluate(session: Session, trained: TrainedRun, config: EvaluateConfig, *, force: bool) -> dict[str, Any]:
+def run_evaluate(
+    session: Session, trained: TrainedRun, config: EvaluateConfig, *, force: bool, cluster: str | None = None
+) -> dict[str, Any]:
     """Evaluate a run, with progress; return the evaluation."""
     with session.working("evaluate") as emit:
         from recsys_cli.stages.evaluate import evaluate
 
-        made = evaluate(trained, session.workspace, config=config, force=force, emit=emit)
+        made = evaluate(trained, session.workspace, config=config, force=force, cluster=cluster, emit=emit)
     return result(made.artifact, up_to_date=made.up_to_date)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from recsys_cli.events import Emit
     from recsys_cli.serving.query import Query
     from recsys_cli.serving.recommender import Recommender
-    from recsys_cli.stages.recommend import Ints, Ranked, Written
+    from recsys_cli.stages.recommend import Written
     from recsys_cli.stages.score import Scored
     from recsys_cli.workspace import Bundle, TrainedRun
 
@@ -116,7 +115,8 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
     _check(out, user=user, similar_to=similar_to, many=everyone or users is not None, history=history, force=force)
     with session.working("recommend") as emit:
         from recsys_cli.stages import recommend as stage
-        from recsys_cli.stages.recommend import recommend_histories, recommend_users
+        from recsys_cli.stages.cluster import open_cluster
+        from recsys_cli.stages.recommend import RankedPart, recommend_histories, recommend_users
 
         found = find_source(session, source, emit)
         warn(emit, found)
@@ -128,24 +128,13 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
         if out is not None and history is not None:
             made = recommend_histories(recommender, query, Path(history), out, emit=emit)
         elif out is not None:
-            with _ranking_on(session, cluster, found, query, emit) as rank:
+            with open_cluster(cluster, session.workspace, emit) as opened:
+                rank = partial(opened.map, RankedPart(found, session.workspace, query)) if opened else None
                 made = recommend_users(recommender, query, out, users=users, rank=rank, emit=emit)
     if out is not None:
         session.report(written(made), draw_written)
     else:
         session.answer(_answer(recommender, query, history=history, similar_to=similar_to), draw)
-
-
-@contextmanager
-def _ranking_on(
-    session: Session, cluster: str | None, source: TrainedRun | Bundle, query: Query, emit: Emit
-) -> Iterator[Callable[[list[Ints]], Iterable[list[Ranked]]] | None]:
-    """Yield a function that ranks on a cluster; None without one."""
-    from recsys_cli.stages.cluster import open_cluster
-    from recsys_cli.stages.recommend import RankedPart
-
-    with open_cluster(cluster, session.workspace, emit) as opened:
-        yield partial(opened.map, RankedPart(source, session.workspace, query)) if opened else None
 
 
 def score(

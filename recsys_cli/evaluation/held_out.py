@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -58,6 +58,26 @@ class Lists:
         offsets = self.offsets[start : stop + 1]
         return np.repeat(np.arange(stop - start), np.diff(offsets)), self.values[offsets[0] : offsets[-1]]
 
+    def part(self, start: int, stop: int) -> Lists:
+        """Return the lists of users from start to stop."""
+        offsets = self.offsets[start : stop + 1]
+        return Lists(self.values[offsets[0] : offsets[-1]], offsets - offsets[0])
+
+
+@dataclass(frozen=True)
+class UserBlock:
+    """The ranking problem of B users from `start` on, without its candidates; see `HeldOut`."""
+
+    start: int
+    user_idx: Ints
+    seen: Lists
+    relevant: Lists
+    sampled: Lists | None
+    num_rankable: Ints
+
+    def __repr__(self) -> str:
+        return f"{len(self.user_idx):,} users from {self.start:,} on"
+
 
 @dataclass(frozen=True)
 class HeldOut:
@@ -97,6 +117,15 @@ class HeldOut:
         if self.sampled is not None:
             return self.sampled.lengths + self.relevant.lengths
         return len(self.candidates) - self.seen.lengths
+
+    def blocks(self, size: int) -> Iterator[UserBlock]:
+        """Yield the users in blocks of a size; none without candidates."""
+        num_users, num_rankable = len(self.user_idx), self.num_rankable
+        for start in range(0, num_users if len(self.candidates) else 0, size):
+            stop = min(start + size, num_users)
+            seen, relevant = self.seen.part(start, stop), self.relevant.part(start, stop)
+            sampled = None if self.sampled is None else self.sampled.part(start, stop)
+            yield UserBlock(start, self.user_idx[start:stop], seen, relevant, sampled, num_rankable[start:stop])
 
     def by_popularity(self, places: npt.NDArray[np.integer]) -> Ints:
         """Return the rank, from 0, of places (U, P) in the user's ranking by popularity."""

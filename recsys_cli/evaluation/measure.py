@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,17 +15,17 @@ import torch
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
-from recsys_cli.evaluation.baselines import FittedCache, fit_baseline, ranking_baselines
+from recsys_cli.evaluation.baselines import ranking_baselines
 from recsys_cli.evaluation.breakdown import CohortParts, catalog_of, measure_cohorts, measure_lists, measure_stages
 from recsys_cli.evaluation.compare.comparison import Verdict, correction, figures_of, joined
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.intervals import Clusters, Impressions, by_owner, ranking_estimates
-from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.pointwise import LabeledRows, MeasuredRows, measure_rows, predict
-from recsys_cli.evaluation.ranking import FoldInScorer, ModelScorer, Scorer, TemporaryIds, rank, why_not
+from recsys_cli.evaluation.ranking import Top, gather, users_per_block, why_not
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Estimates, Measurements, StageFigures
+from recsys_cli.evaluation.systems import STAGE, Part, Systems
 from recsys_cli.evaluation.task import (
     EvaluationTask,
     cold_items_sentence,
@@ -36,7 +37,6 @@ from recsys_cli.evaluation.task import (
     repeat_note,
 )
 from recsys_cli.events import Emit, Progress, ignore
-from recsys_cli.features.schema import Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import DimensionTables, Loader
 from recsys_cli.metrics import RANKING, PointwiseMetric, Ranked
@@ -44,7 +44,7 @@ from recsys_cli.metrics.labels import LOG_LOSS
 from recsys_cli.metrics.metric import Floats
 from recsys_cli.metrics.named import COMPARED, headlines
 from recsys_cli.metrics.rankings import IMPRESSION_AUC
-from recsys_cli.models.model import Model, Stage, TrainingContext
+from recsys_cli.models.model import Model, Stage
 from recsys_cli.workspace import PreparedData
 
 _FLIPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better", "noise": "noise"}
@@ -183,11 +183,12 @@ NO_FOLD_IN = (
 
 @dataclass(frozen=True)
 class ComputeSettings:
-    """Device and memory (of the loader, in MiB) of an evaluation; they do not change the results."""
+    """Device, memory (of the loader, in MiB) and ranking on workers, if any, of an evaluation; they do not change the results."""
 
     device: torch.device | str = "cpu"
     memory: int = 4_096
     emit: Emit = ignore
+    rank: Callable[[Systems, Iterable[Part]], Iterator[Top]] | None = None
 
 
 def measure(
@@ -235,24 +236,26 @@ class _Measurement:
     partial: list[str] = field(default_factory=list)
 
     def run(self) -> tuple[Measurements, Rankings]:
-        task, tables = self._make_task(), DimensionTables(self.data, device=self.compute.device)
-        by_user, rows = task.by_user, task.by_user.rows
-        earlier = ("train", "valid") if task.split == "test" else ("train",)
-        before = by_user.hidden(by_user.before)
-        context = make_context(self.data, *earlier, tables=tables, read=before)
-        self.model.set_context(context)
-        logits = self._score_rows(by_user, task.split)
+        split = choose_split(self.data, self.config)
+        with self._timed("read"):
+            by_user = SplitByUser.read(self.data, split, self.config)
+        with self._timed("prepare the ranking"):
+            task = EvaluationTask.of(by_user, split, self.config)
+        rows, config = by_user.rows, self.config
+        systems = Systems(self.model, self.data, split, by_user, task.new_users, config, self.compute.device)
+        moves = self.config.targets != "all" and not by_user.num_folded  # histories of rankings reach into the split
+        self.model.set_context(systems.context_of(by_user.before) if moves else systems.context)
+        logits = self._score_rows(by_user, split)
         impressions = task.impressions
         of_model = LabeledRows(
             by_user.cold.hidden(rows), by_user.cold.hidden(by_user.train), by_user.cold.first, impressions
         )
         with self._timed("metrics of rows"):
             of_rows = measure_rows(logits, of_model, config=self.config, probabilistic=self.model.probabilistic)
-        if self.config.targets != "all" and not by_user.num_folded:  # histories of rankings reach into the split
-            context = make_context(self.data, *earlier, tables=tables, read=by_user.hidden(by_user.history))
-            self.model.set_context(context)
-        ranked, num_empty = self._rank(task, tables, context)
-        stages = self._stages(ranked, task, tables, context)
+        if moves:
+            self.model.set_context(systems.context)
+        ranked, num_empty = self._rank(task, systems)
+        stages = self._stages(ranked, task, systems)
         with self._timed("metrics of rankings"):
             ranking = ranking_estimates(ranked, self.config.k, self.config)
             beyond = self._beyond(ranked, task)
@@ -267,17 +270,10 @@ class _Measurement:
             )  # fmt: skip
         self.notes += [impressions.note] if impressions else []
         counts = count(task, num_empty=num_empty)
-        split, config = task.split, self.config
         sentences = [*verdict.sentences]
         if ranked:
-            self.notes += filter(
-                None,
-                (
-                    cut_off_note(config, counts.candidates),
-                    repeat_note(split, counts, config),
-                    left_out_note(split, counts),
-                ),
-            )
+            cut_off = cut_off_note(config, counts.candidates)
+            self.notes += filter(None, (cut_off, repeat_note(split, counts, config), left_out_note(split, counts)))
             sentences += filter(None, [cold_items_sentence(counts, by_content=self.model.by_content)])
         measured = Measurements(
             split=task.split,
@@ -298,13 +294,6 @@ class _Measurement:
         )
         return measured, task.rankings(ranked, logits, measured.protocol, self.config)
 
-    def _make_task(self) -> EvaluationTask:
-        split = choose_split(self.data, self.config)
-        with self._timed("read"):
-            by_user = SplitByUser.read(self.data, split, self.config)
-        with self._timed("prepare the ranking"):
-            return EvaluationTask.of(by_user, split, self.config)
-
     def _score_rows(self, by_user: SplitByUser, split: str) -> npt.NDArray[np.float32]:
         num_rows, users = len(by_user.rows), None
         if self.model.timestamp is not None:
@@ -321,72 +310,63 @@ class _Measurement:
         with self._timed("score rows"):
             return predict(self.model, loader, progress=progress)
 
-    def _rank(
-        self, task: EvaluationTask, tables: DimensionTables, context: TrainingContext
-    ) -> tuple[dict[str, Ranked], int]:
+    def _rank(self, task: EvaluationTask, systems: Systems) -> tuple[dict[str, Ranked], int]:
         ranked: dict[str, Ranked] = {}
-        num_empty = 0
-        for name, scorer in self._scorers(task, tables, context).items():
+        num_empty, names = 0, self._names(task, systems)
+        found = self._ranked(names, max(self.config.k), task, systems)
+        for name in names:
             with self._timed(f"rank by {name}"):
-                ranked[name], num_empty = self._rank_by(name, scorer, task)
+                ranked[name], num_empty = next(found)
         return ranked, num_empty
 
-    def _scorers(self, task: EvaluationTask, tables: DimensionTables, context: TrainingContext) -> dict[str, Scorer]:
-        """Return the scorers by system; empty with a note if no ranking is possible."""
+    def _names(self, task: EvaluationTask, systems: Systems) -> list[str]:
+        """Return the names of the systems, fitted; empty with a note if no ranking is possible."""
         schema, device = self.data.schema, self.compute.device
         if task.by_user.num_folded and not self.model.folds_in:
             self.notes.append(NO_FOLD_IN)
-            return {}
-        if (reason := why_not(self.model, task.held_out, tables, schema, device=device)) is not None:
+            return []
+        if (reason := why_not(self.model, task.held_out, systems.tables, schema, device=device)) is not None:
             self.notes.append(f"No ranking: {reason}.")
-            return {}
+            return []
         self.notes += cold_start_notes(task, self.model)
         if self.config.repeats and self.model.ranks_seen_last:
             self.notes.append(
                 "The model ranks seen items behind all others, so evaluate.repeats counts repeats as misses."
             )
-        systems = {MODEL: self.model}
-        train = TrainingContext(lambda: task.by_user.hidden(task.by_user.train.observed()), tables.join)
-        cache = FittedCache(self.data.folder / "baselines")
-        baselines = ranking_baselines(schema, self.config) if self.baselines else {}
-        for label, (name, options) in baselines.items():
+        fitted = {MODEL: self.model}
+        for label in ranking_baselines(schema, self.config) if self.baselines else {}:
             with self._timed(f"fit {label}"):
-                systems[label] = fit_baseline(name, options, schema, train, context, device=device, cache=cache)
-        self.notes += _catalog_notes(systems)
-        self.partial += (name for name, system in systems.items() if system.left_out is not None)
-        return {name: self._scorer(system, task, tables) for name, system in systems.items()}
+                fitted[label] = systems.system(label)
+        self.notes += _catalog_notes(fitted)
+        self.partial += (name for name, system in fitted.items() if system.left_out is not None)
+        return list(fitted)
 
-    def _scorer(self, system: Model, task: EvaluationTask, tables: DimensionTables) -> Scorer:
-        schema = self.data.schema
-        candidates = torch.from_numpy(task.held_out.candidates).to(self.compute.device)
-        history = task.by_user.cold.hidden(task.by_user.history)
-        temporary = TemporaryIds(task.new_users, history, schema.only(Role.USER).own_ids, tables.join)
+    def _ranked(
+        self, names: Sequence[str], cut_off: int, task: EvaluationTask, systems: Systems
+    ) -> Iterator[tuple[Ranked, int]]:
+        """Yield the rankings of each system, from this process or from workers."""
+        held_out = task.held_out
+        size = users_per_block(len(held_out.candidates))
+        parts = ((name, cut_off, block) for name in names for block in held_out.blocks(size))
+        tops = self.compute.rank(systems, parts) if self.compute.rank else map(systems.rank, parts)
 
-        def make() -> Scorer:
-            return ModelScorer(system, tables, schema, candidates, batch_size=self.config.batch_size)
+        def progress(name: str, done: int) -> None:
+            self.compute.emit(
+                Progress(f"rank by {name.removeprefix(STAGE)}", done, len(held_out.user_idx), unit="users")
+            )
 
-        return FoldInScorer(system, make, task.by_user.new, temporary, candidates)
+        for name in names:
+            progress(name, 0)  # the first users may take minutes
+            yield gather(tops, held_out, cut_off=cut_off, progress=partial(progress, name))
 
-    def _rank_by(
-        self, name: str, scorer: Scorer, task: EvaluationTask, *, cut_off: int | None = None
-    ) -> tuple[Ranked, int]:
-        def progress(done: int) -> None:
-            self.compute.emit(Progress(f"rank by {name}", done, len(task.held_out.user_idx), unit="users"))
-
-        progress(0)  # the first users may take minutes
-        return rank(task.held_out, scorer, cut_off=cut_off or max(self.config.k), progress=progress)
-
-    def _stages(
-        self, ranked: Mapping[str, Ranked], task: EvaluationTask, tables: DimensionTables, context: TrainingContext
-    ) -> tuple[StageFigures, ...]:
+    def _stages(self, ranked: Mapping[str, Ranked], task: EvaluationTask, systems: Systems) -> tuple[StageFigures, ...]:
         """Measure each stage of the model by its own; none for a model of one stage or without a ranking."""
         stages = self.model.stages if ranked else {}
         if not stages:
             return ()
 
-        def rank_by(name: str, stage: Stage, cut_off: int) -> Ranked:
-            stage.model.set_context(context)  # a ranking of cold-start users leaves their context
-            return self._rank_by(name, self._scorer(stage.model, task, tables), task, cut_off=cut_off)[0]
+        def rank_by(name: str, _: Stage, cut_off: int) -> Ranked:
+            return next(self._ranked([STAGE + name], cut_off, task, systems))[0]
 
         with self._timed("stages"):
             return tuple(measure_stages(stages, rank_by, ranked[MODEL], self.config, name="whole model"))

@@ -6,6 +6,7 @@ Models never see these rows as ids: they get the shared id of cold items, and th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -315,6 +316,11 @@ class SplitByUser:
             history = before + earlier
         cold, impressions = ColdItems.of(data), read_impressions(data, split)
         return cls(train, rows, before, history, ground_truth, new, users, items, cold, num_folded, impressions)
+
+    @cached_property
+    def candidates(self) -> Ints:
+        """The catalog, in tie-breaking order; shape (I,)."""
+        return self.cold.candidates(self.train.observed())
 
     def hidden(self, rows: Interactions) -> Interactions:
         """Return rows as models may see them."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from recsys_cli.batch import Batch, Feature
 from recsys_cli.errors import TrainingError
-from recsys_cli.evaluation.held_out import HeldOut, Ints, Lists
+from recsys_cli.evaluation.held_out import HeldOut, Ints, Lists, UserBlock
 from recsys_cli.evaluation.new_users import NewUsers
 from recsys_cli.features.schema import PADDING, Role, Schema
 from recsys_cli.interactions import Interactions
@@ -30,6 +30,8 @@ BLOCK_SCORES = 1 << 23
 """Scores of a block: 32 MiB. Small blocks stay in the cache, and the C library reuses their memory."""
 _USERS = 64
 """Vector products are fastest per user for multiples of this number of users."""
+Top = tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]
+"""The candidate at each rank, -1 for an empty rank, and whether it is relevant; shape (B, P) each."""
 
 
 def rank(
@@ -44,46 +46,48 @@ def rank(
 
     Blocks of `block_scores` affect only memory and speed; `progress` gets the number of finished users.
     """
-    num_users = len(held_out.user_idx)
+    size = users_per_block(len(held_out.candidates), block_scores)
+    tops = (rank_block(block, scorer, cut_off=cut_off) for block in held_out.blocks(size))
+    return gather(tops, held_out, cut_off=cut_off, progress=progress)
+
+
+def gather(
+    tops: Iterator[Top], held_out: HeldOut, *, cut_off: int, progress: Callable[[int], None] | None = None
+) -> tuple[Ranked, int]:
+    """Gather the rankings of all users from those of their blocks, in order; see `rank`."""
+    num_users, stop = len(held_out.user_idx), 0
     places = np.full((num_users, cut_off), -1, dtype=np.int32)
     hits = np.zeros((num_users, cut_off), dtype=bool)
-    for start, stop, best, _ in rank_blocks(held_out, scorer, cut_off=cut_off, block_scores=block_scores):
+    while stop < num_users and len(held_out.candidates):
+        best, found = next(tops)
+        start, stop = stop, stop + len(best)
         places[start:stop, : best.shape[1]] = best
-        hits[start:stop, : best.shape[1]] = _contains(held_out.relevant, best, start, stop)
+        hits[start:stop, : best.shape[1]] = found
         if progress is not None:
             progress(stop)
-    return Ranked(hits, held_out.num_relevant, places, owners=held_out.owners), int(
-        np.count_nonzero(held_out.num_rankable == 0)
-    )
+    num_empty = int(np.count_nonzero(held_out.num_rankable == 0))
+    return Ranked(hits, held_out.num_relevant, places, owners=held_out.owners), num_empty
 
 
-def rank_blocks(
-    held_out: HeldOut, scorer: Scorer, *, cut_off: int, block_scores: int = BLOCK_SCORES
-) -> Iterator[tuple[int, int, npt.NDArray[np.int64], Tensor]]:
-    """Score and rank all candidates for one block of B users at a time, so that the scores of a block fit into memory.
+def rank_block(block: UserBlock, scorer: Scorer, *, cut_off: int) -> Top:
+    """Rank the candidates for a block of users."""
+    best, _ = score_block(block, scorer, cut_off=cut_off)
+    return best.astype(np.int32), _contains(block.relevant, best)
 
-    Args:
-        held_out: The ranking problem.
-        scorer: Scores the I candidates for users.
-        cut_off: Length P of the rankings; shorter with fewer candidates.
-        block_scores: Approximate number of scores per block, B times I.
 
-    Yields:
-        start: Position of the first user of the block.
-        stop: Position after the last user of the block.
-        best: Index of the candidate at each rank, best first, -1 for an empty rank; shape (B, P).
+def score_block(block: UserBlock, scorer: Scorer, *, cut_off: int) -> tuple[npt.NDArray[np.int64], Tensor]:
+    """Score and rank all candidates for B users, so few that their scores fit into memory.
+
+    Returns:
+        best: Index of the candidate at each rank, best first, -1 for an empty rank; shape (B, P), P is at most `cut_off`.
         scores: Score of each candidate, minus infinity for seen items; shape (B, I).
     """
-    num_users, num_rankable = len(held_out.user_idx), held_out.num_rankable
-    step = users_per_block(len(held_out.candidates), block_scores)
-    for start in range(0, num_users if len(held_out.candidates) else 0, step):
-        stop = min(start + step, num_users)
-        with torch.inference_mode():
-            scores = _hide(held_out, scorer(held_out.user_idx[start:stop]), start, stop)
-            best = top_places(scores, cut_off).cpu().numpy()
-        # Hidden candidates are sorted last: a ranking ends after the number of rankable ones.
-        best[np.arange(best.shape[1]) >= num_rankable[start:stop, None]] = -1
-        yield start, stop, best, scores
+    with torch.inference_mode():
+        scores = _hide(block, scorer(block.user_idx))
+        best = top_places(scores, cut_off).cpu().numpy()
+    # Hidden candidates are sorted last: a ranking ends after the number of rankable ones.
+    best[np.arange(best.shape[1]) >= block.num_rankable[:, None]] = -1
+    return best, scores
 
 
 def users_per_block(num_candidates: int, block_scores: int = BLOCK_SCORES) -> int:
@@ -92,32 +96,32 @@ def users_per_block(num_candidates: int, block_scores: int = BLOCK_SCORES) -> in
     return step - step % _USERS if step > _USERS else step
 
 
-def _hide(held_out: HeldOut, scores: Tensor, start: int, stop: int) -> Tensor:
-    """Set scores of non-rankable candidates of users start to stop to minus infinity, in place if possible."""
-    if held_out.sampled is None:
+def _hide(block: UserBlock, scores: Tensor) -> Tensor:
+    """Set scores of non-rankable candidates to minus infinity, in place if possible."""
+    if block.sampled is None:
         if not (scores.is_contiguous() or scores.T.is_contiguous()):
             scores = scores.contiguous()
-        scores[_where(held_out.seen, scores, start, stop)] = -torch.inf
+        scores[_where(block.seen, scores)] = -torch.inf
         return scores
     shown = torch.full_like(scores, -torch.inf)
-    for places in (held_out.sampled, held_out.relevant):
-        index = _where(places, scores, start, stop)
+    for places in (block.sampled, block.relevant):
+        index = _where(places, scores)
         shown[index] = scores[index]
     return shown
 
 
-def _where(places: Lists, scores: Tensor, start: int, stop: int) -> tuple[Tensor, Tensor]:
-    """Return rows and columns, in the scores, of the places of users start to stop."""
-    user, place = places.block(start, stop)
+def _where(places: Lists, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rows and columns, in the scores, of the places of their users."""
+    user, place = places.block(0, len(scores))
     return torch.from_numpy(user).to(scores.device), torch.from_numpy(place).to(scores.device)
 
 
-def _contains(lists: Lists, places: npt.NDArray[np.int64], start: int, stop: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of places in their user's list, for users start to stop."""
-    user, values = lists.block(start, stop)
+def _contains(lists: Lists, places: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return a mask of places in their user's list."""
+    user, values = lists.block(0, len(places))
     width = int(max(values.max(initial=0), places.max(initial=0))) + 2
     pairs = user * width + values + 1  # ascending; + 1 gives the padding -1 a number of its own
-    queries = np.arange(stop - start)[:, None] * width + places + 1
+    queries = np.arange(len(places))[:, None] * width + places + 1
     indices = np.searchsorted(pairs, queries)
     return np.append(pairs, -1)[indices] == queries
 
@@ -288,6 +292,7 @@ class FoldInScorer:
 
     Attributes:
         make: Returns a scorer for the current state of the model.
+        context: That of known users, in which the model is at first.
         candidates: Encoded items, shape (I,), on the device of the ranking.
     """
 
@@ -295,12 +300,13 @@ class FoldInScorer:
     make: Callable[[], Scorer]
     new: NewUsers
     temporary: TemporaryIds
+    context: TrainingContext
     candidates: Tensor
     _group: int | None = field(default=None, init=False)
     _scorer: Scorer | None = field(default=None, init=False)
 
     def __call__(self, user_idx: npt.NDArray[np.int64]) -> Tensor:
-        """Return the scores of U users for all candidates, (U, I); users ascend within a call and over all calls."""
+        """Return the scores of U users for all candidates, (U, I); users ascend."""
         num_known = int(np.searchsorted(user_idx, self.new.first))
         parts = [self._score(user_idx[:num_known])] if num_known else []
         cold = user_idx[num_known:]
@@ -308,7 +314,7 @@ class FoldInScorer:
             parts.append(self._by_content(self.new.rows_of(cold)))
         elif len(cold):
             groups, ids = self.temporary.assign(cold)
-            parts += [self._by_history(int(group), ids[groups == group]) for group in np.unique(groups)]
+            parts += [self._score(ids[groups == group], int(group)) for group in np.unique(groups)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _by_content(self, table_rows: Ints) -> Tensor:
@@ -319,13 +325,14 @@ class FoldInScorer:
             scores[torch.from_numpy(with_features).to(scores.device)] = self._score(table_rows[with_features])
         return scores
 
-    def _score(self, user_idx: Ints) -> Tensor:
+    def _score(self, user_idx: Ints, group: int | None = None) -> Tensor:
+        """Return scores in the context of known users, or of a group of cold-start users with temporary ids."""
+        if group != self._group:
+            if group is None:
+                self.model.set_context(self.context)
+            else:
+                self.temporary.set_history(group, self.model)
+            self._group, self._scorer = group, None  # a scorer caches vectors of the model's former context
         if self._scorer is None:
             self._scorer = self.make()
         return self._scorer(user_idx)
-
-    def _by_history(self, group: int, ids: Ints) -> Tensor:
-        if group != self._group:
-            self.temporary.set_history(group, self.model)
-            self._group, self._scorer = group, None  # a scorer caches vectors of the model's former context
-        return self._score(ids)

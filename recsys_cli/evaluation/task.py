@@ -45,7 +45,7 @@ class EvaluationTask:
     def of(cls, by_user: SplitByUser, split: str, config: EvaluateConfig) -> EvaluationTask:
         """Derive the ranking problem from the rows."""
         users, items, observed = by_user.users, by_user.items, by_user.train.observed()
-        candidates = by_user.cold.candidates(observed)
+        candidates = by_user.candidates
         if config.candidates == "given" and by_user.new.owners is not None:
             raise ConfigError(
                 "evaluate.candidates=given has one list per user, and fold_in_targets=each several rankings",

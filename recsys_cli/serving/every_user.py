@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from recsys_cli.evaluation.held_out import for_users
-from recsys_cli.evaluation.ranking import rank_blocks, users_per_block
+from recsys_cli.evaluation.ranking import score_block, users_per_block
 from recsys_cli.features.schema import FIRST
 from recsys_cli.models.top_lists import pool_size
 from recsys_cli.serving.recommender import Recommender
@@ -81,8 +81,10 @@ def recommend_to_all(
         seen = seen if served.source.excludes_seen(exclude_seen) else seen.chosen(np.empty(0, np.intp))
         problem = for_users(ids, seen, candidates=candidates)
         cut_off = pool_size(k) if diversity else k
-        for first, stop, top, scores in rank_blocks(problem, scorer.over(candidates), cut_off=cut_off):
-            own = chunk[first:stop]
+        score = scorer.over(candidates)
+        for block in problem.blocks(users_per_block(len(candidates))):
+            own = chunk[block.start : block.start + len(block.user_idx)]
+            top, scores = score_block(block, score, cut_off=cut_off)
             index = torch.from_numpy(top).clamp(min=0).to(scores.device)
             best, values = top, scores.gather(1, index).cpu().numpy()
             if diversity:

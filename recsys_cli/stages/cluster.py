@@ -1,15 +1,31 @@
-"""The cluster of a config, for whole runs and trials as parts."""
+"""The cluster of a config or an option, and what its workers open once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
 
 from recsys_cli.events import Emit
 from recsys_cli.executors.cluster import Cluster
 from recsys_cli.executors.executor import open_executor
 from recsys_cli.workspace import Workspace
+
+Opened = TypeVar("Opened")
+_LOCK = Lock()
+_OPENED: dict[str, Any] = {}
+
+
+@contextmanager
+def open_once(command: str, make: Callable[[], Opened]) -> Iterator[Opened]:
+    """Yield what `make` returns for the parts of a command: made once per process, for one part at a time, as models have state."""
+    with _LOCK:
+        if command not in _OPENED:
+            _OPENED.clear()
+            _OPENED[command] = make()
+        yield _OPENED[command]
 
 
 @contextmanager

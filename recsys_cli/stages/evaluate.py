@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.evaluation import Ceiling, Evaluation, Measurements
+from recsys_cli.evaluation.held_out import Ints
 from recsys_cli.evaluation.loaded_run import config_of, model_of
-from recsys_cli.evaluation.measure import ComputeSettings, measure
+from recsys_cli.evaluation.measure import ComputeSettings, choose_split, measure
+from recsys_cli.evaluation.new_users import SplitByUser
+from recsys_cli.evaluation.ranking import Top
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report import render
 from recsys_cli.evaluation.report.users import ExampleUser, example_users
 from recsys_cli.evaluation.result import Selection, note
-from recsys_cli.events import Emit, ignore
+from recsys_cli.evaluation.systems import Part, Systems
+from recsys_cli.events import Emit, Message, ignore
+from recsys_cli.executors.cluster import Cluster
 from recsys_cli.metrics import BEYOND, GROUPED, IMPRESSION, OF_NUMBERS, POINTWISE, RANKING
 from recsys_cli.models.configs.matrix import OWN_FIRST
 from recsys_cli.ops.expression import parse
 from recsys_cli.stages import StageResult
+from recsys_cli.stages.cluster import open_cluster, open_once
 from recsys_cli.stages.keys import code_of_metrics
 from recsys_cli.stages.names import names_of
 from recsys_cli.training import hardware
@@ -37,17 +46,19 @@ def evaluate(
     *,
     config: EvaluateConfig | None = None,
     force: bool = False,
+    cluster: str | None = None,
     emit: Emit = ignore,
 ) -> StageResult[TrainedRun]:
     """Evaluate the best checkpoint of a run and the baselines, unless the evaluation is up to date.
 
-    The default section is that of the run's config.
+    The default section is that of the run's config. The workers of a cluster, if any, rank for blocks of users.
 
     Raises:
         MissingArtifactError: The run is not finished, or its data is gone.
         ConfigError: The split has no rows, the device does not exist, or no table has the column `evaluate.title`.
         DataError: A label is not 0 or 1, or the checkpoint is of another model.
         TrainingError: A score is not finite.
+        RecsysError: The cluster does not answer, or a worker has a problem.
     """
     run_config = config_of(run)
     config = config or run_config.evaluate
@@ -59,7 +70,8 @@ def evaluate(
         run.verify(run.metrics)
         data = workspace.data_of(run)
         names = names_of(run_config, data, workspace, title=config.title)  # first, to fail early without the column
-        measurements, rankings = _measure(run, data, run_config, config, emit=emit)
+        with open_cluster(cluster, workspace, emit) as opened:
+            measurements, rankings = _measure(run, data, run_config, config, opened, emit=emit)
         split = measurements.split
         selected = selected_on(split, run, workspace)
         if selected:
@@ -128,17 +140,50 @@ def _is_fresh(run: TrainedRun, key: str) -> bool:
 
 
 def _measure(
-    run: TrainedRun, data: PreparedData, run_config: RunConfig, config: EvaluateConfig, *, emit: Emit
-) -> tuple[Measurements, Rankings]:
-    """Measure a run, with a note on leakage of the split."""
-    device = hardware.device(run_config.train.device)
-    settings = ComputeSettings(device=device, memory=run_config.train.memory_mib, emit=emit)
+    run: TrainedRun, data: PreparedData, run_config: RunConfig, config: EvaluateConfig, cluster: Cluster | None, *, emit: Emit
+) -> tuple[Measurements, Rankings]:  # fmt: skip
+    """Measure a run, with rankings on the workers of a cluster if any, and with a note on leakage of the split."""
+    device, command = hardware.device(run_config.train.device), uuid.uuid4().hex
+
+    def rank(systems: Systems, parts: Iterable[Part]) -> Iterator[Top]:
+        assert cluster is not None
+        return cluster.map(RankedBlock(command, run, data, config, str(device), systems.new_users), parts)
+
+    settings = ComputeSettings(device, run_config.train.memory_mib, emit, rank if cluster else None)
     keep_freed_memory()
     model, is_chosen = model_of(run, run_config, data).to(device), run.choice.is_file()
     measurements, rankings = measure(model, data, config, compute=settings, is_chosen=is_chosen)
+    if cluster and not measurements.ranking:
+        emit(Message("without a ranking there was nothing to do for the cluster"))
     leakage = run_config.leakage
     notes = (*measurements.notes, *([_sentence(leakage)] if leakage else []))
     return measurements.model_copy(update={"notes": notes}), rankings
+
+
+@dataclass(frozen=True)
+class RankedBlock:
+    """The ranking for a block of users: a task of an executor, with the device and the ranked cold-start users of the driver."""
+
+    command: str
+    run: TrainedRun
+    data: PreparedData
+    config: EvaluateConfig
+    device: str
+    new_users: Ints
+
+    def __call__(self, part: Part) -> Top:
+        """Rank by systems that are opened once per process."""
+        with open_once(self.command, self._open) as systems:
+            return systems.rank(part)
+
+    def _open(self) -> Systems:
+        keep_freed_memory()
+        split = choose_split(self.data, self.config)
+        by_user = SplitByUser.read(self.data, split, self.config)
+        model = model_of(self.run, config_of(self.run), self.data).to(self.device)
+        systems = Systems(model, self.data, split, by_user, self.new_users, self.config, self.device)
+        model.set_context(systems.context)
+        return systems
 
 
 def _ceiling(workspace: Workspace, config: RunConfig) -> Ceiling | None:

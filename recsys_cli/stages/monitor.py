@@ -11,10 +11,10 @@ import torch
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.held_out import HeldOut, hold_out, value_hashes
-from recsys_cli.evaluation.loaded_run import make_context
 from recsys_cli.evaluation.measure import ComputeSettings
 from recsys_cli.evaluation.new_users import ColdItems, SplitByUser
-from recsys_cli.evaluation.ranking import FoldInScorer, ModelScorer, Scorer, TemporaryIds, rank, why_not
+from recsys_cli.evaluation.ranking import ModelScorer, Scorer, rank, why_not
+from recsys_cli.evaluation.systems import Systems
 from recsys_cli.evaluation.task import EvaluationTask
 from recsys_cli.events import Emit, Message, Progress
 from recsys_cli.features.schema import FIRST, Column, Role
@@ -65,26 +65,16 @@ def _of_new_users(
     config: EvaluateConfig, compute: ComputeSettings,
 ) -> Callable[[], float]:  # fmt: skip
     """Prepare a ranking for cold-start users; measuring it restores the model's train context."""
-    task, schema = EvaluationTask.of(by_user, "valid", config), data.schema
-    tables = DimensionTables(data, device=compute.device)
-    if (reason := why_not(model, task.held_out, tables, schema, device=compute.device)) is not None:
+    task = EvaluationTask.of(by_user, "valid", config)
+    systems = Systems(model, data, "valid", by_user, task.new_users, config, compute.device)
+    if (reason := why_not(model, task.held_out, systems.tables, data.schema, device=compute.device)) is not None:
         raise _not_measured(metric, reason, model, data, all_new=False)
-    candidates = torch.from_numpy(task.held_out.candidates).to(compute.device)
-    temporary = TemporaryIds(
-        task.new_users, by_user.cold.hidden(by_user.history), schema.only(Role.USER).own_ids, tables.join
-    )
-    train_context = make_context(
-        data, "train", device=compute.device, tables=tables, read=by_user.hidden(by_user.before)
-    )
-
-    def make() -> ModelScorer:
-        return ModelScorer(model, tables, schema, candidates, batch_size=config.batch_size)
 
     def measure() -> float:
         try:
-            return _mean(metric, task.held_out, FoldInScorer(model, make, by_user.new, temporary, candidates), compute)
+            return _mean(metric, task.held_out, systems.scorer(model), compute)
         finally:
-            model.set_context(train_context)
+            model.set_context(systems.context)
 
     return measure
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from recsys_cli.serving.every_user import Block, parts_of, recommend_to_all
 from recsys_cli.serving.query import Answer, CatalogItem, Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.serving.requests import seen_last
+from recsys_cli.stages.cluster import open_once
 from recsys_cli.stages.export import served_run
 from recsys_cli.stages.tables import Write, read_column, read_columns, table_writer
 from recsys_cli.workspace import Bundle, TrainedRun, Workspace
@@ -128,18 +131,12 @@ class RankedPart:
     source: TrainedRun | Bundle
     workspace: Workspace
     query: Query
+    command: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __call__(self, users: Ints) -> list[Ranked]:
         """Rank for the users, by a recommender that is opened once per process."""
-        key = self.source, self.workspace.root
-        if key not in _OPENED:
-            _OPENED.clear()
-            _OPENED[key] = open_recommender(self.source, self.workspace)
-        return list(_ranked(_OPENED[key], self.query, users))
-
-
-_OPENED: dict[Any, Recommender] = {}
-"""The recommender of a worker."""
+        with open_once(self.command, partial(open_recommender, self.source, self.workspace)) as recommender:
+            return list(_ranked(recommender, self.query, users))
 
 
 def _ranked(recommender: Recommender, query: Query, users: Ints) -> Iterator[Ranked]:

@@ -214,12 +214,17 @@ def test_cold_start_users_get_temporary_ids_in_groups() -> None:
         return lambda asked: torch.tensor([[float(met[user]), 0.0] for user in asked.tolist()])
 
     temporary = TemporaryIds(users, history, range(FIRST, 8), dict)
-    scorer = FoldInScorer(model, make, NewUsers(8, users.astype(np.uint64)), temporary, candidates)
+    known = TrainingContext(
+        lambda: Interactions(np.array([7], np.int32), np.array([7], np.int32), np.ones(1, np.float32)), dict
+    )
+    scorer = FoldInScorer(model, make, NewUsers(8, users.astype(np.uint64)), temporary, known, candidates)
 
     scores = torch.cat([scorer(np.array(block)) for block in ([7, 8, 9], list(range(10, 16)), [16, 17, 18, 19])])
 
     assert scores[:, 0].tolist() == [7, *range(80, 200, 10)]
     assert histories == [5, 5, 2]
+    assert torch.equal(scorer(np.array([7, 8, 9])), scores[:3])  # a worker repeats a block of a lost one
+    assert histories == [5, 5, 2, 1, 5]
 
 
 def test_rows_are_named_by_hash_and_hidden_again() -> None:
