@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-from measure import Run, figures, keep, machine, run
+from measure import RESULTS, Run, figures, keep, machine, run
 
 HERE = Path(__file__).resolve().parent
 ROWS = 25_000_095
@@ -85,17 +85,22 @@ def main() -> None:
     parser.add_argument("--millions", type=int, nargs="*", default=[25, 100, 400])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clusters", nargs="*", default=["local", "ray"])
-    parser.add_argument("--skip", nargs="*", default=[], choices=["rows", "workers", "clicks", "tasks"])
+    parser.add_argument(
+        "--skip", nargs="*", default=[], choices=["rows", "workers", "clicks", "tasks"], help="figures that stay"
+    )
     parser.add_argument("--name", default="scale", help="name of the file with the results")
     given = parser.parse_args()
 
-    result: dict[str, Any] = {"machine": machine("polars", "pyarrow", "distributed")}
+    known = RESULTS / f"{given.name}.json"
+    result: dict[str, Any] = json.loads(known.read_text()) if given.skip and known.exists() else {}
+    result |= {"machine": machine("polars", "pyarrow", "distributed")}
     with tempfile.TemporaryDirectory(dir=given.folder) as scratch:
         place = Path(scratch)
         if "rows" not in given.skip:
             result["rows"] = [_rows(given.folder, place, millions, given.rounds) for millions in given.millions]
         if "workers" not in given.skip:
-            result["workers"] = {name: _workers(given.folder, place, name, given.rounds) for name in given.clusters}
+            config = _config(given.folder, place, 25)
+            result["workers"] = {name: _in_turn(config, place, name, given.rounds) for name in given.clusters}
         if "clicks" not in given.skip:
             result["clicks"] = _clicks(given.folder, place, given.clusters[0], given.rounds)
         if "tasks" not in given.skip:
@@ -143,25 +148,14 @@ def _rows(folder: Path, scratch: Path, millions: int, rounds: int) -> dict[str, 
     return {"rows": rows, **figures([one for one, _ in found]), "million_rows_per_second": round(median(rates), 3)}
 
 
-def _workers(folder: Path, scratch: Path, cluster: str, rounds: int) -> dict[str, Any]:
-    """Measure one and two workers in turn, each process on one core."""
-    return _in_turn(_config(folder, scratch, 25), scratch, cluster, rounds)
-
-
 def _in_turn(config: Path, scratch: Path, cluster: str, rounds: int) -> dict[str, Any]:
     phases: dict[int, list[dict[str, float]]] = {1: [], 2: []}
     peaks: list[float] = []
-    (scratch / "pin.py").write_text(_PIN)
-    os.environ |= {"OMP_NUM_THREADS": "1", "DASK_DISTRIBUTED__WORKER__PRELOAD": json.dumps([str(scratch / "pin.py")])}
     for _ in range(rounds):
         for workers in (1, 2):
-            _, found = _driver(config, scratch, f"etl.cluster={cluster}", f"etl.workers={workers}")
-            own = _phases(found)
-            own["all"] = sum(found["seconds"][phase] for phase in found["seconds"] if phase != "total")
+            own, peak = _on_cores(config, scratch, cluster, workers)
             phases[workers].append(own)
-            peaks.append(
-                found["peak_memory"] / 1e9
-            )  # of the driver: that of `Run` is the largest of it and its workers
+            peaks.append(peak)
     ratios = {name: round(median(p[name] for p in phases[1]) / median(p[name] for p in phases[2]), 2) for name in own}
     return {
         "one_worker": {name: round(median(p[name] for p in phases[1]), 2) for name in own},
@@ -172,27 +166,30 @@ def _in_turn(config: Path, scratch: Path, cluster: str, rounds: int) -> dict[str
     }
 
 
+def _on_cores(config: Path, scratch: Path, cluster: str, workers: int) -> tuple[dict[str, float], float]:
+    """Return the seconds of each phase and of all, and the peak memory of the driver in GB."""
+    (scratch / "pin.py").write_text(_PIN)
+    os.environ |= {"OMP_NUM_THREADS": "1", "DASK_DISTRIBUTED__WORKER__PRELOAD": json.dumps([str(scratch / "pin.py")])}
+    _, found = _driver(config, scratch, f"etl.cluster={cluster}", f"etl.workers={workers}")
+    seconds = sum(found["seconds"][phase] for phase in found["seconds"] if phase != "total")
+    return _phases(found) | {"all": seconds}, found["peak_memory"] / 1e9
+
+
 def _clicks(folder: Path, scratch: Path, cluster: str, rounds: int) -> dict[str, Any]:
     """Measure rows in the shape of Criteo's logs: 13 counts and 26 texts of 8 hexadecimal digits, 40 columns of text."""
     path = folder / f"clicks-{CLICKS}.tsv"
     if not path.exists():
         _write_clicks(path)
-    names = ["label", *(f"I{at}" for at in range(1, 14)), *(f"C{at}" for at in range(1, 27))]
-    types = {name: "string" if name.startswith("C") else "int32" for name in names}
-    table = {"files": str(path.resolve()), "separator": "\t", "quote": None, "names": names, "types": types}
-    recipe = (HERE.parent / "configs" / "criteo-1tb.yaml").read_text()
-    start, end = recipe.index("dataset:"), recipe.index("split:")
-    config = scratch / "clicks.yaml"
-    dataset = json.dumps({"name": "files", "interactions": table})
-    config.write_text(f"{recipe[:start]}dataset: {dataset}\n\n{recipe[end:]}")
-    measured = _in_turn(config, scratch, cluster, rounds)
+    measured = _in_turn(_click_config(path, scratch, 1), scratch, cluster, rounds)
     (data,) = (
         one for one in (scratch / "workspace" / "data").iterdir() if (one / "plan.json").exists() and _has(one, "C26")
     )
+    twice = [_on_cores(_click_config(path, scratch, 2), scratch, cluster, 1)[0] for _ in range(rounds)]
     prepared = sum(file.stat().st_size for file in data.rglob("*.parquet"))
     shards = len(list((data / "train").iterdir()))
     widths = [4 * 14, 26 * (8 + 4)]  # int32, and strings with their offsets
     return measured | {
+        "twice": {name: round(median(one[name] for one in twice), 2) for name in twice[0]},
         "rows": CLICKS,
         "text_row_bytes": round(path.stat().st_size / CLICKS, 1),
         "part_bytes": 64 << 20,
@@ -200,6 +197,24 @@ def _clicks(folder: Path, scratch: Path, cluster: str, rounds: int) -> dict[str,
         "scratch_row_bytes": sum(widths),
         "prepared_row_bytes": round(prepared / CLICKS, 1),
     }
+
+
+def _click_config(path: Path, scratch: Path, times: int) -> Path:
+    """Write the config of the recipe for several times the rows of a file."""
+    names = ["label", *(f"I{at}" for at in range(1, 14)), *(f"C{at}" for at in range(1, 27))]
+    types = {name: "string" if name.startswith("C") else "int32" for name in names}
+    links = scratch / f"clicks-{times}"
+    links.mkdir(exist_ok=True)
+    for number in range(times):
+        (links / f"{number}.tsv").unlink(missing_ok=True)
+        (links / f"{number}.tsv").symlink_to(path.resolve())
+    table = {"files": str(links / "*.tsv"), "separator": "\t", "quote": None, "names": names, "types": types}
+    recipe = (HERE.parent / "configs" / "criteo-1tb.yaml").read_text()
+    start, end = recipe.index("dataset:"), recipe.index("split:")
+    config = scratch / f"clicks-{times}.yaml"
+    dataset = json.dumps({"name": "files", "interactions": table})
+    config.write_text(f"{recipe[:start]}dataset: {dataset}\n\n{recipe[end:]}")
+    return config
 
 
 def _has(data: Path, column: str) -> bool:

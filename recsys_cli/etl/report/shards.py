@@ -117,13 +117,13 @@ class RowCounts:
     """
 
     statistics: list[dict[str, Any]]
-    ids: Mapping[str, Counts]
+    ids: Mapping[str, npt.NDArray[np.integer]]
     latest: npt.NDArray[Any]
     pairs: list[Keys]
     copies: list[Keys]
 
     def __add__(self, other: RowCounts) -> RowCounts:
-        ids = {name: counts + other.ids[name] for name, counts in self.ids.items()}
+        ids = {name: np.add(counts, other.ids[name], dtype=np.int64) for name, counts in self.ids.items()}
         statistics, latest = self.statistics + other.statistics, np.maximum(self.latest, other.latest)
         return RowCounts(statistics, ids, latest, self.pairs + other.pairs, self.copies + other.copies)
 
@@ -144,7 +144,9 @@ class CountRows:
     def __call__(self, shards: Shards) -> RowCounts:
         """Count the rows of shards."""
         layout, none = self.layout, np.zeros(0, dtype=np.uint64)
-        ids = {name: np.zeros(number, dtype=np.int64) for name, number in layout.ids.items()}
+        ids = {
+            name: np.zeros(number, dtype=np.uint32) for name, number in layout.ids.items()
+        }  # results go to one process
         counts = RowCounts([], ids, self._no_times(), [none], [none])
         selected = self._selected()
         for sources, rows in self._batches(shards):
