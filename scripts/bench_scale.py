@@ -181,9 +181,8 @@ def _clicks(folder: Path, scratch: Path, cluster: str, rounds: int) -> dict[str,
     if not path.exists():
         _write_clicks(path)
     measured = _in_turn(_click_config(path, scratch, 1), scratch, cluster, rounds)
-    (data,) = (
-        one for one in (scratch / "workspace" / "data").iterdir() if (one / "plan.json").exists() and _has(one, "C26")
-    )
+    plans = (scratch / "workspace" / "data").glob("*/plan.json")
+    (data,) = (one.parent for one in plans if "C26" in (one.parent / "schema.json").read_text())
     twice = [_on_cores(_click_config(path, scratch, 2), scratch, cluster, 1)[0] for _ in range(rounds)]
     prepared = sum(file.stat().st_size for file in data.rglob("*.parquet"))
     shards = len(list((data / "train").iterdir()))
@@ -215,10 +214,6 @@ def _click_config(path: Path, scratch: Path, times: int) -> Path:
     dataset = json.dumps({"name": "files", "interactions": table})
     config.write_text(f"{recipe[:start]}dataset: {dataset}\n\n{recipe[end:]}")
     return config
-
-
-def _has(data: Path, column: str) -> bool:
-    return column in (data / "schema.json").read_text()
 
 
 def _write_clicks(path: Path) -> None:

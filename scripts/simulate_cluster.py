@@ -5,8 +5,8 @@ usage: simulate_cluster.py [--scale scripts/results/scale.json] [--terabytes 1.1
 An event simulation, no measurement: tasks start as workers are free, in the order and with the window of `executors.cluster`; each
 takes the processor seconds of its phase, and its bytes share the network of its node and of the storage. The driver starts and
 gathers tasks one after the other, at its measured time a task and a byte of results. Seconds of a row are those of the second half
-of twice the rows: what a phase costs once is counted once, in the driver. Merging the counts of values in partitions is left out: it
-was not measured. Every number that is an input is printed; every output is an extrapolation.
+of twice the rows: what a phase costs once is counted once. Merging counts in partitions was not measured, and is left out. Every
+number that is an input is printed; every output is an extrapolation.
 """
 
 from __future__ import annotations
