@@ -29,18 +29,7 @@ from recsys_cli.etl.report.facts import (
     SplitFacts,
     Timeline,
 )
-from recsys_cli.etl.report.shards import (
-    CompareRows,
-    Comparison,
-    CountRows,
-    Counts,
-    Keys,
-    Layout,
-    RowCounts,
-    Shards,
-    Time,
-    merged,
-)
+from recsys_cli.etl.report.shards import CompareRows, CountRows, Counts, Layout, RowCounts, Shards, Time, merged
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN, Column, Kind, Role, file_of
 from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.ops.fitted_plan import FittedPlan
@@ -80,9 +69,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts, executor:
     """Return all facts except the findings."""
     data = _Prepared(folder, fitted, counted)
     plan = fitted.plan
-    counts: dict[str, Counts] = {
-        name: fitted.vocabulary_of(name).column("count").to_numpy() for name in plan.categorified
-    }
+    counts = {name: fitted.vocabulary_of(name).column("count").to_numpy() for name in plan.categorified}
     totals: dict[str, RowCounts] = _totals(data, CountRows(data.layout, data.by, data.share), executor)
     statistics = {split: merged(one.statistics) for split, one in totals.items()}
     ends = {split: (row["first"], row["last"]) for split, row in statistics.items() if row["first"] is not None}
@@ -90,7 +77,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts, executor:
     items = _most_frequent(data, totals)
     before = {} if data.layout.user is None else _before(ends, totals)
     compare = CompareRows(data.layout, _later(ends), np.array(edges[1:-1]), data.every, before, items)
-    found: dict[str, Comparison] = _totals(data, compare, executor)
+    found = _totals(data, compare, executor)
     splits = {split: _split(data, split, statistics[split], counts) for split in SPLITS}
     pairs = _repeated(data, [totals[split].pairs for split in SPLITS])
     copies = _repeated(data, [totals[split].copies for split in SPLITS])
@@ -109,9 +96,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts, executor:
         users=frequency(counts[plan.user]),
         pairs=pairs if data.layout.pair else None,
         copies=copies if data.layout.pair and ends else None,
-        targets={
-            split: target for split in items if (target := _target(data, totals[split], items[split], found[split]))
-        },
+        targets=_targets(data, totals, items, found),
         timeline=_timeline(data, edges, {split: found[split].bins for split in ends}, splits) if ends else None,
         borders=tuple(
             SplitBoundary(earlier=split, later=later, first=data.seconds(first), after=after, tied=tied)
@@ -260,11 +245,11 @@ def _timeline(
     return Timeline(edges=tuple(data.seconds(edge) for edge in edges), every=every, rows=rows)
 
 
-def _repeated(data: _Prepared, keys: Sequence[Sequence[Keys]]) -> RepeatedPairs:
+def _repeated(data: _Prepared, keys: Sequence[Sequence[npt.NDArray[np.uint64]]]) -> RepeatedPairs:
     """Count the repeated keys within and across splits, by keys of the splits in parts."""
     rows, repeated = {}, {}
     seen: dict[str, dict[str, int]] = {}
-    distinct: dict[str, Keys] = {}
+    distinct: dict[str, npt.NDArray[np.uint64]] = {}
     for split, of_split in zip(SPLITS, map(np.sort, map(np.concatenate, keys)), strict=True):
         if distinct:
             seen[split] = {earlier: _num_in(of_split, others) for earlier, others in distinct.items()}
@@ -274,7 +259,7 @@ def _repeated(data: _Prepared, keys: Sequence[Sequence[Keys]]) -> RepeatedPairs:
     return RepeatedPairs(share=data.share, by=data.by, rows=rows, repeated=repeated, seen=seen)
 
 
-def _num_in(keys: Keys, others: Keys) -> int:
+def _num_in(keys: npt.NDArray[np.uint64], others: npt.NDArray[np.uint64]) -> int:
     """Count the keys among others; both are sorted."""
     positions = np.searchsorted(others, keys)
     inside = positions < len(others)
@@ -292,12 +277,18 @@ def _most_frequent(data: _Prepared, totals: Mapping[str, RowCounts]) -> dict[str
     return most
 
 
-def _target(data: _Prepared, totals: RowCounts, most: int, found: Comparison) -> CommonTarget | None:
-    """Count the users of the most frequent item of a split; None without users with ids of their own."""
-    user, item = data.layout.pair
-    users = int(np.count_nonzero(totals.ids[user][FIRST : data.layout.columns[user].own_ids.stop]))
-    value = str(data.fitted.vocabulary_of(item).column("value")[most - FIRST])
-    return CommonTarget(item=value, users=users, with_item=len(found.with_item)) if users else None
+def _targets(
+    data: _Prepared, totals: Mapping[str, RowCounts], items: Mapping[str, int], found: Mapping[str, Any]
+) -> dict[str, CommonTarget]:
+    """Count the users of the most frequent item by held-out split, for users with ids of their own."""
+    targets = {}
+    for split, most in items.items():
+        user, item = data.layout.pair
+        users = int(np.count_nonzero(totals[split].ids[user][FIRST : data.layout.columns[user].own_ids.stop]))
+        value = str(data.fitted.vocabulary_of(item).column("value")[most - FIRST])
+        if users:
+            targets[split] = CommonTarget(item=value, users=users, with_item=len(found[split].with_item))
+    return targets
 
 
 def _missing(data: _Prepared, totals: Mapping[str, RowCounts]) -> dict[str, dict[str, MissingValues]]:
