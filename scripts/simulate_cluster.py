@@ -77,7 +77,8 @@ def simulate(phase: Phase, workers: int, *, task_seconds: float, node: float, st
 
 def phases(measured: dict[str, Any], text_bytes: float, rows: float) -> list[Phase]:
     """Return the phases of a preparation, from one worker on the rows of `clicks` in scale.json, and on twice these."""
-    once, twice = measured["one_worker"], measured["twice"]
+    once = measured["one_worker"]
+    twice = measured.get("twice", {name: 2 * seconds for name, seconds in once.items()})
     per_row = {name: (twice[name] - once[name]) / measured["rows"] for name in once}
     start = {name: max(0.0, 2 * once[name] - twice[name]) for name in once}
     parts = int(text_bytes / measured["part_bytes"])
