@@ -157,12 +157,7 @@ def open_scheduler(name: str, workers: int | None, scratch: Path) -> Iterator[Sc
         environment = {"RAY_USAGE_STATS_ENABLED": "0"}
         if address == "local":
             folder = stack.enter_context(_folder())
-            options |= {
-                "address": "local",
-                "num_cpus": workers or cores(),
-                "include_dashboard": False,
-                "_temp_dir": folder,
-            }
+            options |= {"num_cpus": workers or cores(), "include_dashboard": False, "_temp_dir": folder}
             environment |= {"RAY_AUTH_TOKEN": _token(), "POLARS_MAX_THREADS": cluster.polars_threads(workers)}
             environment |= _START_TIMEOUTS
         else:
