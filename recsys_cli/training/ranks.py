@@ -289,9 +289,8 @@ def process_group(member: Member, device: torch.device, *, timeout: timedelta = 
         _publish(store, member, error)
         raise
     finally:
-        if (
-            device.type == "cpu" and dist.is_initialized()
-        ):  # NCCL would wait for a lost rank; the end of the process frees its resources
+        # NCCL would wait for a lost rank; the end of the process frees its resources.
+        if device.type == "cpu" and dist.is_initialized():
             dist.destroy_process_group()
 
 

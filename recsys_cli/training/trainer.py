@@ -171,9 +171,8 @@ class Trainer:
         self._check_loss()
         weights, shards = checkpoint.weights(self.model, whole=False), checkpoint.local_shards(self.model)
         tables = {shard.name: shard.values for shard in shards}
-        if (
-            name := checkpoint.not_finite({**weights, **tables})
-        ) is not None:  # the gradient of a finite loss may be infinite
+        name = checkpoint.not_finite({**weights, **tables})
+        if name is not None:  # the gradient of a finite loss may be infinite
             raise TrainingError(
                 f"{name} is not finite after {self.progress.position}",
                 hint="try a smaller train.learning_rate or train.precision=fp32",

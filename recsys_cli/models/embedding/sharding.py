@@ -227,15 +227,9 @@ class Shards:
                 yield local.shard.row, local.shard.column, values[:, 0] if field == "sum" else values
 
     def write(
-        self,
-        name: str,
-        values: Tensor,
-        field: str = WEIGHT,
-        *,
-        ids: Tensor | None = None,
-        row: int = 0,
-        column: int = 0,
-    ) -> None:
+        self, name: str, values: Tensor, field: str = WEIGHT, *,
+        ids: Tensor | None = None, row: int = 0, column: int = 0,
+    ) -> None:  # fmt: skip
         """Replace what this process has of a part of a table or of its optimizer state, in all rows or in those of distinct ids.
 
         Values have shape (U, D), or (U,) for one number per row, and begin at a row and column; those on the device meta are
@@ -251,10 +245,8 @@ class Shards:
             top, bottom = max(shard.row, row), min(shard.row + shard.rows, row + values.shape[0])
             if first >= last or (ids is None and top >= bottom):
                 continue
-            target, found = (
-                target[:, first - shard.column : last - shard.column],
-                values[:, first - column : last - column],
-            )
+            target = target[:, first - shard.column : last - shard.column]
+            found = values[:, first - column : last - column]
             if ids is None:
                 target[top - shard.row : bottom - shard.row].copy_(found[top - row : bottom - row])
             else:
