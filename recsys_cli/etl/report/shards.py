@@ -154,7 +154,7 @@ class CountRows:
             observed = layout.observed(rows)
             for name, source in sources.items():
                 (values,) = arrays(observed, source)
-                np.add.at(ids[name], values, 1)
+                np.add.at(ids[name], values, np.uint32(1))  # of another type, it takes 35 times as long
             if layout.user and layout.time:
                 np.maximum.at(counts.latest, *arrays(observed, layout.user, layout.time))
             if layout.pair:
