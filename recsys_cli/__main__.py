@@ -7,8 +7,6 @@ import signal
 import sys
 from types import FrameType
 
-_INTERRUPTED = 130
-
 
 def main() -> None:
     """Import and run the command line."""
@@ -21,7 +19,9 @@ def main() -> None:
         run()
     except KeyboardInterrupt as error:
         sys.stderr.write("error: interrupted\n")
-        sys.exit(getattr(error, "exit_code", _INTERRUPTED))
+        from recsys_cli.errors import interrupt_code
+
+        sys.exit(interrupt_code(error))
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
@@ -30,6 +30,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     from recsys_cli.errors import Terminated
 
     signal.signal(number, signal.SIG_IGN)
+    Terminated.received = True
     raise Terminated
 
 

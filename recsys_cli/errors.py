@@ -37,9 +37,18 @@ class RecsysError(Exception):
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends a command as Ctrl-C does: of Slurm, Kubernetes and `docker stop`."""
+    """SIGTERM, which ends a command as Ctrl-C does: of Slurm, Kubernetes and `docker stop`.
 
-    exit_code = 143
+    Attributes:
+        received: Whether the signal came: in native code, libraries raise a `KeyboardInterrupt` of their own.
+    """
+
+    received = False
+
+
+def interrupt_code(error: KeyboardInterrupt) -> int:
+    """Return the exit code of an interrupt: 143 after SIGTERM, else 130."""
+    return 143 if Terminated.received or isinstance(error, Terminated) else 130
 
 
 class ConfigError(RecsysError):

@@ -16,9 +16,9 @@ import typer
 
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import escaped
-from recsys_cli.errors import ConfigError, DiskFullError, RecsysError, TrainingError
+from recsys_cli.errors import ConfigError, DiskFullError, RecsysError, TrainingError, interrupt_code
 
-UNEXPECTED, USAGE, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
+UNEXPECTED, USAGE, CLOSED_PIPE = 1, 2, 141
 _LONG_WORD = re.compile(r"(\S{300})\S{200,}")
 _NO_MEMORY = ("alloc_cpu", "not enough memory", "out of memory")
 _FLAGS = ("--json", "--quiet", "-q", "--verbose", "-v")
@@ -118,8 +118,8 @@ def interrupted(error: KeyboardInterrupt, session: Session | None, command: str 
     if session and session.stage and command in {"run", "train"}:
         hint = f"continue with: recsys {'run' if command == 'run' else 'train --resume'}"
     as_json = bool(session and session.as_json)
-    code = getattr(error, "exit_code", INTERRUPTED)
-    return show_error("interrupted", session.located(hint) if session else hint, code, as_json=as_json)
+    located = session.located(hint) if session else hint
+    return show_error("interrupted", located, interrupt_code(error), as_json=as_json)
 
 
 def show_error(message: str, hint: str | None, code: int, *, as_json: bool) -> int:

@@ -19,7 +19,7 @@ from recsys_cli.cli.quantities import size
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import facts
 from recsys_cli.cpu import cores, has_bf16
-from recsys_cli.errors import ConfigError, MissingExtraError, listed
+from recsys_cli.errors import MissingExtraError, listed
 from recsys_cli.packages import installed
 
 if TYPE_CHECKING:
@@ -48,13 +48,11 @@ def doctor(
 
 def _examine_cluster(session: Session, name: str) -> dict[str, Any]:
     """Return the workers of a cluster that answer, run our code and share the workspace; else raise what is wrong."""
-    from recsys_cli.executors import address
+    from recsys_cli.executors.address import NAMES, check_cluster
     from recsys_cli.executors.cluster import Cluster
     from recsys_cli.executors.executor import open_executor
 
-    if not address.is_cluster(name) or name == "auto":
-        names = ", ".join(one for one in address.NAMES if one != "auto")
-        raise ConfigError(f"--cluster has to be {names}, or an address: {address.ADDRESSES}, not {name!r}")
+    check_cluster(name, tuple(one for one in NAMES if one != "auto"))
     start = time.monotonic()
     with (
         session.working("doctor") as emit,

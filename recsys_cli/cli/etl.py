@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from recsys_cli.stages import StageResult
     from recsys_cli.workspace import PreparedData
 
-_FACTS = ("rows", "vocabularies", "quality", "cold", "bad_rows", "engine", "seconds", "peak_memory")
+_FACTS = (
+    "rows",
+    "vocabularies",
+    "quality",
+    "cold",
+    "bad_rows",
+    "engine",
+    "cluster",
+    "workers",
+    "seconds",
+    "peak_memory",
+)
 
 
 def etl(
@@ -121,7 +132,8 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
             warning = finding["level"] == "warning"
             line(to, f"{finding['level']}: {finding['text']}", style="yellow" if warning else "dim")
         costs = f"{duration(result['seconds']['total'])}, peak memory {size(result['peak_memory'])}"
-        line(to, f"prepared with {result['engine']} in {costs}: {result['path']}")
+        by = f" on {result['cluster']}, {result['workers']} workers" if result["cluster"] else ""
+        line(to, f"prepared with {result['engine']}{by} in {costs}: {result['path']}")
         if result["report"]:
             line(to, f"report: {result['report']}")
     if result["next"]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from recsys_cli.cli.params import config_path, is_config, read_config, split_arguments
 from recsys_cli.cli.session import Session
-from recsys_cli.errors import ConfigError, RecsysError
+from recsys_cli.errors import ConfigError, DataError, RecsysError
 from recsys_cli.events import Emit, Message
 
 if TYPE_CHECKING:
@@ -60,11 +60,21 @@ def _best_run(session: Session, emit: Emit) -> TrainedRun:
     from recsys_cli.stages.etl import prepared_data
 
     config = load(config_path(session, None))
-    key = prepared_data(config, session.workspace).key
-    ranked: list[tuple[float, TrainedRun]] = []
+    by_key: dict[str, list[TrainedRun]] = {}
     for run in reversed(session.workspace.runs()):  # of equal ones the latest
         with suppress(RecsysError):  # a damaged run
-            if run.exists and run.manifest["data"].get("key") == key and (value := value_on_valid(run)) is not None:
+            if run.exists:
+                by_key.setdefault(run.manifest["data"].get("key"), []).append(run)
+    try:
+        key = prepared_data(config, session.workspace).key
+    except DataError as error:  # such as raw tables of another machine
+        if len(by_key) != 1:
+            raise DataError(error.message, hint="name a run: recsys status") from error
+        (key,) = by_key
+    ranked: list[tuple[float, TrainedRun]] = []
+    for run in by_key.get(key, ()):
+        with suppress(RecsysError):
+            if (value := value_on_valid(run)) is not None:
                 ranked.append((value, run))
     if ranked:
         value, best = max(ranked, key=lambda one: one[0])

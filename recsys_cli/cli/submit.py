@@ -51,6 +51,10 @@ def submit(  # noqa: PLR0913, PLR0917 - one parameter per option
     if not slurm and (image is None or session.is_remote or volume == volume.parent):
         need = "an --image with recsys" if image is None else "config and workspace in one folder, a shared volume"
         raise ConfigError(f"--{chosen[0]} needs {need}")
+    if session.is_remote and nodes > 1 and "RECSYS_S3_MIRROR" not in os.environ:
+        raise ConfigError(
+            "several nodes share one mirror of the workspace", hint="export RECSYS_S3_MIRROR=SHARED_FOLDER"
+        )
     file = out or Path(f"{path.stem}.{chosen[0]}")
     with session.working("submit"):
         from recsys_cli.stages.submit import COMMANDS, job_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 
-from recsys_cli.errors import MissingExtraError
+from recsys_cli.errors import ConfigError, MissingExtraError
 
 NAMES = ("local", "local_cuda", "ray", "auto")
 ADDRESSES = "dask://HOST:8786, tcp://HOST:8786 or ray://HOST:10001"
@@ -15,6 +15,16 @@ _ADDRESS = re.compile(r"(tcp|tls|dask|ray)://([^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):[
 def is_cluster(text: str) -> bool:
     """Whether a text names a cluster."""
     return text in NAMES or _ADDRESS.fullmatch(text) is not None
+
+
+def check_cluster(text: str, names: tuple[str, ...] = NAMES) -> None:
+    """Check an option --cluster.
+
+    Raises:
+        ConfigError: It is no address, nor one of the names.
+    """
+    if text in set(NAMES).difference(names) or not is_cluster(text):
+        raise ConfigError(f"--cluster has to be {', '.join(names)}, or an address: {ADDRESSES}, not {text!r}")
 
 
 def is_ray(cluster: str) -> bool:

@@ -93,7 +93,8 @@ class Checks:
     def _install(self) -> str:
         pins = " ".join(f"{name}=={self.releases[name]}.*" for name in self.packages)
         python = self.releases["python"]
-        return f"run every worker on Python {python} after: pip install recsys-cli=={__version__} {pins}"
+        own = f"recsys-cli=={__version__}"
+        return f"run every worker on Python {python} after: pip install {own} {pins}, or from the same checkout"
 
     def check(self, workers: Mapping[str, Mapping[str, str] | Exception]) -> None:
         """Check workers by their problems, or the error of their inspection, by address.

@@ -9,6 +9,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from recsys_cli.events import Emit
+from recsys_cli.executors.address import check_cluster
 from recsys_cli.executors.cluster import Cluster
 from recsys_cli.executors.executor import open_executor
 from recsys_cli.workspace import Workspace
@@ -32,7 +33,14 @@ def open_once(command: str, make: Callable[[], Opened]) -> Iterator[Opened]:
 def open_cluster(
     name: str | None, workspace: Workspace, emit: Emit, *, workers: int | None = None
 ) -> Iterator[Cluster | None]:
-    """Open a cluster whose workers share the workspace; None without one, and for `auto`."""
+    """Open a cluster whose workers share the workspace; None without one, and for `auto`.
+
+    Raises:
+        ConfigError: The name is neither known nor an address.
+        RecsysError: The cluster does not answer, or a worker has a problem.
+    """
+    if name is not None:
+        check_cluster(name)
     if name is None or name == "auto":
         yield None
         return

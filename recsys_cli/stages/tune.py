@@ -150,6 +150,7 @@ def _search_on_cluster(data: PreparedData, config: RunConfig, workspace: Workspa
     with open_cluster(config.etl.cluster, workspace, emit, workers=config.etl.workers) as cluster:
         if cluster is None:
             return 0
+        emit(Message(f"the workers of {config.etl.cluster} run {cluster.facts['threads']} trials at once"))
         task = partial(_run_trials, data=data, config=config, workspace=workspace)
         return sum(cluster.map(task, range(cluster.facts["threads"])))
 

@@ -54,10 +54,10 @@ def _part(name: str) -> str:
 
 
 def mirror_folder(url: str) -> Path:
-    """Return the mirror of a workspace on object storage: below RECSYS_MIRROR, or the user's cache."""
+    """Return the mirror of a workspace on object storage: below RECSYS_S3_MIRROR, or the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "recsys"
     name = f"{re.sub('[^A-Za-z0-9.-]+', '-', url)[:60]}-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:8]}"
-    return Path(os.environ.get("RECSYS_MIRROR") or cache).absolute() / name
+    return Path(os.environ.get("RECSYS_S3_MIRROR") or cache).absolute() / name
 
 
 def mirror_of(path: Path) -> Mirror | None:
@@ -86,7 +86,7 @@ def publishing(path: Path) -> Iterator[None]:
     if part.startswith(_STUDIES) and not is_first:
         raise LockedError(
             f"another machine has written the study {path.name} of {mirror.url}, and this one is given up",
-            hint="tune on one machine, or on several with RECSYS_MIRROR on a shared disk",
+            hint="tune on one machine, or on several with RECSYS_S3_MIRROR on a shared disk",
         )
 
 

@@ -85,6 +85,8 @@ def test_the_default_run_is_the_best_of_the_current_data_on_valid(benched):
     assert f"run {best}: ndcg@10 of {on_valid[best]:.4f} on valid, the best of 3" in shown.err
     assert f"run {best}:" in benched("recommend", "--user", "u1").err
     assert f"run {best}:" in benched("export").err
+    Path("ratings.csv").rename("elsewhere.csv")  # as on another machine
+    assert f"run {best}:" in benched("recommend", "--user", "u1").err
 
 
 def test_runs_of_other_prepared_data_are_not_hidden(benched):

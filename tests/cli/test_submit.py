@@ -163,6 +163,7 @@ def unexpanded(text: str) -> str:
             2,
             "needs config and workspace in one folder",
         ),
+        (["ratings.yaml", "--slurm", "--nodes", "2", "-w", "s3://bucket/shop"], 2, "share one mirror of the workspace"),
         (["ratings.yaml", "model.name=ease", "--slurm", "--nodes", "2"], 2, "ease trains in one process"),
         (["ratings.yaml", "model.name=auto", "--slurm", "--gpus", "2"], 2, "auto trains in one process"),
         (["ratings.yaml", "split.valid=0.3", "--slurm"], 3, "is not prepared"),

@@ -51,7 +51,7 @@ signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:
     mirror, address, name, text, go = line.split()
     if os.fork() == 0:
-        os.environ["RECSYS_MIRROR"] = mirror
+        os.environ["RECSYS_S3_MIRROR"] = mirror
         workspace = Workspace(address)
         print(os.getpid(), flush=True)
         while not Path(go).exists():
@@ -88,7 +88,7 @@ class Machine:
         (folder / "x.yaml").write_text(CONFIG)
         self.folder, self.address = folder, address
         self.environment = {
-            **os.environ, **(environment(url) if url else {}), "RECSYS_MIRROR": str(folder / "mirrors"), "OMP_NUM_THREADS": "1",
+            **os.environ, **(environment(url) if url else {}), "RECSYS_S3_MIRROR": str(folder / "mirrors"), "OMP_NUM_THREADS": "1",
         }  # fmt: skip
 
     @property
@@ -197,7 +197,7 @@ def opened(tmp_path, bucket, monkeypatch):
     """Open the workspace with the mirror of a name; return who has written the artifact of a key, after checks, or None."""
 
     def open_(mirror: str, key: str) -> str | None:
-        monkeypatch.setenv("RECSYS_MIRROR", str(tmp_path / mirror))
+        monkeypatch.setenv("RECSYS_S3_MIRROR", str(tmp_path / mirror))
         data = Workspace(bucket).data(key)
         if not data.exists:
             return None

@@ -19,6 +19,7 @@ import pytest
 import torch
 import yaml
 
+from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation import measure
 from recsys_cli.evaluation.ranking import Top
 from recsys_cli.evaluation.systems import Part
@@ -190,6 +191,11 @@ def test_an_evaluation_without_a_ranking_says_so(trained: Path, monkeypatch: pyt
     events: list[Event] = []
     evaluate(*the_run(trained, "logistic"), force=True, emit=events.append)
     assert Message("without a ranking there was nothing to do for the cluster") in events
+
+
+def test_an_unknown_cluster_is_refused(trained: Path) -> None:
+    with pytest.raises(ConfigError, match="local, local_cuda, ray, auto, or an address"):
+        evaluate(*the_run(trained, "logistic"), force=True, cluster="lcoal")
 
 
 @pytest.mark.slow

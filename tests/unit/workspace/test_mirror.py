@@ -18,7 +18,7 @@ def machine(tmp_path, monkeypatch):
     store.store.clear()
 
     def open_(name):
-        monkeypatch.setenv("RECSYS_MIRROR", str(tmp_path / name))
+        monkeypatch.setenv("RECSYS_S3_MIRROR", str(tmp_path / name))
         return Workspace(ADDRESS)
 
     return open_
