@@ -23,17 +23,8 @@ if TYPE_CHECKING:
     from recsys_cli.workspace import PreparedData
 
 _FACTS = (
-    "rows",
-    "vocabularies",
-    "quality",
-    "cold",
-    "bad_rows",
-    "engine",
-    "cluster",
-    "workers",
-    "seconds",
-    "peak_memory",
-)
+    "rows", "vocabularies", "quality", "cold", "bad_rows", "engine", "cluster", "workers", "seconds", "peak_memory",
+)  # fmt: skip
 
 
 def etl(
