@@ -12,7 +12,7 @@ import typer
 from recsys_cli.cli.quantities import size
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import facts, line, table
-from recsys_cli.errors import RecsysError
+from recsys_cli.errors import DataError, RecsysError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -141,7 +141,9 @@ def _progress(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
         progress["data"] = prepared_data(config, workspace).folder.name
         command = "recsys train"
         progress["run"] = find_run(config, workspace).folder.name
-    except RecsysError:
+    except RecsysError as error:
+        if "download" in command and isinstance(error, DataError):  # the tables are not here
+            command = f"recsys validate {workspace.current}"
         unfinished = _unfinished(config, workspace) if command == "recsys train" else None
         if unfinished is None:
             return {**progress, "next": command}

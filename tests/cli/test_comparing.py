@@ -87,6 +87,7 @@ def test_the_default_run_is_the_best_of_the_current_data_on_valid(benched):
     assert f"run {best}:" in benched("export").err
     Path("ratings.csv").rename("elsewhere.csv")  # as on another machine
     assert f"run {best}:" in benched("recommend", "--user", "u1").err
+    assert "recsys validate workspace/current.yaml" in benched("status").out
 
 
 def test_runs_of_other_prepared_data_are_not_hidden(benched):
