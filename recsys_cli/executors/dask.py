@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from inspect import signature
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -30,16 +31,21 @@ class _DaskScheduler(Scheduler):
     kind, packages, attempts = "Dask", ("dask", "distributed"), 1
 
     def __init__(self, name: str, client: Any) -> None:
+        from distributed import Scheduler as Distributed
+
         start = f"start `dask worker {client.scheduler.address}` on a machine with this recsys-cli and the workspace"
         start += "; workers without free memory, which Dask pauses, do not count"
         super().__init__(name, is_local=client.cluster is not None, start=start)
         self.client = client
         self._heard: dict[str, tuple[float, float]] = {}
+        self._all = (
+            {"n_workers": -1} if "n_workers" in signature(Distributed.identity).parameters else {}
+        )  # 2023.7: all
 
     def workers(self) -> dict[str, int]:
         # Without workers that Dask has paused for lack of memory, and silent ones, which are given up here.
         try:
-            found = self.client.sync(self.client.scheduler.identity, n_workers=-1)["workers"]
+            found = self.client.sync(self.client.scheduler.identity, **self._all)["workers"]
             silent = [address for address, worker in found.items() if self._is_silent(address, worker["last_seen"])]
             for address in silent:
                 self.client.sync(self.client.scheduler.unregister, address=address, stimulus_id="recsys: silent")
