@@ -108,6 +108,7 @@ def test_a_swap_under_load_fails_no_request(tmp_path: Path, bundle_of: BundleOf)
         with ThreadPoolExecutor(4) as pool:
             users = [pool.submit(load) for _ in range(4)]
             versions = [server.get("/bundles")["bundles"][0]["version"]]
+            until(lambda: bool(seen))
             for model in ("ease", "mf"):
                 other = tmp_path / "next"
                 other.symlink_to(bundle_of(model))
