@@ -107,8 +107,9 @@ class _RayScheduler(Scheduler):
         return outcome
 
     def cancel(self, futures: Sequence[Any]) -> None:
-        # By force, because native code does not hear an interrupt. Without its head, Ray would wait.
-        for future in () if self._is_lost else futures:
+        # By force, because native code does not hear an interrupt. Without its head, Ray would wait. A local one ends with
+        # this process, and 2.60 can crash where a part ends as it is cancelled.
+        for future in () if self._is_lost or self.is_local else futures:
             self.ray.cancel(future, force=True)
 
     def lost(self) -> RecsysError:
