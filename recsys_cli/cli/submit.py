@@ -45,16 +45,16 @@ def submit(  # noqa: PLR0913, PLR0917 - one parameter per option
     chosen = [name for name, is_set in (("slurm", slurm), ("kubernetes", kubernetes), ("ray", ray)) if is_set]
     if len(chosen) != 1:
         raise ConfigError("name one scheduler", hint="--slurm, --kubernetes or --ray")
+    from recsys_cli.workspace.mirror import S3_MIRROR
+
     settings, path = read_config(session, [config, *(overrides or ())]), Path(config)
     around = path.absolute().parent if path.is_file() else Path.cwd()  # an included config is found by its name
     volume = Path(os.path.commonpath([Path.cwd(), session.root.absolute(), around]))
     if not slurm and (image is None or session.is_remote or volume == volume.parent):
         need = "an --image with recsys" if image is None else "config and workspace in one folder, a shared volume"
         raise ConfigError(f"--{chosen[0]} needs {need}")
-    if session.is_remote and nodes > 1 and "RECSYS_S3_MIRROR" not in os.environ:
-        raise ConfigError(
-            "several nodes share one mirror of the workspace", hint="export RECSYS_S3_MIRROR=SHARED_FOLDER"
-        )
+    if session.is_remote and nodes > 1 and not os.environ.get(S3_MIRROR):
+        raise ConfigError("several nodes share one mirror of the workspace", hint=f"export {S3_MIRROR}=SHARED_FOLDER")
     file = out or Path(f"{path.stem}.{chosen[0]}")
     with session.working("submit"):
         from recsys_cli.stages.submit import COMMANDS, job_file

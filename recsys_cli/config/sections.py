@@ -14,7 +14,7 @@ from recsys_cli.config.section import MAX_COUNT, MAX_SEED, Section
 from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
 from recsys_cli.config.update import UpdateConfig
-from recsys_cli.executors.address import ADDRESSES, NAMES, is_cluster
+from recsys_cli.executors.address import NAMES, not_a_cluster
 from recsys_cli.features.split import AnySplit, RandomSplit, splits
 from recsys_cli.metrics.foreign import SAMPLED
 from recsys_cli.metrics.named import MAX_CUT_OFF
@@ -70,10 +70,8 @@ class EtlConfig(Section):
     @field_validator("cluster")
     @classmethod
     def _is_a_cluster(cls, cluster: str | None) -> str | None:
-        if cluster is not None and not is_cluster(cluster):
-            raise ValueError(
-                f"has to be {', '.join(NAMES)}, or an address: {ADDRESSES}, not {cluster!r}{suggest(cluster, NAMES)}"
-            )
+        if cluster is not None and (reason := not_a_cluster(cluster)) is not None:
+            raise ValueError(f"{reason}{suggest(cluster, NAMES)}")
         return cluster
 
 

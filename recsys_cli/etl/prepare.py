@@ -71,20 +71,20 @@ class Preparation:
         inputs = Inputs.of(self.config, self.raw, limit=self.limit)
         estimate = _estimated_seconds(inputs) if config.cluster == "auto" else 0.0
         with open_executor(config, engine, self.scratch, self.emit, seconds=estimate) as executor:
-            with _timed(seconds, "read and split"):
+            with _phase(seconds, "read and split"):
                 for remark in (*inputs.remarks, *self.config.features.possible_leaks(inputs.program)):
                     self.emit(Message(remark))
                 staged, chosen = self._stage(inputs, executor)
-            with _timed(seconds, "fit"):
+            with _phase(seconds, "fit"):
                 fitted = self.fitted or fit(
                     self.config.features, staged, engine, executor, self.emit, scratch=self.scratch
                 )
-            with _timed(seconds, "transform and write"):
+            with _phase(seconds, "transform and write"):
                 quality = self._write(engine, executor, fitted, staged)
-            with _timed(seconds, "cold values"):
+            with _phase(seconds, "cold values"):
                 cold = cold_shares(self.folder, fitted, staged, executor)
             rejected = inputs.rejected
-            with _timed(seconds, "report"):
+            with _phase(seconds, "report"):
                 dataset, method = self.config.dataset.called, self.config.split.method
                 counted = EtlCounts(dataset, method, staged.rows, quality, cold, len(rejected), chosen)
                 self._report(fitted, counted, executor)
@@ -222,11 +222,12 @@ def _impressions(fitted: FittedPlan, staged: Staged) -> str | None:
 
 
 @contextmanager
-def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
+def _phase(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Time a phase, and release what Arrow keeps: NumPy and Polars of the next phase have pools of their own."""
     started = time.perf_counter()
     yield
-    pa.default_memory_pool().release_unused()  # NumPy and Polars of the next phase have pools of their own
-    seconds[phase] = round(time.perf_counter() - started, 3)
+    pa.default_memory_pool().release_unused()
+    seconds[name] = round(time.perf_counter() - started, 3)
 
 
 def peak_memory() -> int:

@@ -12,9 +12,11 @@ ADDRESSES = "dask://HOST:8786, tcp://HOST:8786 or ray://HOST:10001"
 _ADDRESS = re.compile(r"(tcp|tls|dask|ray)://([^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}")
 
 
-def is_cluster(text: str) -> bool:
-    """Whether a text names a cluster."""
-    return text in NAMES or _ADDRESS.fullmatch(text) is not None
+def not_a_cluster(text: str, names: tuple[str, ...] = NAMES) -> str | None:
+    """Return the reason if a text is no address, nor one of the names."""
+    if text in names or _ADDRESS.fullmatch(text):
+        return None
+    return f"has to be {', '.join(names)}, or an address: {ADDRESSES}, not {text!r}"
 
 
 def check_cluster(text: str, names: tuple[str, ...] = NAMES) -> None:
@@ -23,8 +25,8 @@ def check_cluster(text: str, names: tuple[str, ...] = NAMES) -> None:
     Raises:
         ConfigError: It is no address, nor one of the names.
     """
-    if text in set(NAMES).difference(names) or not is_cluster(text):
-        raise ConfigError(f"--cluster has to be {', '.join(names)}, or an address: {ADDRESSES}, not {text!r}")
+    if (reason := not_a_cluster(text, names)) is not None:
+        raise ConfigError(f"--cluster {reason}")
 
 
 def is_ray(cluster: str) -> bool:

@@ -91,10 +91,9 @@ class Checks:
         return None if is_same else f"the worker has another folder at {self.folder}"
 
     def _install(self) -> str:
-        pins = " ".join(f"{name}=={self.releases[name]}.*" for name in self.packages)
+        pins = [f"recsys-cli=={__version__}", *(f"{name}=={self.releases[name]}.*" for name in self.packages)]
         python = self.releases["python"]
-        own = f"recsys-cli=={__version__}"
-        return f"run every worker on Python {python} after: pip install {own} {pins}, or from the same checkout"
+        return f"run every worker on Python {python} after: pip install {' '.join(pins)}, or from the same checkout"
 
     def check(self, workers: Mapping[str, Mapping[str, str] | Exception]) -> None:
         """Check workers by their problems, or the error of their inspection, by address.

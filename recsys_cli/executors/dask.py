@@ -38,9 +38,8 @@ class _DaskScheduler(Scheduler):
         super().__init__(name, is_local=client.cluster is not None, start=start)
         self.client = client
         self._heard: dict[str, tuple[float, float]] = {}
-        self._all = (
-            {"n_workers": -1} if "n_workers" in signature(Distributed.identity).parameters else {}
-        )  # 2023.7: all
+        # That of 2023.7 takes no number, and lists all.
+        self._all = {"n_workers": -1} if "n_workers" in signature(Distributed.identity).parameters else {}
 
     def workers(self) -> dict[str, int]:
         # Without workers that Dask has paused for lack of memory, and silent ones, which are given up here.

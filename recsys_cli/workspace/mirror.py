@@ -28,6 +28,8 @@ from recsys_cli.errors import ConfigError, DataError, LockedError
 from recsys_cli.workspace.files import MANIFEST, MAX_JSON, checksum_of, replacing, whole, write_text
 from recsys_cli.workspace.locks import holder_of, locked
 
+S3_MIRROR = "RECSYS_S3_MIRROR"
+"""Environment variable of the folder of mirrors."""
 _CURRENT, _STUDIES, _HEADS = "current.yaml", "tune/", 20
 _FILE = r"^(current\.yaml|(raw|data|runs|tune)/[^/.][^/]*(/\.?[^/.][^/]*)+)$"
 _BLOCK, _SMALL = 16 << 20, 8 << 20
@@ -57,7 +59,7 @@ def mirror_folder(url: str) -> Path:
     """Return the mirror of a workspace on object storage: below RECSYS_S3_MIRROR, or the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "recsys"
     name = f"{re.sub('[^A-Za-z0-9.-]+', '-', url)[:60]}-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:8]}"
-    return Path(os.environ.get("RECSYS_S3_MIRROR") or cache).absolute() / name
+    return Path(os.environ.get(S3_MIRROR) or cache).absolute() / name
 
 
 def mirror_of(path: Path) -> Mirror | None:
@@ -86,7 +88,7 @@ def publishing(path: Path) -> Iterator[None]:
     if part.startswith(_STUDIES) and not is_first:
         raise LockedError(
             f"another machine has written the study {path.name} of {mirror.url}, and this one is given up",
-            hint="tune on one machine, or on several with RECSYS_S3_MIRROR on a shared disk",
+            hint=f"tune on one machine, or on several with {S3_MIRROR} on a shared disk",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import random
@@ -14,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from scripts.soak.arena import Answer, Arena, Outcome
+from tests.servers import left_by_ray
 
 RECSYS = Path(sys.executable).with_name("recsys")
 _SHARDS = ("etl.shard_rows=20", "--force", "--quiet")
@@ -21,7 +21,6 @@ _SHARE_OF_RAY = 5
 """One kill of so many is on Ray, whose start takes longest."""
 _AGENTS_OF_RAY = 65
 """Seconds in which agents of a dead node write to their logs."""
-_LEFT_BY_RAY = (("/tmp", "recsys-ray-*"), ("/dev/shm", "plasma*"))  # noqa: S108 - places of Ray
 
 
 def main(seed: int, count: int, base: Arena, folder: Path) -> Outcome:
@@ -42,15 +41,15 @@ def main(seed: int, count: int, base: Arena, folder: Path) -> Outcome:
         dask.stop()
     left = [path.name for path in dask.folder.iterdir() if path.name != "scheduler.json" and any(path.rglob("*.arrow"))]
     outcome.expect(not left, f"workers of Dask left {left}")
-    before = _left_by_ray()
+    before = left_by_ray()
     for number in range(on_ray):
         arena = base.copy(folder / "killed")
         _kill(f"Ray, kill {number}", arena, "etl.cluster=ray", _process_of_ray, rng, outcome)
         _check(arena, expected, f"Ray, kill {number}", outcome)
     time.sleep(_AGENTS_OF_RAY)
     _run(base.copy(folder / "killed"), "etl.cluster=ray")  # the next command removes what is left
-    left_by_ray = _left_by_ray() - before
-    outcome.expect(not left_by_ray, f"Ray left {left_by_ray}")
+    left_now = left_by_ray() - before
+    outcome.expect(not left_now, f"Ray left {left_now}")
     return outcome
 
 
@@ -103,20 +102,6 @@ def _check(arena: Arena, expected: dict[str, bytes], name: str, outcome: Outcome
     outcome.expect(not other, f"{name}: {len(other)} files with other bytes, such as {other[:3]}")
     left = list((arena.workspace / ".scratch").glob("*"))
     outcome.expect(not left, f"{name} left {left}")
-
-
-def _left_by_ray() -> set[str]:
-    """Return what no running process owns."""
-    return {str(path) for folder, pattern in _LEFT_BY_RAY for path in Path(folder).glob(pattern) if not _is_owned(path)}
-
-
-def _is_owned(folder: Path) -> bool:
-    with suppress(FileNotFoundError, NotADirectoryError), (folder / "owner").open() as owner:
-        try:
-            fcntl.flock(owner, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
 
 
 def _process_of_ray(driver: int) -> int | None:
