@@ -31,6 +31,8 @@ ETL: dict[str, Any] = {
     "cold": {"valid": {"users": {"distinct": 162_000, "cold": 0}, "items": {"distinct": 30_000, "cold": 2_385}}},
     "bad_rows": 3,
     "engine": "polars",
+    "cluster": None,
+    "workers": None,
     "seconds": {"total": 11.2},
     "peak_memory": 900_000_000,
     "findings": [{"level": "warning", "text": "70 rows leak"}, {"level": "note", "text": "9 rows come twice"}],
