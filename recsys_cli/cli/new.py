@@ -88,11 +88,11 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter per option
     path = output or Path(found.config_name)
     if path.exists() and not force:
         raise ConfigError(f"{path} already exists", hint="choose another file with --out, or overwrite it with --force")
-    checked = _write(found, path, session)
+    checked = write_config(found, path, session)
     session.report({**_result(found, path), "notes": [*found.notes, *checked]}, _draw)
 
 
-def _write(found: Understanding, path: Path, session: Session) -> list[str]:
+def write_config(found: Understanding, path: Path, session: Session) -> list[str]:
     """Write the config if it is valid with the files; return the notes of the validation.
 
     Raises:

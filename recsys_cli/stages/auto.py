@@ -54,7 +54,7 @@ def candidates_of(config: RunConfig, data: PreparedData) -> Candidates:
             "model.name=auto trains several models, and train.continue_from is of one",
             hint="set model.name to the model of the run",
         )
-    models, left_out = _models(data, repeats=config.evaluate.repeats)
+    models, left_out = quick_models(data, repeats=config.evaluate.repeats)
     closed_form: dict[str, Any] = {"monitor": METRIC, "devices": 1}
     if not data.rows("valid"):
         closed_form["early_stopping"] = 1  # measured on rows held out of train, as epochs are
@@ -163,7 +163,7 @@ def _not_trained(finished: list[TrainedRun], data: PreparedData, workspace: Work
     )
 
 
-def _models(data: PreparedData, *, repeats: bool) -> tuple[dict[str, dict[str, Any]], list[str]]:
+def quick_models(data: PreparedData, *, repeats: bool) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Return the model sections of the candidates by label, from cheap to expensive, and the reasons for bounds."""
     models: dict[str, dict[str, Any]] = {}
     left_out = []

@@ -1,0 +1,166 @@
+"""The command `recsys auto`."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from recsys_cli.cli import shipped
+from recsys_cli.cli.download import run_download
+from recsys_cli.cli.new import write_config
+from recsys_cli.cli.params import is_config
+from recsys_cli.cli.quantities import duration, figure
+from recsys_cli.cli.session import Session
+from recsys_cli.cli.tables import line, table
+from recsys_cli.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from recsys_cli.config import RunConfig
+    from recsys_cli.stages.race import RaceResult
+
+_HEAD = "# Chosen by recsys auto"
+
+
+def auto(
+    ctx: typer.Context,
+    tables: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TABLE", help="Interactions, and tables of users and items if any; or a config.", show_default=False
+        ),
+    ],
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.5, metavar="N", help="Wall-clock time of all, also over several calls.")
+    ] = 30.0,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric", metavar="NAME", help="Metric of the race.", show_default="ndcg@10; auc or rmse of labels"
+        ),
+    ] = None,
+    memory: Annotated[
+        float | None, typer.Option("--memory", metavar="GB", min=0.5, help="Most memory of the process.")
+    ] = None,
+    latency: Annotated[
+        float | None,
+        typer.Option("--latency", metavar="MS", min=0.1, help="Most milliseconds of 95 in 100 requests, here."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Config to write.", show_default="TABLE.auto.yaml"),
+    ] = None,
+) -> None:
+    """Find a good model within some minutes, and train it on all rows.
+
+    Models from popularity to transformers race on valid: there is one to serve within the first minute, better ones may follow. The
+    winner is tested on rows that chose nothing, and written as a config with the reasons. The same call goes on after an
+    interruption; more minutes continue a finished race.
+    """
+    started = time.monotonic()
+    session: Session = ctx.obj
+    from recsys_cli.data import open_source
+
+    config, source = _config(tables, session)
+    path = output or Path(f"{source.partition('.')[0]}.auto.yaml")
+    _refuse_foreign(path)
+    if not open_source(config.dataset.name, config.dataset.options).info.is_own:
+        run_download(session, config.dataset)
+    with session.working("auto") as emit:
+        from recsys_cli.stages.race import RaceOptions, race
+        from recsys_cli.stages.timed import Clock
+
+        budget = None if memory is None else int(1_024 * memory)
+        options = RaceOptions(minutes=minutes, metric=metric or _metric(config), memory_mib=budget, latency_ms=latency)
+        clock = Clock(60 * minutes, start=started)
+        found = race(config, session.workspace, options, clock=clock, write=partial(_write, path), emit=emit)
+    session.report(_result(found, path), _draw)
+
+
+def _config(tables: list[str], session: Session) -> tuple[RunConfig, str]:
+    """Return the given config, or that of `recsys init` for the tables, and the name of its source."""
+    from recsys_cli.config import load
+    from recsys_cli.detect import understand
+    from recsys_cli.detect.understanding import problems_error
+
+    if is_config(tables[0]) and Path(tables[0]).suffix in {".yaml", ".yml"}:
+        path = shipped.resolve(tables[0])
+        return load(path, tables[1:]), path.name
+    found = understand(tables, dict.fromkeys(("user", "item", "rating", "label", "timestamp")), None)
+    if found.questions:
+        error = problems_error(found.interactions, [question.problem for question in found.questions])
+        roles = " ".join(f"--{question.role} COLUMN" for question in found.questions)
+        raise ConfigError(
+            error.message,
+            hint=f"{error.hint}; recsys init {shlex.join(tables)} {roles}, then recsys auto {found.config_name}",
+        )
+    with TemporaryDirectory(prefix="recsys-") as folder:
+        path = Path(folder) / found.config_name
+        write_config(found, path, session)
+        return load(path), found.config_name
+
+
+def _metric(config: RunConfig) -> str:
+    """Return the metric of the task: of the order of items, of labels, or of numbers."""
+    from recsys_cli.metrics.named import REGRESSION
+    from recsys_cli.registry import AUTO, RANK, find_model
+
+    if config.model.name == AUTO or find_model(config.model.name).task == RANK:
+        return "ndcg@10"
+    return config.train.monitor if config.train.monitor == REGRESSION.default.name else "auc"
+
+
+def _refuse_foreign(path: Path) -> None:
+    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(_HEAD):
+        raise ConfigError(f"{path} exists and is not of recsys auto", hint="choose another file with --out")
+
+
+def _write(path: Path, text: str) -> None:
+    from recsys_cli.workspace import refuse_new_folders, write_text
+
+    refuse_new_folders(path)
+    write_text(path, text)
+
+
+def _result(found: RaceResult, path: Path) -> dict[str, Any]:
+    values = found.model_dump(mode="json")
+    return {**values, "config": str(path), "next": f"recsys recommend {found.run}, or recsys serve {found.run}"}
+
+
+def _draw(to: Console, result: Mapping[str, Any]) -> None:
+    options = result["options"]
+    metric = options["metric"]
+    tested = {row["label"]: row for row in result["board"]}
+    rows = [
+        (
+            one["label"], figure(one["value"]), *_tested(tested.pop(one["label"], None)),
+            duration(one["seconds"]), one["note"] or one["why"],
+        )
+        for one in result["entrants"]
+    ]  # fmt: skip
+    rows += [(f"{label} (baseline)", "", *_tested(row), "", "") for label, row in tested.items()]
+    table(to, f"by {metric}", ("model", "valid", "test", "95 % interval", "time", "why"), rows, text=1)
+    line(to, result["verdict"])
+    on = "all rows" if result["on_all_rows"] else "train alone: the time was over before a training on all rows"
+    line(to, f"{result['winner']} is trained on {on}: {result['run']}")
+    line(
+        to,
+        f"took {duration(result['seconds'])} of {options['minutes']:g} min; config with the reasons: {result['config']}",
+    )
+    line(to, f"next: {result['next']}", style="dim")
+
+
+def _tested(row: Mapping[str, Any] | None) -> tuple[str, str]:
+    score = None if row is None else next(iter(row["scores"].values()))
+    if score is None or score["value"] is None:
+        return "", ""
+    interval = "" if score["low"] is None else f"[{score['low']:.4f}, {score['high']:.4f}]"
+    return figure(score["value"]), interval

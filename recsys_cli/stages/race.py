@@ -1,0 +1,538 @@
+"""`recsys auto`: models in a race against the clock; the winner is trained again on all rows.
+
+Every entrant is an ordinary run. The clock interrupts as Ctrl-C does, so that a later call continues a cut training. A training cut
+after some epochs ends as the run of so many epochs, which is the same by construction.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from safetensors import safe_open
+
+from recsys_cli.config import BenchModel, EvaluateConfig, RunConfig, dump, from_values, with_model, yaml12
+from recsys_cli.config.tune import TuneConfig
+from recsys_cli.errors import ConfigError, MissingExtraError, RecsysError, TrainingError
+from recsys_cli.evaluation.compare.leaderboard import LeaderboardRow, standings_of
+from recsys_cli.evaluation.result import Frozen
+from recsys_cli.events import Emit, Message, Progress, divert_messages
+from recsys_cli.features.schema import Role
+from recsys_cli.features.split import SPLITS
+from recsys_cli.metrics.named import CutOff, check_reported, find_metric, sort_key
+from recsys_cli.models import kind_of
+from recsys_cli.registry import AUTO, DEFAULT_MODEL
+from recsys_cli.serving.query import Query
+from recsys_cli.stages.auto import quick_models
+from recsys_cli.stages.etl import etl
+from recsys_cli.stages.evaluate import evaluate
+from recsys_cli.stages.monitor import order_of
+from recsys_cli.stages.recommend import open_recommender
+from recsys_cli.stages.run_selection import run_key, unfinished_run
+from recsys_cli.stages.timed import Clock, Timed
+from recsys_cli.stages.train import train_on
+from recsys_cli.stages.tune import study_key, tune_on
+from recsys_cli.training.checkpoint import Checkpoint
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, read_json, write_json, write_text
+
+T = TypeVar("T")
+_QUICK, _ROUND = 0.25, 0.5
+"""Share of the time for a model fitted at once, and share of the time left for a round of several trainings."""
+_FEW_EPOCHS = 3
+"""Epochs in a round below which the first entrant runs alone."""
+_FINALISTS, _TRIALS, _REQUESTS = 3, 30, 50
+"""Entrants on the leaderboard, trials around the leader, and users of a latency."""
+_NO_TIME = "no time for it"
+_LAST, _GRACE, _MOST_GRACE = 1.0, 0.02, 20.0
+"""Seconds to write the result; from an interrupt to a kill, as a share of the time and in seconds."""
+_MARGIN = 1.3
+"""Expected times are exceeded by so much on a busy machine."""
+_SEQUENCE = "the order of events tells the next one"
+_STEPS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "sasrec": (_SEQUENCE, {"name": "sasrec"}),
+    "sasrec, LiGR": (f"{_SEQUENCE}; gated blocks", {"name": "sasrec", "layer": "ligr"}),
+    "sasrec, wide": (f"{_SEQUENCE}; twice the width", {"name": "sasrec", "embedding_dim": 128}),
+    "gru4rec": (f"{_SEQUENCE}; recurrent", {"name": "gru4rec"}),
+}  # fmt: skip
+_FEW = {"epochs": 20, "early_stopping": 3}
+_LABELS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "fm": ("pairs of features", {"name": "fm", "train": _FEW}),
+    "dcn-v2": ("crosses of features", {"name": "dcn-v2", "train": _FEW}),
+}
+_REPLACED = frozenset({"model", "train", "bench", "tune", "protocol"})
+_ALL_ROWS = {"method": "random", "valid": 0.0, "test": 0.0}
+_OF_THE_RACE = frozenset({"monitor", "devices", "early_stopping"})
+"""Options of a training that the one on all rows does not take over."""
+
+
+@dataclass
+class Entrant:
+    """A model in the race.
+
+    Attributes:
+        why: Why it runs.
+        model: Its `model` section, with its `train` section as `train`.
+        run: Name of its finished run.
+        value: The metric on valid, of its best epoch so far.
+        seconds: Time of its training.
+        note: Why it has no value, or ended.
+    """
+
+    label: str
+    why: str
+    model: dict[str, Any]
+    run: str | None = None
+    value: float | None = None
+    seconds: float = 0.0
+    note: str = ""
+
+
+class RaceOptions(Frozen):
+    """What is asked of a race."""
+
+    minutes: float
+    """Wall-clock time of all calls."""
+    metric: str
+    """Metric of the order, on valid."""
+    memory_mib: int | None = None
+    """Budget of matrices and loaders; None for the defaults of the models."""
+    latency_ms: float | None = None
+    """Most milliseconds of 95 in 100 requests."""
+
+
+class RaceResult(Frozen):
+    """The winner of a race, and its figures."""
+
+    options: RaceOptions
+    winner: str
+    run: str
+    """Run to serve."""
+    on_all_rows: bool
+    """Whether the run has seen all rows; else those of train."""
+    entrants: tuple[Entrant, ...]
+    """All models, best first by valid."""
+    board: tuple[LeaderboardRow, ...]
+    """The best ones and the baselines on rows that chose nothing."""
+    verdict: str
+    seconds: float
+
+
+def race(
+    config: RunConfig, workspace: Workspace, options: RaceOptions, *,
+    clock: Clock, write: Callable[[str], None], emit: Emit,
+) -> RaceResult:  # fmt: skip
+    """Prepare the data, run the race, and train the winner on all rows; a later call goes on within the same minutes.
+
+    Args:
+        config: Data and features; its model does not run.
+        workspace: Where the runs are.
+        options: Time and metric.
+        clock: Started by the caller: imports and the look at the table count.
+        write: Receives the config of each new leader.
+        emit: Receives messages and progress.
+
+    Raises:
+        ConfigError: The metric is unknown or does not fit the data.
+        TrainingError: No model was ready in time.
+        KeyboardInterrupt: Interrupted; the next call goes on.
+    """
+    own = _Race(config, workspace, options, clock, write, emit)
+    try:
+        own.prepare()
+        if (known := own.known()) is not None:
+            return known
+        own.fit_quick()
+        own.train_rounds()
+        own.tune_leader()
+        return own.finish()
+    finally:
+        own.timed.close()
+        own.save(None)
+
+
+@dataclass
+class _Race:
+    config: RunConfig
+    workspace: Workspace
+    options: RaceOptions
+    clock: Clock
+    write: Callable[[str], None]
+    emit: Emit
+
+    def __post_init__(self) -> None:
+        check_reported(self.options.metric)
+        self.ranks = isinstance(find_metric(self.options.metric), CutOff)
+        self.sections = _asked(self.config, self.options)
+        self.config = from_values({**self.sections, "model": {"name": AUTO if self.ranks else DEFAULT_MODEL}})
+        grace = min(_MOST_GRACE, _GRACE * self.clock.seconds)
+        memory = None if self.options.memory_mib is None else self.options.memory_mib << 20
+        self.timed = Timed(grace=grace, memory=memory, emit=divert_messages(self.emit, lambda _: None))
+        self.last = grace + _LAST
+        self.journal: Path | None = None
+        self.entrants: dict[str, Entrant] = {}
+        self.evaluating = 0.0
+        self.announced: str | None = None
+        self.result: RaceResult | None = None
+
+    def prepare(self) -> None:
+        """Prepare the data."""
+        started = time.monotonic()
+        made = self._call(etl, self.config, self.workspace)
+        if made is None:
+            raise TrainingError(
+                f"preparing the data takes longer than {self.options.minutes:g} minutes", hint="give more --minutes"
+            )
+        self.data = made.artifact
+        self.preparing = max(time.monotonic() - started, float(self.data.manifest["seconds"]["total"]))
+        key = key_of("auto", self.data.key, self.options.model_dump(exclude={"minutes"}))
+        self.journal = self.workspace.root / "auto" / f"{key[:16]}.json"
+
+    def known(self) -> RaceResult | None:
+        """Return the result of a finished race of as many minutes; else count what earlier calls have spent."""
+        if self.journal is None or not self.journal.is_file():
+            return None
+        saved = read_json(self.journal, hint=f"remove {self.journal}")
+        if (result := saved["result"]) is not None and result["options"]["minutes"] >= self.options.minutes:
+            found = RaceResult.model_validate(result)
+            if self.workspace.run_named(found.run).exists:
+                return found
+        self.clock.before = float(saved["seconds"])
+        return None
+
+    def save(self, result: RaceResult | None) -> None:
+        """Write the time that is spent, and the result."""
+        if self.journal is None:
+            return
+        self.result = result or self.result
+        self.journal.parent.mkdir(exist_ok=True)
+        saved = None if self.result is None else self.result.model_dump(mode="json")
+        write_json(self.journal, {"seconds": self.clock.spent, "result": saved})
+
+    # The phases
+
+    def fit_quick(self) -> None:
+        """Fit the models of one pass, simple ones first, and evaluate the best: it can be served."""
+        models: dict[str, dict[str, Any]] = {"lightgbm": {"name": "lightgbm"}}
+        if self.ranks:
+            models, _ = quick_models(self.data, repeats=self.config.evaluate.repeats)
+            models = {label: model for label, model in models.items() if model["name"] != "sasrec"}
+            models["ials"] = {"name": "ials"}
+        early = {} if self.data.rows("valid") else {"early_stopping": 1}
+        for label, model in models.items():
+            why = "a baseline" if model["name"] == "popularity" else "fitted in one pass"
+            self._enter(label, why, {**model, "train": {"devices": 1, **early}})
+        self._train_each([*self.entrants.values()], self.clock.seconds * (_QUICK if self.ranks else _ROUND))
+        if (leader := self.leader) is not None:
+            started = time.monotonic()
+            self._evaluate(leader, self.clock.seconds * _QUICK)
+            self.evaluating = time.monotonic() - started
+
+    def train_rounds(self) -> None:
+        """Train the others in rounds: each gets a share of the time, and the better half goes on."""
+        has_times = self.data.schema.select(lambda column: column.role is Role.TIMESTAMP and column.table is None)
+        models = {} if self.ranks and not has_times else _STEPS if self.ranks else _LABELS
+        alive = [self._enter(label, *model) for label, model in models.items()]
+        while alive and self._time() > 0:
+            share = self._time() * (_ROUND if len(alive) > 1 else 1.0) / len(alive)
+            first = alive[0]
+            self._train_each(alive[:1], share)
+            if first.run is None and not first.note and len(self._history(first)) < _FEW_EPOCHS and len(alive) > 1:
+                kept = [first]
+            else:
+                self._train_each(alive[1:], share)
+                measured = self._ordered(one for one in alive if one.value is not None)
+                kept = measured[: max(1, len(alive) // 2)] or [one for one in alive if not one.note][:1]
+            for one in alive:
+                one.note = one.note or ("" if one in kept or one.run else "behind" if one.seconds else _NO_TIME)
+            alive = [one for one in kept if one.run is None and not one.note] if len(alive) > 1 else []
+        for one in alive:
+            one.note = _NO_TIME
+        if (leader := self.leader) is not None and leader.run is None:
+            self._end_early(leader)
+
+    def tune_leader(self) -> None:
+        """Search the options of the leader as long as there is time."""
+        leader, seconds = self.leader, self._time()
+        if leader is None or leader.run is None or seconds < 5 * leader.seconds + 1:
+            return
+        config = self._config(leader).model_copy(update={"tune": TuneConfig(minutes=seconds / 60, trials=_TRIALS)})
+        best = None
+        with suppress(MissingExtraError, ConfigError, TrainingError):  # without Optuna, or options to search
+            study = self.workspace.study(study_key(config, self.data))
+            self._call(tune_on, self.data, config, self.workspace, seconds=seconds)
+            best = study.manifest["best"] if study.exists else None
+        if best is None or best["run"] is None or best["trial"] == 1:
+            return
+        model: dict[str, Any] = {**leader.model, "train": {**leader.model["train"]}}
+        for key, value in best["changes"].items():
+            section, _, option = key.partition(".")
+            (model if section == "model" else model["train"])[option] = value
+        tuned = self._enter(f"{leader.label}, tuned", "the best of some trials around the leader", model)
+        tuned.run, tuned.value, tuned.seconds = best["run"], best["value"], best["seconds"]
+
+    def finish(self) -> RaceResult:
+        """Test the winner, train it on all rows, and test the others in the time that is left."""
+        finished = [
+            one for one in self._ordered(self.entrants.values()) if one.run is not None and one.value is not None
+        ]
+        if not finished:
+            notes = "; ".join(f"{one.label}: {one.note}" for one in self.entrants.values() if one.note)
+            raise TrainingError(
+                f"no model was ready within {self.options.minutes:g} minutes{f' ({notes})' if notes else ''}",
+                hint="the same command with more --minutes goes on",
+            )
+        winner, *others = finished[:_FINALISTS]
+        tested = [winner] if self._evaluate(winner) else []
+        self.write(self._text(winner, (), "Trained on train alone so far."))
+        name = None if self._keeps_split else self._train_on_all_rows(winner)
+        tested += [one for one in others if tested and self._evaluate(one)]
+        board = self._leaderboard(tested)
+        verdict = _verdict(winner.label, board)
+        self.write(self._text(winner, board, verdict))
+        result = RaceResult(
+            options=self.options, winner=winner.label, run=name or str(winner.run), on_all_rows=name is not None,
+            entrants=tuple(self._ordered(self.entrants.values())), board=board, verdict=verdict, seconds=self.clock.spent,
+        )  # fmt: skip
+        self.save(result)
+        return result
+
+    def _train_on_all_rows(self, winner: Entrant) -> str | None:
+        config = from_values(self._values(winner))
+        made = self._call(etl, config, self.workspace)
+        return None if made is None else self._call(train, made.artifact, config, self.workspace)
+
+    def _leaderboard(self, tested: Sequence[Entrant]) -> tuple[LeaderboardRow, ...]:
+        """Return the tested ones and the baselines of their evaluations, with the differences from the best."""
+        if not tested:
+            return ()
+        options = self.config.evaluate
+        metric = f"{options.label}{self.options.metric}" if self.ranks else self.options.metric
+        return standings_of(
+            {one.label: [self.workspace.run(str(one.run))] for one in tested}, [metric],
+            deterministic=[one.label for one in tested if self._is_closed(one)],
+            resamples=options.bootstrap, seed=options.seed,
+        )  # fmt: skip
+
+    # Entrants
+
+    @property
+    def leader(self) -> Entrant | None:
+        """The best by valid so far."""
+        return next((one for one in self._ordered(self.entrants.values()) if one.value is not None), None)
+
+    def _ordered(self, entrants: Iterable[Entrant]) -> list[Entrant]:
+        better = order_of(self.options.metric).better
+        return sorted(entrants, key=lambda one: sort_key(one.value, better))
+
+    def _enter(self, label: str, why: str, model: Mapping[str, Any]) -> Entrant:
+        train = {"monitor": self.options.metric, **model.get("train", {})}
+        return self.entrants.setdefault(label, Entrant(label, why, {**model, "train": train}))
+
+    def _config(self, one: Entrant) -> RunConfig:
+        return with_model(self.config, BenchModel.model_validate(one.model), seed=self.config.train.seed)
+
+    def _is_closed(self, one: Entrant) -> bool:
+        return kind_of(one.model["name"]).rows == "all"
+
+    def _train_each(self, entrants: Sequence[Entrant], seconds: float) -> None:
+        """Train entrants for some seconds each, from where they are; an error is a note."""
+        for number, one in enumerate(entrants):
+            self.emit(Progress("race", number, len(entrants), "models", {"now": one.label}, steady=False))
+            started = time.monotonic()
+            try:
+                self._train(one, self._config(one), seconds)
+            except (RecsysError, MemoryError, RuntimeError) as error:
+                one.note = error.message if isinstance(error, RecsysError) else str(error).partition("\n")[0]
+            one.seconds += time.monotonic() - started
+            gc.collect()
+            self._announce()
+
+    def _train(self, one: Entrant, config: RunConfig, seconds: float) -> None:
+        name = self._call(train, self.data, config, self.workspace, seconds=seconds)
+        if name is not None:
+            run = self.workspace.run(name)
+            manifest, one.run = run.manifest, name
+            one.value = (manifest["valid"] or manifest.get("held_out", {}).get("valid", {})).get(self.options.metric)
+            one.seconds = max(one.seconds, float(manifest["seconds"]["train"]))
+            if self.options.latency_ms is not None:
+                self._check_latency(one, run, self.options.latency_ms)
+        elif self._is_closed(one):
+            one.note = f"not fitted in {seconds:.0f} s"
+        else:
+            better = order_of(self.options.metric).better
+            values = [epoch["valid"].get(self.options.metric) for epoch in self._history(one)]
+            one.value = min(values, key=lambda value: sort_key(value, better), default=None)
+
+    def _history(self, one: Entrant) -> list[dict[str, Any]]:
+        """Return the epochs of an interrupted training, from the header of its checkpoint."""
+        run = unfinished_run(self.workspace, run_key(self._config(one), self.data))
+        if run is None or not run.checkpoint("last").is_file():
+            return []
+        with safe_open(run.checkpoint("last"), framework="np") as file:
+            history: list[dict[str, Any]] = json.loads((file.metadata() or {})["recsys"])["progress"]["history"]
+        return history
+
+    def _end_early(self, one: Entrant) -> None:
+        """End the training of an entrant as a run of the epochs that it has."""
+        before, epochs = self._config(one), len(self._history(one))
+        one.model["train"]["epochs"] = epochs
+        one.run = self._call(end_early, self.data, before, self._config(one), self.workspace)
+        one.note = f"cut after {epochs} epochs"
+
+    def _evaluate(self, one: Entrant, seconds: float = math.inf) -> bool:
+        run = self.workspace.run(str(one.run))
+        return bool(self._call(evaluated, run, self.workspace, self.config.evaluate, seconds=seconds))
+
+    def _check_latency(self, one: Entrant, run: TrainedRun, limit: float) -> None:
+        took = self._call(latency, run, self.workspace)
+        if took is None or took > limit:
+            one.note, one.value = f"a request takes {took or math.nan:.1f} ms, more than {limit:g}", None
+
+    def _call(self, task: Callable[..., T], *arguments: Any, seconds: float = math.inf) -> T | None:
+        return self.timed.call(task, *arguments, seconds=min(seconds, self.clock.left - self.last))
+
+    def _announce(self) -> None:
+        """Tell of a new leader, and write its config."""
+        leader = self.leader
+        if leader is None or leader.run is None or leader.run == self.announced:
+            return
+        self.announced = leader.run
+        self.write(self._text(leader, (), "The race goes on."))
+        after = (
+            f"{leader.label} leads after {self.clock.spent:.0f} s: {self.options.metric} {leader.value:.4f} on valid"
+        )
+        self.emit(Message(f"{after}; to serve it: recsys serve {leader.run}", facts=asdict(leader)))
+
+    # Expected times
+
+    def _time(self) -> float:
+        """Return the seconds for more training: those left without evaluations and the training on all rows."""
+        refitting = 0.0 if self.leader is None else self._refitting(self.leader)
+        return self.clock.left - self.last - _MARGIN * _FINALISTS * self.evaluating - refitting
+
+    def _refitting(self, leader: Entrant) -> float:
+        rows = sum(self.data.rows(split) for split in SPLITS) / max(1, self.data.rows("train"))
+        return 0.0 if self._keeps_split else _MARGIN * rows * (self.preparing + leader.seconds)
+
+    # The config of the winner
+
+    @property
+    def _keeps_split(self) -> bool:
+        """Whether the splits are files of their own, so that there is no training on all rows."""
+        return self.config.split.method == "files"
+
+    def _values(self, one: Entrant) -> dict[str, Any]:
+        """Return the sections of the training on all rows, with the keys that are set."""
+        model = {name: value for name, value in one.model.items() if name != "train"}
+        train = {name: value for name, value in one.model["train"].items() if name not in _OF_THE_RACE}
+        if not self._is_closed(one):
+            epochs = self.workspace.run(str(one.run)).manifest["best_epoch"]
+            train |= {"epochs": epochs, "early_stopping": None}
+        sections = dict(self.sections)
+        if not self._keeps_split:
+            sections["split"] = _ALL_ROWS
+            sections["evaluate"] = {k: v for k, v in sections.get("evaluate", {}).items() if k != "fold_in_targets"}
+        return {**sections, "model": model, **({"train": train} if train else {})}
+
+    def _text(self, one: Entrant, board: Sequence[LeaderboardRow], verdict: str) -> str:
+        """Return the config of the leader as YAML, with the figures and the reasons as comments."""
+        tested = {row.label: next(iter(row.scores.values())) for row in board}
+        lines = [
+            f"Chosen by recsys auto in {self.clock.spent / 60:.1f} of {self.options.minutes:g} minutes.",
+            verdict,
+            "",
+        ]
+        for other in self._ordered(self.entrants.values()):
+            score = tested.get(other.label)
+            valid = "–" if other.value is None else f"{other.value:.4f}"
+            test = (
+                ""
+                if score is None or score.low is None
+                else f", test {score.value:.4f} [{score.low:.4f}, {score.high:.4f}]"
+            )
+            lines.append(f"{other.label}: valid {valid}{test}; {other.note or other.why}")
+        split = yaml12.quoted(self.sections["split"])
+        lines += [
+            "",
+            f"{self.options.metric} on valid chose the model, and test chose nothing; both by  split: {split}",
+        ]
+        lines += (
+            []
+            if self._keeps_split
+            else ["With that split this config repeats the figures; as it is, it trains on all rows."]
+        )
+        comments = "".join(f"# {line}".rstrip() + "\n" for line in lines)
+        return f"{comments}\n{yaml12.write({name: part for name, part in self._values(one).items() if part})}"
+
+
+def train(data: PreparedData, config: RunConfig, workspace: Workspace, *, emit: Emit) -> str:
+    """Train or continue a config; return the name of the run."""
+    return train_on(data, config, workspace, resume=None, emit=emit).artifact.folder.name
+
+
+def end_early(
+    data: PreparedData, before: RunConfig, config: RunConfig, workspace: Workspace, *, emit: Emit
+) -> str | None:
+    """Make the run of a config from the interrupted one of more epochs: its state is that of the shorter run; return its name."""
+    run, key = unfinished_run(workspace, run_key(before, data)), run_key(config, data)
+    if run is None:
+        return None
+    saved = Checkpoint.load(run.checkpoint("last"))
+    replace(saved, meta={**saved.meta, "key": key}).save(run.checkpoint("last"))
+    write_text(run.config, dump(config))
+    run.folder.replace(workspace.new_run(config.model.name, key).folder)
+    return train_on(data, config, workspace, resume=True, emit=emit).artifact.folder.name
+
+
+def evaluated(run: TrainedRun, workspace: Workspace, config: EvaluateConfig, *, emit: Emit) -> bool:
+    """Evaluate a run."""
+    evaluate(run, workspace, config=config, emit=emit)
+    return True
+
+
+def latency(run: TrainedRun, workspace: Workspace, *, emit: Emit) -> float:
+    """Return the milliseconds of 95 in 100 requests, each of one user."""
+    recommender, seconds = open_recommender(run, workspace), []
+    recommender.warm_up()
+    users = recommender.users(_REQUESTS)
+    for done, user in enumerate(users, start=1):
+        started = time.perf_counter()
+        recommender.recommend([Query(user=user)])
+        seconds.append(time.perf_counter() - started)
+        emit(Progress("requests", done, len(users), "users"))
+    return 1_000 * statistics.quantiles(seconds, n=20)[-1]
+
+
+def _asked(config: RunConfig, options: RaceOptions) -> dict[str, Any]:
+    """Return the sections of a config without its model, with what is asked of the race."""
+    values = config.model_dump(mode="json", exclude_unset=True)
+    sections = {name: part for name, part in values.items() if part and name not in _REPLACED}
+    metric = find_metric(options.metric)
+    if isinstance(metric, CutOff) and metric.k not in config.evaluate.k:
+        sections["evaluate"] = {**sections.get("evaluate", {}), "k": [*config.evaluate.k, metric.k]}
+    if options.memory_mib is not None:
+        sections["etl"] = {**sections.get("etl", {}), "memory_mib": max(256, options.memory_mib // 4)}
+    return sections
+
+
+def _verdict(winner: str, board: Sequence[LeaderboardRow]) -> str:
+    """Return what test says of the winner, corrected for the number of models."""
+    if winner not in {row.label for row in board}:
+        return f"{winner} is best on valid; there was no time to test it."
+    best, own = board[0], next(row for row in board if row.label == winner)
+    if best is not own:
+        how = "ahead, within noise" if own.is_same_as_best else "significantly better: valid and test disagree"
+        return f"{winner} is best on valid; on test {best.label} is {how}."
+    level = [row.label for row in board[1:] if row.is_same_as_best]
+    if winner == "ease" or not level:
+        return "Nothing beats ease here." if winner == "ease" else f"{winner} is significantly better than all others."
+    simple = next((label for label in level if label == "ease"), level[0])
+    return f"{winner} is best, but not measurably: nothing beats {simple} here."

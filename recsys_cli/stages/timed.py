@@ -1,0 +1,181 @@
+"""Work of a limited time, in a process of its own: interrupted as by Ctrl-C at its end, and killed if that is not enough."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+from recsys_cli.errors import TrainingError
+from recsys_cli.events import Emit, Event
+
+T = TypeVar("T")
+_SAVING, _ENDING, _POLL = 30.0, 0.5, 3_600.0
+"""Seconds to save a training when the command ends, and for an idle process to end; the longest wait at a time."""
+_INTERRUPT = {signal.SIGINT}
+
+
+class Clock:
+    """The time of a command, since `start` on the monotonic clock; seconds spent in earlier calls, `before`, count."""
+
+    def __init__(self, seconds: float, *, start: float) -> None:
+        self.seconds, self.before, self._start = seconds, 0.0, start
+
+    @property
+    def spent(self) -> float:
+        """Seconds so far."""
+        return self.before + time.monotonic() - self._start
+
+    @property
+    def left(self) -> float:
+        """Seconds until the end."""
+        return self.seconds - self.spent
+
+
+class Timed:
+    """Calls in a process of its own, one at a time.
+
+    The time of a call is over at an event of it: training in steps then saves the last one. Without events it is interrupted, and
+    another process follows, as imports may be partial.
+
+    Args:
+        grace: Seconds from the end of the time to a kill.
+        memory: Most bytes of the process; None for no limit.
+        emit: Receives the events of the calls.
+    """
+
+    def __init__(self, *, grace: float, memory: int | None, emit: Emit) -> None:
+        self._grace, self._memory, self._emit = grace, memory, emit
+        self._process: Any = None
+        self._pipe: Connection
+
+    def call(self, task: Callable[..., T], *arguments: Any, seconds: float = math.inf) -> T | None:
+        """Return the result of `task(*arguments, emit=…)`; None if the time is over.
+
+        Raises:
+            Exception: That of the task.
+            TrainingError: The process died, as for lack of memory.
+        """
+        if seconds <= 0:
+            return None
+        try:
+            self._send((task, arguments, seconds))
+            kind, value = self._answer(seconds)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            raise self._death() from None
+        except BaseException:
+            self.close()
+            raise
+        if kind == "error":
+            raise value
+        return value
+
+    def _answer(self, seconds: float) -> tuple[str, Any]:
+        """Return the answer to a call: its kind, `result` or `error`, and its value."""
+        answer = self._wait(seconds + self._grace / 2)
+        if answer is None:
+            os.kill(self._process.pid, signal.SIGINT)
+            with suppress(EOFError):
+                answer = self._wait(self._grace / 2)
+            self._pipe.close()
+            self._process.join(_ENDING)
+            self._kill()
+        over = answer is None or isinstance(answer[1], KeyboardInterrupt)
+        return ("result", None) if over or answer is None else answer
+
+    def _wait(self, seconds: float) -> tuple[str, Any] | None:
+        end = time.monotonic() + seconds
+        while self._pipe.poll(max(0.0, min(end - time.monotonic(), _POLL))) or time.monotonic() < end:
+            if self._pipe.poll():
+                kind, value = self._pipe.recv()
+                if kind != "event":
+                    return kind, value
+                self._emit(value)
+        return None
+
+    def _death(self) -> TrainingError:
+        """Return the error of a dead process."""
+        self._process.join()
+        code = self._process.exitcode
+        self._kill()
+        return TrainingError(f"the process ended with code {code}; it may have lacked memory")
+
+    def close(self) -> None:
+        """End the process; a training in it saves its last step first."""
+        if self._process is None:
+            return
+        self._pipe.close()
+        if self._process.is_alive():
+            os.kill(self._process.pid, signal.SIGINT)
+            self._process.join(_SAVING)
+        self._kill()
+
+    def _send(self, message: Any) -> None:
+        if self._process is None:
+            context = multiprocessing.get_context("spawn")
+            self._pipe, theirs = context.Pipe()
+            self._process = context.Process(target=_serve, args=(theirs, self._memory))
+            signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)  # in the process until it works
+            self._process.start()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
+            theirs.close()
+        self._pipe.send(message)
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None
+
+
+def _serve(pipe: Connection, memory: int | None) -> None:
+    """Answer calls until the pipe closes."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if memory is not None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+
+    end = math.inf
+
+    def emit(event: Event) -> None:
+        nonlocal end
+        pipe.send(("event", event))
+        if time.monotonic() > end:
+            end = math.inf
+            signal.raise_signal(signal.SIGINT)
+
+    try:
+        while True:
+            task, arguments, seconds = pipe.recv()
+            end = time.monotonic() + seconds
+            try:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
+                answer = "result", task(*arguments, emit=emit)
+            except (Exception, KeyboardInterrupt) as error:
+                answer = "error", error if _travels(error) else RuntimeError(str(error))
+            signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)
+            pipe.send(answer)
+    except (EOFError, OSError, KeyboardInterrupt):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libraries interrupted at an import complain at the end
+
+
+def _travels(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in {"recsys_cli", "builtins"}
+
+
+def _end_with_parent() -> None:
+    """Interrupt the work of this process when its parent is gone."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(_SAVING)
+    os._exit(1)

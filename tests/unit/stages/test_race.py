@@ -1,0 +1,143 @@
+"""`recsys auto` on tables whose best model is known, cut short, continued, and asked for more."""
+
+import json
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+
+from recsys_cli.config import load
+from recsys_cli.errors import TrainingError
+from recsys_cli.events import Message, ignore
+from recsys_cli.stages.etl import etl
+from recsys_cli.stages.race import end_early
+from recsys_cli.stages.train import train_on
+from recsys_cli.training.checkpoint import Checkpoint
+from recsys_cli.workspace import Workspace
+from tests.cli.conftest import recsys  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("recsys")
+
+
+def halves(path, users=120, times=True):
+    """Users of two halves, each with its own 20 items, in a random order: co-occurrence tells what popularity cannot."""
+    draw = np.random.default_rng(7)
+    rows = pl.DataFrame({
+        "user": np.repeat(np.arange(users), 12),
+        "item": np.concatenate([draw.choice(20, 12, replace=False) + 20 * (user % 2) for user in range(users)]),
+        "time": 1_600_000_000 + draw.permutation(12 * users) * 60,
+    })  # fmt: skip
+    (rows if times else rows.drop("time")).write_csv(path)
+
+
+@pytest.fixture
+def table(tmp_path):
+    halves(tmp_path / "visits.csv")
+    return tmp_path / "visits.csv"
+
+
+def test_a_race_ends_with_a_served_model_and_its_reasons(table, recsys):  # noqa: F811
+    found = recsys("--json", "auto", table, "--minutes", "1").json
+    of_models = {one["label"]: one for one in found["entrants"]}
+    assert of_models[found["winner"]]["value"] == max(one["value"] or 0 for one in of_models.values())
+    assert found["winner"] != "popularity"
+    assert found["on_all_rows"]
+    assert {"popularity", "ease", "item-knn", "ials", "sasrec"} <= set(of_models)
+    board = {row["label"]: row["scores"]["ndcg@10"]["value"] for row in found["board"]}
+    assert board[found["winner"]] > 1.2 * board["popularity"]
+    text = table.with_name("visits.auto.yaml").read_text()
+    assert all(f"# {label}: valid " in text for label in of_models)
+    config = load(table.with_name("visits.auto.yaml"))
+    assert (config.split.valid, config.split.test) == (0, 0)
+    run = Workspace("workspace").run(found["run"])
+    assert run.manifest["model"] == config.model.name
+    assert len(recsys("--json", "recommend", found["run"], "--user", "3").json["items"]) == 10
+    again = recsys("--json", "auto", table, "--minutes", "1").json
+    assert {**again, "seconds": 0} == {**found, "seconds": 0}
+
+
+def test_an_interrupted_training_ends_as_one_of_its_epochs(table, workspace):
+    path = table.with_suffix(".yaml")
+    path.write_text(
+        f"dataset: {{name: files, interactions: {table}}}\n"
+        "split: {method: leave-last-out}\n"
+        "features: {user: user, item: item, label: label, timestamp: time, ops: [{op: Categorify, columns: [user, item]}, "
+        "{op: LambdaOp, expression: '1', output: label, dtype: int8}]}\n"
+        "model: {name: sasrec, embedding_dim: 8}\n"
+        "train: {epochs: 9, trackers: []}\n"
+    )
+    data = etl(load(path), workspace).artifact
+
+    def after(event):
+        if isinstance(event, Message) and event.facts.get("epoch") == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_on(data, load(path), workspace, emit=after)
+    shorter = load(path, ["train.epochs=3"])
+    name = end_early(data, load(path), shorter, workspace, emit=ignore)
+    ended = workspace.run(name)
+    assert len(ended.manifest["history"]) == 3
+    assert [run.folder.name for run in workspace.runs()] == [name]
+    fresh = Workspace(table.with_name("other"))
+    shutil.copytree(workspace.root / "data", fresh.root / "data")
+    whole = train_on(data, shorter, fresh).artifact
+    assert whole.key == ended.key
+    for which in ("best", "last"):
+        one, other = (Checkpoint.load(run.checkpoint(which)).tensors for run in (whole, ended))
+        assert one.keys() == other.keys()
+        assert all(bool((one[tensor] == other[tensor]).all()) for tensor in one)
+
+
+def test_labels_race_by_auc(tmp_path, recsys):  # noqa: F811
+    draw = np.random.default_rng(3)
+    colour, size = draw.integers(0, 6, 3_000), draw.integers(0, 5, 3_000)
+    clicked = ((colour % 2) == (size % 2)) & (draw.random(3_000) < 0.9)
+    pl.DataFrame({
+        "colour": [f"c{one}" for one in colour], "size": [f"s{one}" for one in size],
+        "shop": draw.integers(0, 9, 3_000), "click": clicked.astype(int),
+    }).write_csv(tmp_path / "clicks.csv")  # fmt: skip
+    found = recsys("--json", "auto", tmp_path / "clicks.csv", "--minutes", "1").json
+    assert found["options"]["metric"] == "auc"
+    assert {one["label"] for one in found["entrants"]} >= {"lightgbm", "fm", "dcn-v2"}
+    assert max(one["value"] or 0 for one in found["entrants"]) > 0.85
+
+
+def test_no_time_is_an_error_with_the_reason(table, workspace):
+    import time
+
+    from recsys_cli.stages.race import RaceOptions, race
+    from recsys_cli.stages.timed import Clock
+
+    path = table.with_suffix(".yaml")
+    path.write_text(
+        f"dataset: {{name: files, interactions: {table}}}\n"
+        "features: {user: user, item: item, label: label, ops: [{op: Categorify, columns: [user, item]}, "
+        "{op: LambdaOp, expression: '1', output: label, dtype: int8}]}\n"
+        "model: {name: auto}\n"
+    )
+    options = RaceOptions(minutes=0.01, metric="ndcg@10")
+    with pytest.raises(TrainingError, match="takes longer than 0"):
+        race(load(path), workspace, options, clock=Clock(0.6, start=time.monotonic()), write=print, emit=ignore)
+
+
+def test_tables_with_open_questions_and_files_of_others_are_refused(tmp_path, recsys, table):  # noqa: F811
+    pl.DataFrame({"a": [1, 2, 3] * 40, "b": [4, 5, 6] * 40}).write_csv(tmp_path / "odd.csv")
+    answer = recsys("auto", tmp_path / "odd.csv")
+    assert answer.code == 2
+    assert "recsys init" in answer.err
+    (tmp_path / "visits.auto.yaml").write_text("mine: 1\n")
+    answer = recsys("auto", table)
+    assert answer.code == 2
+    assert "is not of recsys auto" in answer.err
+    answer = recsys("auto", table, "--metric", "ndgc@10", "--out", "x.yaml")
+    assert answer.code == 2
+    assert "ndcg" in answer.err
+
+
+def test_a_limit_of_latency_leaves_models_out(table, recsys):  # noqa: F811
+    answer = recsys("--json", "auto", table, "--minutes", "0.8", "--latency", "0.1")
+    assert answer.code == 6
+    assert "more than 0.1" in answer.err
+    assert json.loads(answer.out or "{}") == {}
