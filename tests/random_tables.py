@@ -80,7 +80,7 @@ def rows(random: np.random.Generator, number: int, *, texts: bool) -> pa.Table:
         "tag": pa.array(words[random.integers(0, len(words), number)], mask=random.random(number) < 0.05),
         "rating": pa.array(random.integers(1, 6, number)),
         "price": pa.array(random.normal(size=number).round(3), mask=random.random(number) < 0.1),
-        "time": pa.array(1_600_000_000 + random.integers(0, 20_000, number)),
+        "time": pa.array(1_600_000_000 + random.integers(0, 67, number) * 300),
     })  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def config_of(seed: int, folder: Path) -> RunConfig:
     table = rows(random, int(random.integers(150, 400)), texts=bool(seed % 3))
     options = write(table, "interactions", kind, folder, random)
     pq.write_table(pa.table({"item": range(0, 120, 2), "color": ["red", "blue"] * 30}), folder / "items.parquet")
-    split = dict(split)
+    split = dict(split) | ({"tie_seed": seed} if seed % 5 < 2 else {})
     if split["method"] == "files":
         ends = {"parquet": "*.parquet", "jsonl": "*.jsonl", "gz": "*.csv.gz", "tsv": "*.tsv", "hive": "**/*.parquet"}
         for name, size in (("train", 200), ("valid", 60), ("test", 30)):

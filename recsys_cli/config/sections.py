@@ -223,6 +223,8 @@ class RunConfig(Section):
             problems.append(
                 f"split.method={self.split.method} orders by time: set features.timestamp to the time column"
             )
+        elif self.split.tie_seed is not None and self.features.timestamp is None:
+            problems.append("split.tie_seed shuffles rows with equal times: set features.timestamp to the time column")
         if problems:
             raise ValueError("\n  ".join(problems))
         return self

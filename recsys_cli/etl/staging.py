@@ -51,6 +51,7 @@ class Staged:
         schema: The raw columns; for rows with a time also ROW_NUMBER, the tie-breaker.
         seed: Seed of the order within a train shard.
         raw: The columns before the filters; None without filters.
+        tie_seed: Seed of the order of ties; None for that of the rows.
     """
 
     files: tuple[PartitionedFile, ...]
@@ -61,6 +62,7 @@ class Staged:
     schema: pa.Schema
     seed: int
     raw: pa.Schema | None = None
+    tie_seed: int | None = None
 
     @property
     def inputs(self) -> dict[str, pa.Schema]:
@@ -277,7 +279,9 @@ def stage(
             file.path.unlink()
     if numbered:
         schema = with_numbers
-    staged = Staged(tuple(files), {}, num_shards, shard_rows, tables, schema, config.etl.seed)
+    staged = Staged(
+        tuple(files), {}, num_shards, shard_rows, tables, schema, config.etl.seed, tie_seed=config.split.tie_seed
+    )
     return replace(staged, rows=staged.count(files))
 
 
@@ -346,12 +350,17 @@ def _with_codes(sources: Mapping[str, Rows], config: RunConfig, folder: Path) ->
         plan = config.features
         kinds = {field.name: field.type for field in sources["all"].schema()}
         shown = plan.impression and kinds.get(plan.raw_name(plan.impression))
-        names = {"user": plan.user, "timestamp": plan.timestamp}
+        numbered = None if split.tie_seed is None else ROW_NUMBER
+        names = {"user": plan.user, "timestamp": plan.timestamp, "number": numbered}
         names["impression"] = plan.impression if shown is not None and can_hash(shown) else None
-        keys: dict[str, str] = {key: plan.raw_name(column) for key in split.reads if (column := names[key])}
-        numbers, source = NumberFile(keys, folder / "numbers.arrow"), sources["all"]
+        keys: dict[str, str] = {
+            key: plan.raw_name(column) for key in (*split.reads, "number") if (column := names[key])
+        }
+        source = sources["all"]
+        numbers = NumberFile(keys, folder / "numbers.arrow")
         if isinstance(source, PartRows):
-            for _ in numbers.write(part.read(list(dict.fromkeys(keys.values()))) for part in source.parts):
+            names = [name for name in dict.fromkeys(keys.values()) if name in source.schema().names]
+            for _ in numbers.write(_over_all(part, part.read(names)) for part in source.parts):
                 pass
             spill = None
         else:
@@ -361,6 +370,14 @@ def _with_codes(sources: Mapping[str, Rows], config: RunConfig, folder: Path) ->
             yield rows, codes, first
         if spill is not None:
             spill.delete()
+
+
+def _over_all(part: ScratchPart, rows: pa.Table) -> pa.Table:
+    """Return rows of a part with numbers over all parts, if they have numbers in the part."""
+    if ROW_NUMBER not in rows.column_names:
+        return rows
+    numbers = pc.add(rows.column(ROW_NUMBER), pa.scalar(part.first, pa.int64()))
+    return rows.drop_columns([ROW_NUMBER]).append_column(ROW_NUMBER, numbers)
 
 
 def _counted(source: Rows) -> Iterator[tuple[pa.Table | ScratchPart, int, int]]:

@@ -21,6 +21,7 @@ from recsys_cli.etl.staging import Staged
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.columns import IMPRESSION_HASH, ROW_NUMBER, TRAIN_ROW, USER_HASH
 from recsys_cli.features.hashing import hash_counters, hash_values
+from recsys_cli.features.order import tie_keys
 from recsys_cli.features.schema import NULL, UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.ops.fitted_plan import FittedPlan
@@ -170,6 +171,7 @@ class Transform:
         if order is not None:
             table = table.take(pa.array(order))  # cheaper than before the steps: encoded ids, no strings
         if numbers is not None:
+            numbers = numbers if self.staged.tie_seed is None else _shuffled(numbers, self.staged.tie_seed)
             table = table.append_column(ROW_NUMBER, numbers if order is None else _taken(numbers, order))
         write_table(table, self.folder / f"{shard:05d}.parquet")
         missing = count_missing(table, self.schema)
@@ -217,6 +219,12 @@ def _taken(numbers: pa.ChunkedArray, order: npt.NDArray[np.int64]) -> pa.Array:
     if numbers.null_count:
         return numbers.take(pa.array(order)).combine_chunks()
     return pa.array(numbers.to_numpy()[order])
+
+
+def _shuffled(numbers: pa.ChunkedArray, seed: int) -> pa.ChunkedArray:
+    """Return the keys of row numbers that shuffle ties; null for sampled negatives."""
+    keys = tie_keys(numbers.fill_null(0).to_numpy().astype(np.int64), seed)
+    return pa.chunked_array([pa.array(keys, mask=numbers.is_null().to_numpy())])
 
 
 def _without_numbers(rows: pa.Table) -> tuple[pa.Table, pa.ChunkedArray | None]:

@@ -6,19 +6,31 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.packages import np, npt
 
 Ints: TypeAlias = "npt.NDArray[np.int64]"
 _BINS = 1 << 16
+_TIE_STREAM = 5
+
+
+def tie_keys(numbers: Ints, seed: int, stream: int = 0) -> Ints:
+    """Return a key by row number, to order rows of one time: distinct, because SplitMix64 is a bijection of 64 bits."""
+    return hash_counters(numbers.view(np.uint64), mix(seed, _TIE_STREAM, stream)).view(np.int64)
 
 
 @dataclass
 class TimeBoundary:
-    """Boundary of a split: a time, a number of further rows at that time before it, and the impressions of those so far."""
+    """Boundary of a split: a time, a number of further rows at that time before it, and the impressions of those so far.
+
+    Attributes:
+        ties: Boundary among the keys of the rows at that time; None for the order of the rows.
+    """
 
     time: int
     before: int
     begun: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    ties: TimeBoundary | None = None
 
     @classmethod
     def at(cls, times: Callable[[], Iterator[Ints]], rank: int) -> TimeBoundary:
@@ -37,10 +49,16 @@ class TimeBoundary:
             low, high = low + position * step, min(high, low + (position + 1) * step - 1)
         return cls(low, rank - below)
 
-    def reached(self, times: Ints, impressions: Ints | None = None) -> npt.NDArray[np.bool_]:
-        """Return a mask of the rows of the next batch after the boundary; ties follow the rows, or the first of an impression."""
+    def reached(self, times: Ints, impressions: Ints | None = None, keys: Ints | None = None) -> npt.NDArray[np.bool_]:
+        """Return a mask of the rows of the next batch after the boundary.
+
+        Ties follow their keys; without `ties`, the rows, or the first of an impression.
+        """
         behind = times > self.time
         ties = np.flatnonzero(times == self.time)
+        if self.ties is not None and keys is not None:
+            behind[ties] = self.ties.reached(keys[ties], None if impressions is None else impressions[ties])
+            return behind
         behind[ties[self.before :]] = True
         if impressions is not None and len(ties):
             begun = impressions[ties[: self.before]]
@@ -72,42 +90,44 @@ class Ends:
 
 
 class LatestTwo:
-    """Last two rows of each user by (time, row), and the number of rows."""
+    """Last two rows of each user by (time, key, row), and the number of rows."""
 
     def __init__(self) -> None:
         self.counts = np.zeros(0, dtype=np.int64)
         self.rows = np.zeros((2, 0), dtype=np.int64)
         self.times = np.zeros((2, 0), dtype=np.int64)
+        self.keys = np.zeros((2, 0), dtype=np.int64)
         self._seen = 0
 
-    def add(self, users: Ints, times: Ints) -> None:
-        """Add the next rows."""
+    def add(self, users: Ints, times: Ints, keys: Ints | None = None) -> None:
+        """Add the next rows; without keys, ties keep the order of the rows."""
         if not len(users):
             return
         self._grow(int(users.max()) + 1)
-        order = np.lexsort((times, users))  # stable: ties keep the order of the rows
+        keys = np.zeros_like(times) if keys is None else keys
+        order = np.lexsort((keys, times, users))  # stable: ties keep the order of the rows
         sorted_users = users[order]
         ends = np.flatnonzero(np.append(sorted_users[1:] != sorted_users[:-1], True))
         starts = np.append(0, ends[:-1] + 1)
         owners = sorted_users[ends]
-        latest = [(times[order[ends]], order[ends] + self._seen, np.ones(len(owners), dtype=bool))]
         before = np.maximum(ends - 1, starts)
-        latest.append((times[order[before]], order[before] + self._seen, ends > starts))
-        for candidate in reversed(latest):
-            self._insert(owners, *candidate)
+        for at, valid in ((before, ends > starts), (ends, np.ones(len(owners), dtype=bool))):
+            rows = order[at][valid]
+            self._insert(owners[valid], times[rows], keys[rows], rows + self._seen)
         self.counts[owners] += ends - starts + 1
         self._seen += len(users)
 
-    def _insert(self, users: Ints, times: Ints, rows: Ints, valid: npt.NDArray[np.bool_]) -> None:
-        """Insert one later row per user by rank; ties in time go to the later row."""
-        users, times, rows = users[valid], times[valid], rows[valid]
+    def _insert(self, users: Ints, times: Ints, keys: Ints, rows: Ints) -> None:
+        """Insert one later row per user by rank; ties in time and key go to the later row."""
         have = np.minimum((self.rows[:, users] >= 0).sum(axis=0), 2)
-        last = (have == 0) | (times >= self.times[0, users])
-        second = ~last & ((have == 1) | (times >= self.times[1, users]))
-        moved = users[last]
-        self.times[1, moved], self.rows[1, moved] = self.times[0, moved], self.rows[0, moved]
-        self.times[0, moved], self.rows[0, moved] = times[last], rows[last]
-        self.times[1, users[second]], self.rows[1, users[second]] = times[second], rows[second]
+        after = [(times > held) | ((times == held) & (keys >= key))
+                 for held, key in zip(self.times[:, users], self.keys[:, users], strict=True)]  # fmt: skip
+        last = (have == 0) | after[0]
+        second = ~last & ((have == 1) | after[1])
+        for held, values in ((self.times, times), (self.keys, keys), (self.rows, rows)):
+            held[1, users[last]] = held[0, users[last]]
+            held[0, users[last]] = values[last]
+            held[1, users[second]] = values[second]
 
     def _grow(self, users: int) -> None:
         more = users - len(self.counts)
@@ -115,3 +135,4 @@ class LatestTwo:
             self.counts = np.concatenate([self.counts, np.zeros(more, dtype=np.int64)])
             self.rows = np.concatenate([self.rows, np.full((2, more), -1, dtype=np.int64)], axis=1)
             self.times = np.concatenate([self.times, np.zeros((2, more), dtype=np.int64)], axis=1)
+            self.keys = np.concatenate([self.keys, np.zeros((2, more), dtype=np.int64)], axis=1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from recsys_cli.features.hashing import hash_counters, mix
-from recsys_cli.features.order import Ends, Ints, LatestTwo, TimeBoundary
+from recsys_cli.features.order import Ends, Ints, LatestTwo, TimeBoundary, tie_keys
 from recsys_cli.packages import np, npt
 
 SPLITS = ("train", "valid", "test")
@@ -39,13 +40,24 @@ class _Split(BaseModel):
     more_valid: ClassVar[str] = "set split.valid=0.1 and run recsys etl CONFIG"
     """What gives data without valid rows some."""
 
+    tie_seed: Annotated[int, Field(ge=0)] | None = Field(None, exclude_if=lambda seed: seed is None)
+    """Seed of the order of rows with equal times, in the split and in the histories of models. None: the order of the file."""
+
     def codes(self, columns: Columns) -> Iterator[Codes]:
         """Yield the codes of each batch of rows, indices into SPLITS, in memory independent of the number of rows.
 
         `columns()` iterates over all batches of rows, with the columns of `reads` as integers. `user` is a numbering
         of the users from 0 that depends only on the raw input (order of first appearance), as is `impression`, -1 without an id.
+        With `tie_seed` they have `number`, the row number in the raw input.
         """
         raise NotImplementedError
+
+    def _keys(self, batch: Mapping[str, Ints]) -> Ints | None:
+        """Return the keys to order ties by, equal within an impression; None for the order of the file."""
+        if self.tie_seed is None:
+            return None
+        keys, shown = tie_keys(batch["number"], self.tie_seed), batch.get("impression")
+        return keys if shown is None else np.where(shown < 0, keys, tie_keys(shown, self.tie_seed, 1))
 
 
 class _Fractions(_Split):
@@ -78,7 +90,10 @@ class RandomSplit(_Fractions):
 
 
 class TemporalSplit(_Fractions):
-    """Global temporal split: the earliest rows for train, the latest for test; ties follow the row number, by impression."""
+    """Global temporal split: the earliest rows for train, the latest for test.
+
+    Ties follow the row number, or with `tie_seed` a hash of it, by impression.
+    """
 
     reads = ("timestamp", "impression")
     keeps_impressions = in_order = True
@@ -91,15 +106,25 @@ class TemporalSplit(_Fractions):
         # Rounded, because 10 * (1 - 0.2 - 0.1) may be 7.000000000000001 or 6.999999999999999.
         ranks = (int(round(num_rows * share, 6)) for share in (1 - self.valid - self.test, 1 - self.test))
         boundaries = [TimeBoundary.at(lambda: (batch["timestamp"] for batch in columns()), rank) for rank in ranks]
+        for one in boundaries if self.tie_seed is not None else ():
+            tied = partial(self._keys_at, columns, one.time)
+            one.ties = TimeBoundary.at(tied, one.before)
         for batch in columns():
-            later, latest = (one.reached(batch["timestamp"], batch.get("impression")) for one in boundaries)
+            keys = self._keys(batch)
+            later, latest = (one.reached(batch["timestamp"], batch.get("impression"), keys) for one in boundaries)
             yield (later.astype(np.uint8) + latest).astype(np.uint8)
+
+    def _keys_at(self, columns: Columns, time: int) -> Iterator[Ints]:
+        """Yield the keys of the rows at a time."""
+        for batch in columns():
+            if (keys := self._keys(batch)) is not None:
+                yield keys[batch["timestamp"] == time]
 
 
 class LeaveLastOut(_Split):
     """Leave-last-out: each user's last row for test, the one before for valid; users with fewer than three rows stay in train.
 
-    Rows of a user follow (time, row number), so ties in time are resolved deterministically.
+    Rows of a user follow (time, row number), or with `tie_seed` a hash of the row number in place of it.
     """
 
     reads = ("user", "timestamp")
@@ -112,7 +137,7 @@ class LeaveLastOut(_Split):
         """Yield the split codes of each batch of rows."""
         latest = LatestTwo()
         for batch in columns():
-            latest.add(batch["user"], batch["timestamp"])
+            latest.add(batch["user"], batch["timestamp"], self._keys(batch))
         enough = latest.counts >= 3
         tests, valids = np.sort(latest.rows[0][enough]), np.sort(latest.rows[1][enough])
         first = 0
@@ -146,7 +171,7 @@ class SessionSplit(_Fractions):
     """Disjoint users in order of time, for sessions as users: the earliest to end for train, the latest for test.
 
     A session belongs to the split of its last row, so that nothing in train is later than the end of a session of valid or
-    test. Sessions that end at one time follow their first row. The shares are shares of sessions.
+    test. Sessions that end at one time follow `tie_seed` or their first row. The shares are shares of sessions.
     """
 
     reads = ("user", "timestamp")
@@ -161,7 +186,8 @@ class SessionSplit(_Fractions):
             ends.add(batch["user"], batch["timestamp"])
         number = len(ends.times)
         codes = np.full(number, TRAIN, dtype=np.uint8)
-        order = np.argsort(ends.times, kind="stable")
+        ties = np.arange(number)
+        order = np.lexsort((ties if self.tie_seed is None else tie_keys(ties, self.tie_seed), ends.times))
         # Rounded as in the temporal split.
         codes[order[int(round(number * (1 - self.valid - self.test), 6)) :]] = VALID
         codes[order[int(round(number * (1 - self.test), 6)) :]] = TEST

@@ -96,7 +96,7 @@ class NumberFile:
     Times become order-preserving integers; users and impressions are numbered in order of appearance, -1 for no impression.
 
     Attributes:
-        keys: Columns of the rows by "user", "timestamp" or "impression".
+        keys: Columns of the rows by "user", "timestamp", "impression" or "number" (ROW_NUMBER, or consecutive without it).
     """
 
     def __init__(self, keys: Mapping[str, str], path: Path) -> None:
@@ -106,7 +106,7 @@ class NumberFile:
 
     def write(self, batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield batches, after the numbers of each are written."""
-        users, impressions = Numbering(), Numbering()
+        users, impressions, done = Numbering(), Numbering(), 0
         with pa.ipc.new_file(str(self._path), self._schema) as file:
             for batch in batches:
                 columns: dict[str, pa.ChunkedArray | pa.Array] = {}
@@ -118,6 +118,11 @@ class NumberFile:
                     shown = batch.column(self.keys["impression"])
                     is_null = pc.is_null(shown, nan_is_null=True).combine_chunks()
                     columns["impression"] = pc.if_else(is_null, -1, impressions.of(shown))
+                if "number" in self.keys:
+                    is_numbered = ROW_NUMBER in batch.column_names
+                    consecutive = np.arange(done, done + batch.num_rows)
+                    columns["number"] = batch.column(ROW_NUMBER) if is_numbered else pa.array(consecutive)
+                    done += batch.num_rows
                 numbers = pa.table({key: columns[key] for key in self.keys})
                 file.write_table(numbers.cast(self._schema).combine_chunks())
                 yield batch

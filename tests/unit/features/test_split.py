@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from recsys_cli.features.order import tie_keys
 from recsys_cli.features.split import (
     TEST,
     TRAIN,
@@ -133,3 +134,70 @@ def test_session_split_orders_whole_sessions_by_their_end(rows: list[tuple[int, 
     assert all(len(set(one)) == 1 for one in of)
     assert np.all(np.diff([int(one[0]) for one in of]) >= 0)
     assert sum(one[0] == TEST for one in of) == pytest.approx(0.3 * len(of), abs=0.99)
+
+
+KEYED = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 1, 2, -(2**63), 2**63 - 1])), min_size=1, max_size=40)
+
+
+@given(KEYED, st.integers(1, 7), st.integers(0, 3))
+def test_leave_last_out_with_a_tie_seed_equals_a_full_sort_by_key(
+    rows: list[tuple[int, int]], batches: int, seed: int
+) -> None:
+    users, times = (np.array(column) for column in zip(*rows, strict=True))
+    numbers = 3 * np.arange(len(rows))  # an op drops two of three rows
+    keys = tie_keys(numbers, seed)
+    codes = assigned(LeaveLastOut(tie_seed=seed), batches=batches, user=users, timestamp=times, number=numbers)
+    expected = np.full(len(rows), TRAIN)
+    for user in set(users):
+        mine = sorted(np.flatnonzero(users == user), key=lambda row: (times[row], keys[row]))
+        if len(mine) >= 3:
+            expected[mine[-1]], expected[mine[-2]] = TEST, VALID
+    assert codes.tolist() == expected.tolist()
+
+
+@given(KEYED, st.integers(1, 7), st.integers(0, 3))
+def test_temporal_split_with_a_tie_seed_cuts_the_rows_by_time_and_key(
+    rows: list[tuple[int, int]], batches: int, seed: int
+) -> None:
+    times, numbers = np.array([time for _, time in rows]), np.arange(len(rows))
+    codes = assigned(
+        TemporalSplit(valid=0.3, test=0.3, tie_seed=seed), batches=batches, timestamp=times, number=numbers
+    )
+    in_order = codes[np.lexsort((tie_keys(numbers, seed), times))]
+    assert np.all(np.diff(in_order.astype(int)) >= 0)
+    assert int((in_order == TEST).sum()) == len(rows) - int(round(len(rows) * 0.7, 6))
+
+
+@given(KEYED, st.integers(1, 7))
+def test_temporal_split_with_a_tie_seed_divides_no_impression_of_one_time(
+    rows: list[tuple[int, int]], batches: int
+) -> None:
+    shown, times = (np.array(column) for column in zip(*rows, strict=True))
+    codes = assigned(
+        TemporalSplit(valid=0.3, test=0.3, tie_seed=1),
+        batches=batches,
+        timestamp=times,
+        impression=shown - 1,
+        number=np.arange(len(rows)),
+    )
+    for pair in {row for row in rows if row[0] > 0}:
+        assert len({code for row, code in zip(rows, codes.tolist(), strict=True) if row == pair}) == 1
+
+
+def test_a_tie_seed_puts_each_row_last_equally_often() -> None:
+    users = np.repeat(np.arange(3_000), 5)
+    columns = {"user": users, "timestamp": np.zeros_like(users), "number": np.arange(len(users))}
+    codes = assigned(LeaveLastOut(tie_seed=1), batches=3, **columns)
+    last = np.bincount(np.flatnonzero(codes == TEST) % 5, minlength=5)
+    assert last.sum() == 3_000
+    assert np.abs(last - 600).max() < 4 * np.sqrt(600 * 0.8)
+    assert (assigned(LeaveLastOut(tie_seed=2), **columns) != codes).any()
+
+
+def test_session_split_with_a_tie_seed_shuffles_sessions_of_one_end() -> None:
+    sessions = np.arange(2_000)
+    split = SessionSplit(valid=0.25, test=0.25, tie_seed=1)
+    codes = assigned(split, user=sessions, timestamp=sessions // 1_000)
+    assert codes[:1_000].tolist() == [TRAIN] * 1_000
+    assert np.bincount(codes[1_000:], minlength=3).tolist() == [0, 500, 500]
+    assert 200 < np.count_nonzero(codes[1_000:1_500] == TEST) < 300

@@ -140,6 +140,35 @@ def test_equal_times_keep_the_order_of_the_files(split, tmp_path):
     assert newest == [item for item in whole["u3"][::-1] if item in known(data)]
 
 
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_tie_seed_shuffles_histories_and_split_alike(filtered, tmp_path):
+    rows = events().append_column("time", pa.array(SECONDS + np.arange(USERS * EACH) // 42))  # two times per user
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    ops = [{"op": "Filter", "expression": "item != 'i001'"}] if filtered else []
+    found = {}
+    for seed in (1, 2):
+        data = prepare(
+            tmp_path, str(tmp_path / "rows.parquet"), ops=ops, split={"method": "leave-last-out", "tie_seed": seed}
+        )
+        held = {split: histories(data, split) for split in ("train", "valid", "test")}
+        found[seed] = histories(data, "train", "valid", "test")
+        assert found[seed] == {
+            user: held["train"][user] + held["valid"][user] + held["test"][user] for user in held["train"]
+        }
+    for items in found[1].values():
+        half = 6 - filtered
+        assert set(items[:half]) <= {f"i{item:03d}" for item in range(6)}  # times keep their order
+    assert found[1] != found[2]
+    assert all(found[seed] != {user: sorted(items) for user, items in found[seed].items()} for seed in found)
+    with pytest.raises(ValueError, match="split.tie_seed shuffles"):
+        prepare(
+            tmp_path,
+            str(tmp_path / "rows.parquet"),
+            split={"method": "random", "tie_seed": 1},
+            features={"timestamp": None},
+        )
+
+
 def known(data: PreparedData) -> set[str]:
     return set(pq.read_table(data.vocabulary("item"))["value"].to_pylist())
 

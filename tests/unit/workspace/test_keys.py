@@ -132,12 +132,12 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
 """Field → another value and the first changed key; fields of splits follow below."""
 
 SPLITS: dict[str, dict[str, Any]] = {
-    "random": {"valid": 0.3, "test": 0.3, "seed": 1},
-    "temporal": {"valid": 0.3, "test": 0.3},
-    "leave-last-out": {},
-    "user": {"valid": 0.3, "test": 0.3, "seed": 1},
-    "session": {"valid": 0.3, "test": 0.3},
-    "files": {"train": "two.csv", "valid": "two.csv", "test": "two.csv"},
+    "random": {"valid": 0.3, "test": 0.3, "seed": 1, "tie_seed": 1},
+    "temporal": {"valid": 0.3, "test": 0.3, "tie_seed": 1},
+    "leave-last-out": {"tie_seed": 1},
+    "user": {"valid": 0.3, "test": 0.3, "seed": 1, "tie_seed": 1},
+    "session": {"valid": 0.3, "test": 0.3, "tie_seed": 1},
+    "files": {"train": "two.csv", "valid": "two.csv", "test": "two.csv", "tie_seed": 1},
 }
 """Method → another value of each field; all of them change the data key."""
 
