@@ -86,7 +86,8 @@ class Preparation:
             rejected = inputs.rejected
             with _phase(seconds, "report"):
                 dataset, method = self.config.dataset.called, self.config.split.method
-                counted = EtlCounts(dataset, method, staged.rows, quality, cold, len(rejected), chosen)
+                seed = self.config.split.tie_seed
+                counted = EtlCounts(dataset, method, staged.rows, quality, cold, len(rejected), chosen, seed)
                 self._report(fitted, counted, executor)
         if rejected:
             self._keep_rejected(rejected)

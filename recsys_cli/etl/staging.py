@@ -359,8 +359,8 @@ def _with_codes(sources: Mapping[str, Rows], config: RunConfig, folder: Path) ->
         source = sources["all"]
         numbers = NumberFile(keys, folder / "numbers.arrow")
         if isinstance(source, PartRows):
-            names = [name for name in dict.fromkeys(keys.values()) if name in source.schema().names]
-            for _ in numbers.write(_over_all(part, part.read(names)) for part in source.parts):
+            read = [name for name in dict.fromkeys(keys.values()) if name in source.schema().names]
+            for _ in numbers.write(_over_all(part, part.read(read)) for part in source.parts):
                 pass
             spill = None
         else:

@@ -14,7 +14,9 @@ from recsys_cli.features.split import SPLITS, TRAIN, splits
 from recsys_cli.page import is_date, moment, share
 
 _TRAIN = SPLITS[TRAIN]
-_MANY_COLD, _MANY_UNSEEN, _MANY_TARGETS, _MANY_LEFT_OUT, _MANY_DATES = 0.5, 0.05, 0.5, 0.5, 0.5
+_MANY_COLD, _MANY_UNSEEN, _MANY_TARGETS, _MANY_LEFT_OUT, _MANY_DATES, _MANY_TIED = 0.5, 0.05, 0.5, 0.5, 0.5, 0.05
+ORDERS = {"value": "value", "position": "position in the file"}
+"""Orders of the items in the tests of ties, in words."""
 
 
 class _Frozen(BaseModel):
@@ -140,6 +142,34 @@ class SplitBoundary(_Frozen):
     """Rows of the earlier split at exactly this time."""
 
 
+class RankTest(_Frozen):
+    """Test of an order of the items: does it tell the target among the events of one user at one time?"""
+
+    users: int
+    mean: float
+    """Mean over the users of the share of the other events before the target in the order; 0.5 if ties are shuffled."""
+    low: float
+    """End of the interval by user, at 95 % for all tests of the report together (Bonferroni)."""
+    high: float
+    p: float
+    """Probability of such a mean if ties are shuffled, by the variance of the ranks."""
+    is_found: bool
+    """Whether it is below 0.05 for all tests of the report together."""
+
+
+class Ties(_Frozen):
+    """Held-out rows that share their time with other rows of the user, for users with an id of their own."""
+
+    targets: int
+    tied: int
+    """Those with the time of the event before, which other orders of the file would exchange."""
+    low: float
+    """End of the 95 % interval of the share, by user."""
+    high: float
+    orders: dict[str, RankTest]
+    """Tests of the raw values of the items (`value`), and of their mean positions in the file, by other rows (`position`)."""
+
+
 class Timeline(_Frozen):
     """Histogram of the rows over time."""
 
@@ -189,6 +219,10 @@ class Facts(_Frozen):
     """The most frequent item by held-out split; empty for lists of users or items."""
     timeline: Timeline | None
     borders: tuple[SplitBoundary, ...]
+    ties: dict[str, Ties] = Field(default_factory=dict)
+    """Ties in time by held-out split; empty without times, and for lists of users or items."""
+    tie_seed: int | None = None
+    """Seed of the order of ties; None for that of the file."""
     future: dict[str, int] = Field(default_factory=dict)
     """Held-out rows with a later row of the same user in an earlier split, by split; empty without times."""
     train_only: dict[str, bool]
@@ -196,6 +230,13 @@ class Facts(_Frozen):
     rows_first: tuple[str, ...]
     """Ops before the split, with access to later held-out rows."""
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def has_times(self) -> bool:
+        """Whether most interactions have a date, or some share their time with others of the user: positions do neither."""
+        parts = self.splits.values()
+        is_dated = sum(part.dated for part in parts) > _MANY_DATES * sum(part.interactions for part in parts)
+        return is_dated or any(ties.tied for ties in self.ties.values())
 
     @classmethod
     def read(cls, path: Path) -> Facts:
@@ -215,7 +256,7 @@ class Facts(_Frozen):
 def conclude(facts: Facts) -> tuple[Finding, ...]:
     """Return the findings, warnings first."""
     checks = (
-        _fitted, _repeated, _copied, _targets, _far_times, _times, _future, _labels, _not_finite, _cold, _not_compared,
+        _fitted, _repeated, _copied, _targets, _far_times, _times, _ties, _future, _labels, _not_finite, _cold, _not_compared,
     )  # fmt: skip
     findings = [finding for check in checks for finding in check(facts)]
     return tuple(sorted(findings, key=lambda finding: finding.level == "note"))
@@ -320,6 +361,30 @@ def _known_to_overlap(facts: Facts) -> Iterator[Finding]:
     ]
     if borders:
         yield Finding(level="note", text=_after(facts, max(borders, key=lambda border: border.after)))
+
+
+def _ties(facts: Facts) -> Iterator[Finding]:
+    """Yield warnings about held-out rows that the order of the file tells among events of one time."""
+    if facts.pairs is not None and not facts.has_times:
+        why = f"{facts.time} has neither dates nor ties, so it is a position" if facts.time else "the data has no times"
+        yield Finding(level="note", text=f"{why}: the order of the file is taken as given and cannot be checked")
+    for split, ties in facts.ties.items():
+        text = f"{_of(ties.tied, ties.targets)} rows of {split} have the time of the same user's event before"
+        shuffle = f"split.tie_seed={facts.tie_seed} shuffles ties"
+        if facts.tie_seed is None:
+            text, shuffle = (
+                f"{text}, so the order of the file makes them the later one",
+                "split.tie_seed=1 shuffles ties",
+            )
+        found = {name: test for name, test in ties.orders.items() if test.is_found}
+        for name, test in found.items():
+            text += f"; the {ORDERS[name]} of their item is above that of {100 * test.mean:.1f} % of the user's events of this time"
+            text += f" [{100 * test.low:.1f}, {100 * test.high:.1f}], of shuffled ones 50 %"
+        if found:
+            text += f": a model may learn the order of the file instead of taste; {shuffle}: compare the metrics"
+            yield Finding(level="warning", text=text)
+        elif ties.tied > _MANY_TIED * ties.targets and splits()[facts.method].holdout == "last":
+            yield Finding(level="note", text=f"{text}; {shuffle}")
 
 
 def _future(facts: Facts) -> Iterator[Finding]:

@@ -9,7 +9,16 @@ from pathlib import Path
 from markupsafe import Markup
 
 from recsys_cli.etl.engine import Executor
-from recsys_cli.etl.report.facts import Distinct, Facts, Frequency, LabelFacts, RepeatedPairs, SplitFacts, conclude
+from recsys_cli.etl.report.facts import (
+    ORDERS,
+    Distinct,
+    Facts,
+    Frequency,
+    LabelFacts,
+    RepeatedPairs,
+    SplitFacts,
+    conclude,
+)
 from recsys_cli.etl.report.queries import EtlCounts, gather_facts
 from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.ops.fitted_plan import FittedPlan
@@ -54,6 +63,7 @@ def show(facts: Facts) -> str:
         pair_rows=list(_repeated(facts.pairs)),
         copy_rows=list(_repeated(facts.copies)),
         target_rows=list(_targets(facts)),
+        tie_rows=list(_ties(facts)),
         op_rows=list(_ops(facts)),
         missing_head=["", *(f"{kind} in {split}" for split in splits for kind in ("null", "unseen"))],
         missing_rows=list(_missing(facts, list(splits))),
@@ -127,6 +137,15 @@ def _targets(facts: Facts) -> Iterator[Row]:
     for split, target in facts.targets.items():
         if target.with_item:
             yield [split, *_part(target.with_item, target.users)]
+
+
+def _ties(facts: Facts) -> Iterator[Row]:
+    for split, ties in facts.ties.items():
+        ends = f"{share(ties.tied, ties.targets)} [{100 * ties.low:.1f}, {100 * ties.high:.1f}]"
+        tests = [ties.orders.get(name) for name in ORDERS]
+        shown = [f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" if one else "–" for one in tests]
+        if ties.tied:
+            yield [split, _count(ties.tied), _count(ties.targets), ends, *shown]
 
 
 def _part(part: int, whole: int) -> Row:

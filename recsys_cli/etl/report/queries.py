@@ -27,9 +27,21 @@ from recsys_cli.etl.report.facts import (
     RepeatedPairs,
     SplitBoundary,
     SplitFacts,
+    Ties,
     Timeline,
 )
-from recsys_cli.etl.report.shards import CompareRows, CountRows, Counts, Layout, RowCounts, Shards, Time, merged
+from recsys_cli.etl.report.shards import (
+    CompareRows,
+    Comparison,
+    CountRows,
+    Counts,
+    Layout,
+    RowCounts,
+    Shards,
+    Time,
+    merged,
+)
+from recsys_cli.etl.report.ties import ItemOrders, audit_ties
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN, Column, Kind, Role, file_of
 from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.ops.fitted_plan import FittedPlan
@@ -54,6 +66,7 @@ class EtlCounts:
         missing: Counts of `null`, `unseen` and all `values`, by split and column.
         cold: Counts of `distinct` and `cold` users and items, by held-out split and role (`users`, `items`).
         chosen: Row counts of the filters before the split, by source.
+        tie_seed: Seed of the order of ties; None for that of the file.
     """
 
     dataset: str
@@ -63,6 +76,7 @@ class EtlCounts:
     cold: Mapping[str, Mapping[str, Mapping[str, int]]]
     rejected: int
     chosen: OpCounts
+    tie_seed: int | None = None
 
 
 def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts, executor: Executor) -> Facts:
@@ -76,7 +90,8 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts, executor:
     edges = _edges(ends) if ends else []
     items = _most_frequent(data, totals)
     before = {} if data.layout.user is None else _before(ends, totals)
-    compare = CompareRows(data.layout, _later(ends), np.array(edges[1:-1]), data.every, before, items)
+    moments = np.unique(np.concatenate([part for one in totals.values() for part in one.moments]))
+    compare = CompareRows(data.layout, _later(ends), np.array(edges[1:-1]), data.every, before, items, moments)
     found = _totals(data, compare, executor)
     splits = {split: _split(data, split, statistics[split], counts) for split in SPLITS}
     pairs = _repeated(data, [totals[split].pairs for split in SPLITS])
@@ -103,6 +118,8 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts, executor:
             for split, others in _later(ends).items()
             for (later, first), (after, tied) in zip(others.items(), found[split].borders.tolist(), strict=True)
         ),
+        ties=_ties(data, totals[_TRAIN], found) if len(moments) else {},
+        tie_seed=counted.tie_seed,
         future={split: found[split].future for split in list(ends)[1:]} if data.layout.user else {},
         train_only={
             name: bool(np.array_equal(ids[FIRST : data.layout.columns[name].own_ids.stop], counts[name]))
@@ -141,6 +158,7 @@ class _Prepared:
             time=plan.timestamp if plan.timestamp in single else None,
             sampled=next((name for name, column in columns.items() if column.role is Role.SAMPLED), None),
             ticks=star.ticks,
+            tie_seed=self.counted.tie_seed,
         )
 
     @cached_property
@@ -289,6 +307,22 @@ def _targets(
         if users:
             targets[split] = CommonTarget(item=value, users=users, with_item=len(found[split].with_item))
     return targets
+
+
+def _ties(data: _Prepared, train: RowCounts, found: Mapping[str, Comparison]) -> dict[str, Ties]:
+    """Audit the ties of held-out rows, over items with ids of their own."""
+    item = data.layout.pair[1]
+    own = data.layout.columns[item].own_ids
+    values = np.full(len(train.ids[item]), -1, np.int64)
+    values[FIRST : own.stop] = pl.Series(data.fitted.vocabulary_of(item).column("value")).rank("ordinal")[
+        : own.stop - FIRST
+    ]
+    parts = [
+        part.with_columns(split=pl.lit(code, pl.Int8))
+        for code, split in enumerate(SPLITS)
+        for part in found[split].tied
+    ]
+    return audit_ties(pl.concat(parts), ItemOrders(train.ids[item].astype(np.int64), train.positions, values))
 
 
 def _missing(data: _Prepared, totals: Mapping[str, RowCounts]) -> dict[str, dict[str, MissingValues]]:

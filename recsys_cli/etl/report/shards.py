@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from recsys_cli.features.columns import row_column
+from recsys_cli.features.columns import ROW_NUMBER, row_column
 from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.features.schema import FIRST, Column
+from recsys_cli.features.split import SPLITS, TRAIN
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 Keys: TypeAlias = npt.NDArray[np.uint64]
@@ -50,6 +51,7 @@ class Layout:
         time: The time column; None if it is absent or has lists.
         sampled: The column of sampled negatives.
         ticks: Time units per second; 1 if unknown.
+        tie_seed: Seed of the order of ties; None if row numbers are those of the raw input.
     """
 
     columns: Mapping[str, Column]
@@ -60,6 +62,16 @@ class Layout:
     time: str | None
     sampled: str | None
     ticks: int
+    tie_seed: int | None = None
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The user and the time column; empty if one is absent or has lists, or users have lists of items."""
+        return (self.pair[0], self.time) if self.pair and self.time else ()
+
+    def moments(self, users: npt.NDArray[np.integer], times: npt.NDArray[Any]) -> Keys:
+        """Return a hash of user and time."""
+        return hash_counters(times.view(np.uint64), hash_counters(users.astype(np.uint64), mix(0, _SAMPLE_STREAM)))
 
     def batches(self, file: Path, *names: str) -> Iterator[pl.DataFrame]:
         """Yield columns of a shard, and the mask of sampled negatives, with times as int64 or float64."""
@@ -114,6 +126,8 @@ class RowCounts:
         latest: The last time of each user; empty without users or times.
         pairs: Numbers for the user and item of sampled rows, in parts.
         copies: The same for user, item and time.
+        moments: Hashes of user and time of held-out rows of sampled users, in parts.
+        positions: Sums of the row numbers of train by item; None without times, or if ties are shuffled.
     """
 
     statistics: list[dict[str, Any]]
@@ -121,11 +135,15 @@ class RowCounts:
     latest: npt.NDArray[Any]
     pairs: list[Keys]
     copies: list[Keys]
+    moments: list[Keys]
+    positions: Counts | None
 
     def __add__(self, other: RowCounts) -> RowCounts:
         ids = {name: np.add(counts, other.ids[name], dtype=np.int64) for name, counts in self.ids.items()}
         statistics, latest = self.statistics + other.statistics, np.maximum(self.latest, other.latest)
-        return RowCounts(statistics, ids, latest, self.pairs + other.pairs, self.copies + other.copies)
+        pairs, copies, moments = (self.pairs + other.pairs, self.copies + other.copies, self.moments + other.moments)
+        positions = None if self.positions is None or other.positions is None else self.positions + other.positions
+        return RowCounts(statistics, ids, latest, pairs, copies, moments, positions)
 
 
 @dataclass(frozen=True)
@@ -147,8 +165,13 @@ class CountRows:
         ids = {
             name: np.zeros(number, dtype=np.uint32) for name, number in layout.ids.items()
         }  # results go to one process
-        counts = RowCounts([], ids, self._no_times(), [none], [none])
-        selected = self._selected()
+        in_train, timed = shards[0] == SPLITS[TRAIN], bool(layout.times)
+        sums = (
+            np.zeros(layout.ids[layout.pair[1]], np.int64) if in_train and timed and layout.tie_seed is None else None
+        )
+        counts = RowCounts([], ids, self._no_times(), [none], [none], [none], sums)
+        selected = self._selected(self.by)
+        users = self._selected(layout.times[0]) if timed else selected
         for sources, rows in self._batches(shards):
             counts.statistics.append(rows.select(**_statistics(layout)).row(0, named=True))
             observed = layout.observed(rows)
@@ -161,6 +184,15 @@ class CountRows:
                 pairs, copies = self._keys(observed, selected)
                 counts.pairs.append(pairs)
                 counts.copies.append(copies)
+            if counts.positions is not None:
+                items, numbers = arrays(observed, layout.pair[1], ROW_NUMBER)
+                np.add.at(
+                    counts.positions, items, numbers.astype(np.int64)
+                )  # of another type, it takes 12 times as long
+            if timed and not in_train:
+                ids_of, times = arrays(observed, *layout.times)
+                kept = layout.has_own(layout.times[0], ids_of) & users[np.minimum(ids_of, len(users) - 1)]
+                counts.moments.append(np.unique(layout.moments(ids_of[kept], times[kept])))
         return counts
 
     def _batches(self, shards: Shards) -> Iterator[tuple[dict[str, str], pl.DataFrame]]:
@@ -170,6 +202,8 @@ class CountRows:
         for file in shards[1]:
             names = pl.read_parquet_schema(file)
             sources = {name: row_column(name) if row_column(name) in names else name for name in layout.ids}
+            if shards[0] == SPLITS[TRAIN] and layout.times and layout.tie_seed is None:
+                optional = [*optional, ROW_NUMBER]
             for rows in layout.batches(file, layout.label, *sources.values(), *optional):
                 yield sources, rows
 
@@ -179,9 +213,9 @@ class CountRows:
         least = -np.inf if time and time.dtype.startswith("float") else np.iinfo(np.int64).min
         return np.full((user.cardinality or FIRST) if user and time else 0, least)
 
-    def _selected(self) -> npt.NDArray[np.bool_]:
-        """Return a mask of the sampled ids."""
-        stop = self.layout.columns[self.by].own_ids.stop if self.by else 0
+    def _selected(self, by: str) -> npt.NDArray[np.bool_]:
+        """Return a mask of the sampled ids of a column."""
+        stop = self.layout.columns[by].own_ids.stop if by else 0
         hashes = hash_counters(np.arange(stop, dtype=np.uint64), mix(0, _SAMPLE_STREAM))
         return np.ones(stop, dtype=bool) if self.share == 1 else hashes < np.uint64(int(self.share * 2**64))
 
@@ -224,16 +258,19 @@ class Comparison:
         bins: Rows by bin of the timeline.
         future: Rows before the last row of the same user in earlier splits.
         with_item: The users with a row of the most frequent item.
+        tied: The rows of users at the times of their held-out ones: group, user, item and number, in parts.
     """
 
     borders: Counts
     bins: Counts
     future: int
     with_item: npt.NDArray[np.integer]
+    tied: list[pl.DataFrame]
 
     def __add__(self, other: Comparison) -> Comparison:
         with_item = np.union1d(self.with_item, other.with_item)
-        return Comparison(self.borders + other.borders, self.bins + other.bins, self.future + other.future, with_item)
+        borders, bins, future = self.borders + other.borders, self.bins + other.bins, self.future + other.future
+        return Comparison(borders, bins, future, with_item, self.tied + other.tied)
 
 
 @dataclass(frozen=True)
@@ -246,6 +283,7 @@ class CompareRows:
         every: The sampling rate of the timeline.
         latest: The last time of each user in earlier splits, by split that overlaps with one of these.
         items: The most frequent item, by held-out split.
+        moments: Sorted hashes of user and time of the held-out rows.
     """
 
     layout: Layout
@@ -254,6 +292,7 @@ class CompareRows:
     every: int
     latest: Mapping[str, npt.NDArray[Any]]
     items: Mapping[str, int]
+    moments: Keys
 
     def __call__(self, shards: Shards) -> Comparison:
         """Compare the rows of shards."""
@@ -266,7 +305,9 @@ class CompareRows:
             *([time] if first is not None else []),
             *([user] if latest is not None else []),
             *(pair if most else []),
+            *((*pair, time, ROW_NUMBER) if len(self.moments) else []),
         ]
+        tied = []
         for file in files if names else ():
             done = 0
             for rows in map(layout.observed, layout.batches(file, *names)):
@@ -283,4 +324,16 @@ class CompareRows:
                 if most:
                     users, items = arrays(rows, *pair)
                     with_item.append(np.unique(users[(items == most) & layout.has_own(user, users)]))
-        return Comparison(borders, bins, future, np.unique(np.concatenate(with_item)))
+                if len(self.moments):
+                    tied.append(self._tied(rows))
+        return Comparison(borders, bins, future, np.unique(np.concatenate(with_item)), tied)
+
+    def _tied(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows of users at the times of their held-out ones."""
+        layout = self.layout
+        users, times, items, numbers = arrays(rows, *layout.times, layout.pair[1], ROW_NUMBER)
+        groups = layout.moments(users, times)
+        at = np.minimum(np.searchsorted(self.moments, groups), len(self.moments) - 1)
+        kept = self.moments[at] == groups
+        columns = {"group": groups, "user": users, "item": items, "number": numbers.astype(np.int64)}
+        return pl.DataFrame({name: values[kept] for name, values in columns.items()})

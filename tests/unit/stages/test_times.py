@@ -160,7 +160,7 @@ def test_a_tie_seed_shuffles_histories_and_split_alike(filtered, tmp_path):
         assert set(items[:half]) <= {f"i{item:03d}" for item in range(6)}  # times keep their order
     assert found[1] != found[2]
     assert all(found[seed] != {user: sorted(items) for user, items in found[seed].items()} for seed in found)
-    with pytest.raises(ValueError, match="split.tie_seed shuffles"):
+    with pytest.raises(ValueError, match="shuffles rows with equal times"):
         prepare(
             tmp_path,
             str(tmp_path / "rows.parquet"),
