@@ -143,26 +143,24 @@ class SplitBoundary(_Frozen):
 
 
 class RankTest(_Frozen):
-    """Test of an order of the items: does it tell the target among the events of one user at one time?"""
+    """Test whether an order of the items tells the target among the rows of one user at one time."""
 
     users: int
     mean: float
-    """Mean over the users of the share of the other events before the target in the order; 0.5 if ties are shuffled."""
+    """Mean share of the user's other rows of this time before the target in the order; 0.5 if ties are shuffled."""
     low: float
     """End of the interval by user, at 95 % for all tests of the report together (Bonferroni)."""
     high: float
     p: float
-    """Probability of such a mean if ties are shuffled, by the variance of the ranks."""
-    is_found: bool
-    """Whether it is below 0.05 for all tests of the report together."""
+    """Probability of such a mean if ties are shuffled, by the variance of the ranks, times the number of tests."""
 
 
 class Ties(_Frozen):
-    """Held-out rows that share their time with other rows of the user, for users with an id of their own."""
+    """Rows at the last time of each user in a held-out split, for users with an id of their own."""
 
     targets: int
     tied: int
-    """Those with the time of the event before, which other orders of the file would exchange."""
+    """Those with the time of the row before."""
     low: float
     """End of the 95 % interval of the share, by user."""
     high: float
@@ -220,7 +218,7 @@ class Facts(_Frozen):
     timeline: Timeline | None
     borders: tuple[SplitBoundary, ...]
     ties: dict[str, Ties] = Field(default_factory=dict)
-    """Ties in time by held-out split; empty without times, and for lists of users or items."""
+    """By held-out split; empty without times, and for lists of users or items."""
     tie_seed: int | None = None
     """Seed of the order of ties; None for that of the file."""
     future: dict[str, int] = Field(default_factory=dict)
@@ -232,11 +230,10 @@ class Facts(_Frozen):
     findings: tuple[Finding, ...] = ()
 
     @property
-    def has_times(self) -> bool:
-        """Whether most interactions have a date, or some share their time with others of the user: positions do neither."""
+    def has_dates(self) -> bool:
+        """Whether most interactions have a date."""
         parts = self.splits.values()
-        is_dated = sum(part.dated for part in parts) > _MANY_DATES * sum(part.interactions for part in parts)
-        return is_dated or any(ties.tied for ties in self.ties.values())
+        return sum(part.dated for part in parts) > _MANY_DATES * sum(part.interactions for part in parts)
 
     @classmethod
     def read(cls, path: Path) -> Facts:
@@ -321,7 +318,7 @@ def _sampled(pairs: RepeatedPairs) -> str:
 def _far_times(facts: Facts) -> Iterator[Finding]:
     """Yield warnings about times far from all others: errors of the data, which a split by time moves to its ends."""
     parts = facts.splits.values()
-    if sum(part.dated for part in parts) <= _MANY_DATES * sum(part.interactions for part in parts):
+    if not facts.has_dates:
         ends = [end for part in parts for end in (part.first, part.last) if end is not None]
         if any(end % 1 for end in ends):  # other numbers than dates, and no positions either
             text = f"features.timestamp: {facts.time} has numbers from {min(ends):g} to {max(ends):g}, and times are dates or whole"
@@ -364,27 +361,26 @@ def _known_to_overlap(facts: Facts) -> Iterator[Finding]:
 
 
 def _ties(facts: Facts) -> Iterator[Finding]:
-    """Yield warnings about held-out rows that the order of the file tells among events of one time."""
-    if facts.pairs is not None and not facts.has_times:
+    """Yield warnings about held-out rows that an order of the items tells among rows of one time."""
+    if facts.pairs is not None and not facts.has_dates and not any(ties.tied for ties in facts.ties.values()):
         why = f"{facts.time} has neither dates nor ties, so it is a position" if facts.time else "the data has no times"
         yield Finding(level="note", text=f"{why}: the order of the file is taken as given and cannot be checked")
     for split, ties in facts.ties.items():
-        text = f"{_of(ties.tied, ties.targets)} rows of {split} have the time of the same user's event before"
-        shuffle = f"split.tie_seed={facts.tie_seed} shuffles ties"
-        if facts.tie_seed is None:
-            text, shuffle = (
-                f"{text}, so the order of the file makes them the later one",
-                "split.tie_seed=1 shuffles ties",
-            )
-        found = {name: test for name, test in ties.orders.items() if test.is_found}
-        for name, test in found.items():
-            text += f"; the {ORDERS[name]} of their item is above that of {100 * test.mean:.1f} % of the user's events of this time"
-            text += f" [{100 * test.low:.1f}, {100 * test.high:.1f}], of shuffled ones 50 %"
+        text = f"{_of(ties.tied, ties.targets)} last rows of users in {split} have the time of the row before"
+        shuffle = f"split.tie_seed={1 if facts.tie_seed is None else facts.tie_seed} shuffles ties"
+        found = [
+            f"the {ORDERS[name]} of the item is above that of {100 * test.mean:.1f} % of the user's other rows of this time "
+            f"[{100 * test.low:.1f}, {100 * test.high:.1f}], in shuffled order 50 %"
+            for name, test in ties.orders.items()
+            if test.p < 0.05
+        ]
         if found:
-            text += f": a model may learn the order of the file instead of taste; {shuffle}: compare the metrics"
+            text += (
+                f"; {'; '.join(found)}: a model may learn the order of the file instead of taste; {shuffle}: compare"
+            )
             yield Finding(level="warning", text=text)
         elif ties.tied > _MANY_TIED * ties.targets and splits()[facts.method].holdout == "last":
-            yield Finding(level="note", text=f"{text}; {shuffle}")
+            yield Finding(level="note", text=f"{text}: the order of the file decides; {shuffle}")
 
 
 def _future(facts: Facts) -> Iterator[Finding]:

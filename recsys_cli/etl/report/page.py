@@ -141,11 +141,9 @@ def _targets(facts: Facts) -> Iterator[Row]:
 
 def _ties(facts: Facts) -> Iterator[Row]:
     for split, ties in facts.ties.items():
-        ends = f"{share(ties.tied, ties.targets)} [{100 * ties.low:.1f}, {100 * ties.high:.1f}]"
         tests = [ties.orders.get(name) for name in ORDERS]
         shown = [f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" if one else "–" for one in tests]
-        if ties.tied:
-            yield [split, _count(ties.tied), _count(ties.targets), ends, *shown]
+        yield [split, *_part(ties.tied, ties.targets), f"[{100 * ties.low:.1f}, {100 * ties.high:.1f}]", *shown]
 
 
 def _part(part: int, whole: int) -> Row:

@@ -30,18 +30,8 @@ from recsys_cli.etl.report.facts import (
     Ties,
     Timeline,
 )
-from recsys_cli.etl.report.shards import (
-    CompareRows,
-    Comparison,
-    CountRows,
-    Counts,
-    Layout,
-    RowCounts,
-    Shards,
-    Time,
-    merged,
-)
-from recsys_cli.etl.report.ties import ItemOrders, audit_ties
+from recsys_cli.etl.report.shards import CompareRows, CountRows, Counts, Layout, RowCounts, Shards, Time, merged
+from recsys_cli.etl.report.ties import audit_ties
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN, Column, Kind, Role, file_of
 from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.ops.fitted_plan import FittedPlan
@@ -90,8 +80,8 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts, executor:
     edges = _edges(ends) if ends else []
     items = _most_frequent(data, totals)
     before = {} if data.layout.user is None else _before(ends, totals)
-    moments = np.unique(np.concatenate([part for one in totals.values() for part in one.moments]))
-    compare = CompareRows(data.layout, _later(ends), np.array(edges[1:-1]), data.every, before, items, moments)
+    last = _last(data, totals) if data.layout.pair and ends else {}
+    compare = CompareRows(data.layout, _later(ends), np.array(edges[1:-1]), data.every, before, items, last)
     found = _totals(data, compare, executor)
     splits = {split: _split(data, split, statistics[split], counts) for split in SPLITS}
     pairs = _repeated(data, [totals[split].pairs for split in SPLITS])
@@ -118,7 +108,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts, executor:
             for split, others in _later(ends).items()
             for (later, first), (after, tied) in zip(others.items(), found[split].borders.tolist(), strict=True)
         ),
-        ties=_ties(data, totals[_TRAIN], found) if len(moments) else {},
+        ties=_ties(data, totals[_TRAIN], {split: {of: found[of].tied[split] for of in found} for split in last}),
         tie_seed=counted.tie_seed,
         future={split: found[split].future for split in list(ends)[1:]} if data.layout.user else {},
         train_only={
@@ -158,7 +148,7 @@ class _Prepared:
             time=plan.timestamp if plan.timestamp in single else None,
             sampled=next((name for name, column in columns.items() if column.role is Role.SAMPLED), None),
             ticks=star.ticks,
-            tie_seed=self.counted.tie_seed,
+            in_file_order=self.counted.tie_seed is None,
         )
 
     @cached_property
@@ -208,6 +198,36 @@ def _before(ends: Ends, totals: Mapping[str, RowCounts]) -> dict[str, npt.NDArra
         for split, latest in before.items()
         if any(ends[one][1] > ends[split][0] for one in names[: names.index(split)])
     }
+
+
+def _last(data: _Prepared, totals: Mapping[str, RowCounts]) -> dict[str, npt.NDArray[Any]]:
+    """Return the last time of each user by held-out split; that before the first row for users without an id or a sample."""
+    user, ids = data.layout.pair[0], np.arange(len(totals[_TRAIN].latest))
+    kept = data.layout.has_own(user, ids)
+    kept[kept] = data.layout.selected(user, data.share)[ids[kept]]
+    none = CountRows(data.layout, data.by, data.share).no_times()
+    return {split: np.where(kept, totals[split].latest, none) for split in SPLITS[1:] if data.counted.rows[split]}
+
+
+def _ties(data: _Prepared, train: RowCounts, rows: Mapping[str, Mapping[str, pl.DataFrame]]) -> dict[str, Ties]:
+    """Audit the rows at the last times of users, by held-out split and own split."""
+    audited = {}
+    orders = _orders(data, train) if rows else {}
+    for split, by_split in rows.items():
+        code = SPLITS.index(split)
+        parts = [part.with_columns(split=pl.lit(SPLITS.index(of), pl.Int64)) for of, part in by_split.items()]
+        if len(by_split[split]):
+            audited[split] = audit_ties(pl.concat(parts), code, orders, tests=len(rows) * (len(orders) - 1))
+    return audited
+
+
+def _orders(data: _Prepared, train: RowCounts) -> dict[str, Counts]:
+    """Return the orders of the items for `audit_ties`."""
+    item = data.layout.pair[1]
+    counts = train.ids[item].astype(np.int64)
+    values, own = np.full(len(counts), -1), data.layout.columns[item].own_ids
+    values[own.start : own.stop] = pl.Series(data.fitted.vocabulary_of(item).column("value")).rank("ordinal")
+    return {"rows": counts, "value": values} | ({"position": train.positions} if len(train.positions) else {})
 
 
 def _later(ends: Ends) -> dict[str, dict[str, Time]]:
@@ -307,22 +327,6 @@ def _targets(
         if users:
             targets[split] = CommonTarget(item=value, users=users, with_item=len(found[split].with_item))
     return targets
-
-
-def _ties(data: _Prepared, train: RowCounts, found: Mapping[str, Comparison]) -> dict[str, Ties]:
-    """Audit the ties of held-out rows, over items with ids of their own."""
-    item = data.layout.pair[1]
-    own = data.layout.columns[item].own_ids
-    values = np.full(len(train.ids[item]), -1, np.int64)
-    values[FIRST : own.stop] = pl.Series(data.fitted.vocabulary_of(item).column("value")).rank("ordinal")[
-        : own.stop - FIRST
-    ]
-    parts = [
-        part.with_columns(split=pl.lit(code, pl.Int8))
-        for code, split in enumerate(SPLITS)
-        for part in found[split].tied
-    ]
-    return audit_ties(pl.concat(parts), ItemOrders(train.ids[item].astype(np.int64), train.positions, values))
 
 
 def _missing(data: _Prepared, totals: Mapping[str, RowCounts]) -> dict[str, dict[str, MissingValues]]:

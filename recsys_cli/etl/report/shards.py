@@ -30,6 +30,7 @@ Shards = tuple[str, Sequence[Path]]
 
 _BATCH_ROWS = 1 << 19
 _SAMPLE_STREAM = 4
+_NO_ROWS = pl.DataFrame(schema=dict.fromkeys(("user", "item", "number"), pl.Int64))
 _FIRST_DATE, _FIRST_PLAUSIBLE, _LAST_DATE = -2_208_988_800, 10**8, 7_258_118_400
 """Seconds since 1970 of the years 1900, 1973 and 2200."""
 _MERGES: Mapping[str, Any] = {
@@ -51,7 +52,7 @@ class Layout:
         time: The time column; None if it is absent or has lists.
         sampled: The column of sampled negatives.
         ticks: Time units per second; 1 if unknown.
-        tie_seed: Seed of the order of ties; None if row numbers are those of the raw input.
+        in_file_order: Whether row numbers are those of the raw input, as without `split.tie_seed`.
     """
 
     columns: Mapping[str, Column]
@@ -62,16 +63,7 @@ class Layout:
     time: str | None
     sampled: str | None
     ticks: int
-    tie_seed: int | None = None
-
-    @property
-    def times(self) -> tuple[str, ...]:
-        """The user and the time column; empty if one is absent or has lists, or users have lists of items."""
-        return (self.pair[0], self.time) if self.pair and self.time else ()
-
-    def moments(self, users: npt.NDArray[np.integer], times: npt.NDArray[Any]) -> Keys:
-        """Return a hash of user and time."""
-        return hash_counters(times.view(np.uint64), hash_counters(users.astype(np.uint64), mix(0, _SAMPLE_STREAM)))
+    in_file_order: bool = True
 
     def batches(self, file: Path, *names: str) -> Iterator[pl.DataFrame]:
         """Yield columns of a shard, and the mask of sampled negatives, with times as int64 or float64."""
@@ -95,6 +87,12 @@ class Layout:
     def observed(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return rows without sampled negatives."""
         return rows.filter(~self.is_drawn) if self.sampled else rows
+
+    def selected(self, name: str, share: float) -> npt.NDArray[np.bool_]:
+        """Return a mask of the sampled ids of a column, by a share of its values."""
+        stop = self.columns[name].own_ids.stop if name else 0
+        hashes = hash_counters(np.arange(stop, dtype=np.uint64), mix(0, _SAMPLE_STREAM))
+        return np.ones(stop, dtype=bool) if share == 1 else hashes < np.uint64(int(share * 2**64))
 
     def has_own(self, name: str, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
         """Return a mask of the ids of single values."""
@@ -126,8 +124,7 @@ class RowCounts:
         latest: The last time of each user; empty without users or times.
         pairs: Numbers for the user and item of sampled rows, in parts.
         copies: The same for user, item and time.
-        moments: Hashes of user and time of held-out rows of sampled users, in parts.
-        positions: Sums of the row numbers of train by item; None without times, or if ties are shuffled.
+        positions: Sum of the numbers of the train rows of each item in the raw input, if there are.
     """
 
     statistics: list[dict[str, Any]]
@@ -135,15 +132,17 @@ class RowCounts:
     latest: npt.NDArray[Any]
     pairs: list[Keys]
     copies: list[Keys]
-    moments: list[Keys]
-    positions: Counts | None
+    positions: Counts
 
     def __add__(self, other: RowCounts) -> RowCounts:
         ids = {name: np.add(counts, other.ids[name], dtype=np.int64) for name, counts in self.ids.items()}
         statistics, latest = self.statistics + other.statistics, np.maximum(self.latest, other.latest)
-        pairs, copies, moments = (self.pairs + other.pairs, self.copies + other.copies, self.moments + other.moments)
-        positions = None if self.positions is None or other.positions is None else self.positions + other.positions
-        return RowCounts(statistics, ids, latest, pairs, copies, moments, positions)
+        pairs, copies, positions = (
+            self.pairs + other.pairs,
+            self.copies + other.copies,
+            self.positions + other.positions,
+        )
+        return RowCounts(statistics, ids, latest, pairs, copies, positions)
 
 
 @dataclass(frozen=True)
@@ -165,14 +164,11 @@ class CountRows:
         ids = {
             name: np.zeros(number, dtype=np.uint32) for name, number in layout.ids.items()
         }  # results go to one process
-        in_train, timed = shards[0] == SPLITS[TRAIN], bool(layout.times)
-        sums = (
-            np.zeros(layout.ids[layout.pair[1]], np.int64) if in_train and timed and layout.tie_seed is None else None
-        )
-        counts = RowCounts([], ids, self._no_times(), [none], [none], [none], sums)
-        selected = self._selected(self.by)
-        users = self._selected(layout.times[0]) if timed else selected
-        for sources, rows in self._batches(shards):
+        has_positions = bool(shards[0] == SPLITS[TRAIN] and layout.pair and layout.time and layout.in_file_order)
+        sums = np.zeros(layout.ids[layout.pair[1]] if has_positions else 0, dtype=np.int64)
+        counts = RowCounts([], ids, self.no_times(), [none], [none], sums)
+        selected = layout.selected(self.by, self.share)
+        for sources, rows in self._batches(shards, *([ROW_NUMBER] if has_positions else [])):
             counts.statistics.append(rows.select(**_statistics(layout)).row(0, named=True))
             observed = layout.observed(rows)
             for name, source in sources.items():
@@ -184,40 +180,26 @@ class CountRows:
                 pairs, copies = self._keys(observed, selected)
                 counts.pairs.append(pairs)
                 counts.copies.append(copies)
-            if counts.positions is not None:
+            if has_positions:
                 items, numbers = arrays(observed, layout.pair[1], ROW_NUMBER)
-                np.add.at(
-                    counts.positions, items, numbers.astype(np.int64)
-                )  # of another type, it takes 12 times as long
-            if timed and not in_train:
-                ids_of, times = arrays(observed, *layout.times)
-                kept = layout.has_own(layout.times[0], ids_of) & users[np.minimum(ids_of, len(users) - 1)]
-                counts.moments.append(np.unique(layout.moments(ids_of[kept], times[kept])))
+                np.add.at(sums, items, numbers.astype(np.int64))  # of another type, it takes 12 times as long
         return counts
 
-    def _batches(self, shards: Shards) -> Iterator[tuple[dict[str, str], pl.DataFrame]]:
+    def _batches(self, shards: Shards, *more: str) -> Iterator[tuple[dict[str, str], pl.DataFrame]]:
         """Yield rows, and their column with the ids of each column with counts."""
         layout = self.layout
         optional = [name for name in (*layout.pair, layout.user, layout.time) if name is not None]
         for file in shards[1]:
             names = pl.read_parquet_schema(file)
             sources = {name: row_column(name) if row_column(name) in names else name for name in layout.ids}
-            if shards[0] == SPLITS[TRAIN] and layout.times and layout.tie_seed is None:
-                optional = [*optional, ROW_NUMBER]
-            for rows in layout.batches(file, layout.label, *sources.values(), *optional):
+            for rows in layout.batches(file, layout.label, *sources.values(), *optional, *more):
                 yield sources, rows
 
-    def _no_times(self) -> npt.NDArray[Any]:
+    def no_times(self) -> npt.NDArray[Any]:
         """Return the last time of each user before the first row: the least value of the type."""
         user, time = (self.layout.columns[name] if name else None for name in (self.layout.user, self.layout.time))
         least = -np.inf if time and time.dtype.startswith("float") else np.iinfo(np.int64).min
         return np.full((user.cardinality or FIRST) if user and time else 0, least)
-
-    def _selected(self, by: str) -> npt.NDArray[np.bool_]:
-        """Return a mask of the sampled ids of a column."""
-        stop = self.layout.columns[by].own_ids.stop if by else 0
-        hashes = hash_counters(np.arange(stop, dtype=np.uint64), mix(0, _SAMPLE_STREAM))
-        return np.ones(stop, dtype=bool) if self.share == 1 else hashes < np.uint64(int(self.share * 2**64))
 
     def _keys(self, rows: pl.DataFrame, selected: npt.NDArray[np.bool_]) -> tuple[Keys, Keys]:
         layout = self.layout
@@ -258,19 +240,20 @@ class Comparison:
         bins: Rows by bin of the timeline.
         future: Rows before the last row of the same user in earlier splits.
         with_item: The users with a row of the most frequent item.
-        tied: The rows of users at the times of their held-out ones: group, user, item and number, in parts.
+        tied: The rows at the last time of their user in a held-out split: user, item and number, by split.
     """
 
     borders: Counts
     bins: Counts
     future: int
     with_item: npt.NDArray[np.integer]
-    tied: list[pl.DataFrame]
+    tied: Mapping[str, pl.DataFrame]
 
     def __add__(self, other: Comparison) -> Comparison:
         with_item = np.union1d(self.with_item, other.with_item)
         borders, bins, future = self.borders + other.borders, self.bins + other.bins, self.future + other.future
-        return Comparison(borders, bins, future, with_item, self.tied + other.tied)
+        tied = {split: pl.concat([rows, other.tied[split]]) for split, rows in self.tied.items()}
+        return Comparison(borders, bins, future, with_item, tied)
 
 
 @dataclass(frozen=True)
@@ -283,7 +266,7 @@ class CompareRows:
         every: The sampling rate of the timeline.
         latest: The last time of each user in earlier splits, by split that overlaps with one of these.
         items: The most frequent item, by held-out split.
-        moments: Sorted hashes of user and time of the held-out rows.
+        last: The last time of each sampled user, by held-out split.
     """
 
     layout: Layout
@@ -292,7 +275,7 @@ class CompareRows:
     every: int
     latest: Mapping[str, npt.NDArray[Any]]
     items: Mapping[str, int]
-    moments: Keys
+    last: Mapping[str, npt.NDArray[Any]]
 
     def __call__(self, shards: Shards) -> Comparison:
         """Compare the rows of shards."""
@@ -305,9 +288,9 @@ class CompareRows:
             *([time] if first is not None else []),
             *([user] if latest is not None else []),
             *(pair if most else []),
-            *((*pair, time, ROW_NUMBER) if len(self.moments) else []),
+            *((*pair, time, ROW_NUMBER) if self.last else []),
         ]
-        tied = []
+        tied: dict[str, list[pl.DataFrame]] = {held_out: [] for held_out in self.last}
         for file in files if names else ():
             done = 0
             for rows in map(layout.observed, layout.batches(file, *names)):
@@ -324,16 +307,11 @@ class CompareRows:
                 if most:
                     users, items = arrays(rows, *pair)
                     with_item.append(np.unique(users[(items == most) & layout.has_own(user, users)]))
-                if len(self.moments):
-                    tied.append(self._tied(rows))
-        return Comparison(borders, bins, future, np.unique(np.concatenate(with_item)), tied)
-
-    def _tied(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of users at the times of their held-out ones."""
-        layout = self.layout
-        users, times, items, numbers = arrays(rows, *layout.times, layout.pair[1], ROW_NUMBER)
-        groups = layout.moments(users, times)
-        at = np.minimum(np.searchsorted(self.moments, groups), len(self.moments) - 1)
-        kept = self.moments[at] == groups
-        columns = {"group": groups, "user": users, "item": items, "number": numbers.astype(np.int64)}
-        return pl.DataFrame({name: values[kept] for name, values in columns.items()})
+                if self.last:
+                    of_pair = {"user": pl.col(pair[0]), "item": pl.col(pair[1]), "number": pl.col(ROW_NUMBER)}
+                    plain = rows.select(**of_pair).cast(pl.Int64)
+                    users, times = arrays(rows, user, time)
+                    for held_out, last in self.last.items():
+                        tied[held_out].append(plain.filter(pl.Series(times == last[users])))
+        found = {name: pl.concat(parts or [_NO_ROWS]) for name, parts in tied.items()}
+        return Comparison(borders, bins, future, np.unique(np.concatenate(with_item)), found)
