@@ -23,14 +23,13 @@ def tie_keys(numbers: Ints, seed: int, stream: int = 0) -> Ints:
 class TimeBoundary:
     """Boundary of a split: a time, a number of further rows at that time before it, and the impressions of those so far.
 
-    Attributes:
-        ties: Boundary among the keys of the rows at that time; None for the order of the rows.
+    With `key`, rows at that time are before it by their own keys.
     """
 
     time: int
     before: int
     begun: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    ties: TimeBoundary | None = None
+    key: int | None = None
 
     @classmethod
     def at(cls, times: Callable[[], Iterator[Ints]], rank: int) -> TimeBoundary:
@@ -49,16 +48,12 @@ class TimeBoundary:
             low, high = low + position * step, min(high, low + (position + 1) * step - 1)
         return cls(low, rank - below)
 
-    def reached(self, times: Ints, impressions: Ints | None = None, keys: Ints | None = None) -> npt.NDArray[np.bool_]:
-        """Return a mask of the rows of the next batch after the boundary.
-
-        Ties follow their keys; without `ties`, the rows, or the first of an impression.
-        """
+    def reached(self, times: Ints, keys: Ints, impressions: Ints | None = None) -> npt.NDArray[np.bool_]:
+        """Return a mask of the rows of the next batch after the boundary: by time, then by `key`, or row or impression."""
         behind = times > self.time
+        if self.key is not None:
+            return behind | ((times == self.time) & (keys >= self.key))
         ties = np.flatnonzero(times == self.time)
-        if self.ties is not None and keys is not None:
-            behind[ties] = self.ties.reached(keys[ties], None if impressions is None else impressions[ties])
-            return behind
         behind[ties[self.before :]] = True
         if impressions is not None and len(ties):
             begun = impressions[ties[: self.before]]
@@ -99,12 +94,11 @@ class LatestTwo:
         self.keys = np.zeros((2, 0), dtype=np.int64)
         self._seen = 0
 
-    def add(self, users: Ints, times: Ints, keys: Ints | None = None) -> None:
-        """Add the next rows; without keys, ties keep the order of the rows."""
+    def add(self, users: Ints, times: Ints, keys: Ints) -> None:
+        """Add the next rows; equal keys keep the order of the rows."""
         if not len(users):
             return
         self._grow(int(users.max()) + 1)
-        keys = np.zeros_like(times) if keys is None else keys
         order = np.lexsort((keys, times, users))  # stable: ties keep the order of the rows
         sorted_users = users[order]
         ends = np.flatnonzero(np.append(sorted_users[1:] != sorted_users[:-1], True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -52,10 +51,10 @@ class _Split(BaseModel):
         """
         raise NotImplementedError
 
-    def _keys(self, batch: Mapping[str, Ints]) -> Ints | None:
-        """Return the keys to order ties by, equal within an impression; None for the order of the file."""
+    def _keys(self, batch: Mapping[str, Ints]) -> Ints:
+        """Return the keys that order ties, equal within an impression; zeros for the order of the file."""
         if self.tie_seed is None:
-            return None
+            return np.zeros_like(batch["timestamp"])
         keys, shown = tie_keys(batch["number"], self.tie_seed), batch.get("impression")
         return keys if shown is None else np.where(shown < 0, keys, tie_keys(shown, self.tie_seed, 1))
 
@@ -107,18 +106,12 @@ class TemporalSplit(_Fractions):
         ranks = (int(round(num_rows * share, 6)) for share in (1 - self.valid - self.test, 1 - self.test))
         boundaries = [TimeBoundary.at(lambda: (batch["timestamp"] for batch in columns()), rank) for rank in ranks]
         for one in boundaries if self.tie_seed is not None else ():
-            tied = partial(self._keys_at, columns, one.time)
-            one.ties = TimeBoundary.at(tied, one.before)
+            tied = np.concatenate([self._keys(batch)[batch["timestamp"] == one.time] for batch in columns()])
+            one.key = int(np.sort(tied)[one.before]) if one.before < len(tied) else None
         for batch in columns():
-            keys = self._keys(batch)
-            later, latest = (one.reached(batch["timestamp"], batch.get("impression"), keys) for one in boundaries)
+            keys, shown = self._keys(batch), batch.get("impression")
+            later, latest = (one.reached(batch["timestamp"], keys, shown) for one in boundaries)
             yield (later.astype(np.uint8) + latest).astype(np.uint8)
-
-    def _keys_at(self, columns: Columns, time: int) -> Iterator[Ints]:
-        """Yield the keys of the rows at a time."""
-        for batch in columns():
-            if (keys := self._keys(batch)) is not None:
-                yield keys[batch["timestamp"] == time]
 
 
 class LeaveLastOut(_Split):
@@ -171,7 +164,7 @@ class SessionSplit(_Fractions):
     """Disjoint users in order of time, for sessions as users: the earliest to end for train, the latest for test.
 
     A session belongs to the split of its last row, so that nothing in train is later than the end of a session of valid or
-    test. Sessions that end at one time follow `tie_seed` or their first row. The shares are shares of sessions.
+    test. Sessions that end at one time follow their first row. The shares are shares of sessions.
     """
 
     reads = ("user", "timestamp")
@@ -186,8 +179,7 @@ class SessionSplit(_Fractions):
             ends.add(batch["user"], batch["timestamp"])
         number = len(ends.times)
         codes = np.full(number, TRAIN, dtype=np.uint8)
-        ties = np.arange(number)
-        order = np.lexsort((ties if self.tie_seed is None else tie_keys(ties, self.tie_seed), ends.times))
+        order = np.argsort(ends.times, kind="stable")
         # Rounded as in the temporal split.
         codes[order[int(round(number * (1 - self.valid - self.test), 6)) :]] = VALID
         codes[order[int(round(number * (1 - self.test), 6)) :]] = TEST

@@ -15,8 +15,6 @@ from recsys_cli.page import is_date, moment, share
 
 _TRAIN = SPLITS[TRAIN]
 _MANY_COLD, _MANY_UNSEEN, _MANY_TARGETS, _MANY_LEFT_OUT, _MANY_DATES, _MANY_TIED = 0.5, 0.05, 0.5, 0.5, 0.5, 0.05
-ORDERS = {"value": "value", "position": "position in the file"}
-"""Orders of the items in the tests of ties, in words."""
 
 
 class _Frozen(BaseModel):
@@ -369,8 +367,8 @@ def _ties(facts: Facts) -> Iterator[Finding]:
         text = f"{_of(ties.tied, ties.targets)} last rows of users in {split} have the time of the row before"
         shuffle = f"split.tie_seed={1 if facts.tie_seed is None else facts.tie_seed} shuffles ties"
         found = [
-            f"the {ORDERS[name]} of the item is above that of {100 * test.mean:.1f} % of the user's other rows of this time "
-            f"[{100 * test.low:.1f}, {100 * test.high:.1f}], in shuffled order 50 %"
+            f"the {'item id' if name == 'value' else 'position in the file'} is above that of {100 * test.mean:.1f} % of "
+            f"the user's other rows of this time [{100 * test.low:.1f}, {100 * test.high:.1f}], in shuffled order 50 %"
             for name, test in ties.orders.items()
             if test.p < 0.05
         ]

@@ -9,16 +9,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from recsys_cli.etl.engine import Executor
-from recsys_cli.etl.report.facts import (
-    ORDERS,
-    Distinct,
-    Facts,
-    Frequency,
-    LabelFacts,
-    RepeatedPairs,
-    SplitFacts,
-    conclude,
-)
+from recsys_cli.etl.report.facts import Distinct, Facts, Frequency, LabelFacts, RepeatedPairs, SplitFacts, conclude
 from recsys_cli.etl.report.queries import EtlCounts, gather_facts
 from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.ops.fitted_plan import FittedPlan
@@ -141,7 +132,7 @@ def _targets(facts: Facts) -> Iterator[Row]:
 
 def _ties(facts: Facts) -> Iterator[Row]:
     for split, ties in facts.ties.items():
-        tests = [ties.orders.get(name) for name in ORDERS]
+        tests = [ties.orders.get(name) for name in ("value", "position")]
         shown = [f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" if one else "–" for one in tests]
         yield [split, *_part(ties.tied, ties.targets), f"[{100 * ties.low:.1f}, {100 * ties.high:.1f}]", *shown]
 

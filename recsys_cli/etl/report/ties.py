@@ -30,8 +30,8 @@ def audit_ties(rows: pl.DataFrame, code: int, orders: Mapping[str, npt.NDArray[n
         tests: Number of tests of the report, to correct for (Bonferroni).
     """
     is_target = pl.col("split") == code
-    tied = (pl.col("number") > pl.col("number").min()).filter(is_target).sum()
-    users = rows.group_by("user").agg(targets=is_target.sum(), tied=tied)
+    is_tied = is_target & (pl.col("number") > pl.col("number").min().over("user"))
+    users = rows.select("user", targets=is_target, tied=is_tied).group_by("user").sum().sort("user")
     targets, tied_targets = (users.get_column(name).to_numpy() for name in ("targets", "tied"))
     share = tied_targets.sum() / targets.sum()
     reach = 1.96 * math.sqrt(math.fsum((tied_targets - share * targets) ** 2)) / targets.sum()
@@ -68,12 +68,19 @@ def _compared(rows: pl.DataFrame, code: int, orders: Mapping[str, npt.NDArray[np
 
 def _rank_test(compared: pl.DataFrame, order: str, code: int, tests: int) -> RankTest | None:
     """Test the mean rank of the targets against shuffled ties; None for too few users."""
-    size, drawn = pl.len(), (pl.col("split") == code).sum()  # drawn without replacement
-    rank = (pl.col(order).rank() - 1) / (size - 1) - 0.5
-    mean = rank.filter(pl.col("split") == code).mean()
-    variance = (rank**2).mean() * (size - drawn) / (size - 1) / drawn
-    users = compared.group_by("user").agg(mean=mean, variance=variance, drawn=drawn, size=size)
-    users = users.filter((pl.col("drawn") > 0) & (pl.col("size") > 1) & (pl.col("variance") > 0)).sort("user")
+    at, same, is_target = pl.col("at"), ("user", order), pl.col("split") == code
+    place = (at.min().over(same) + at.max().over(same)) / 2 - at.min().over("user")
+    ranked = (
+        compared.sort(same)
+        .with_row_index("at")
+        .select("user", place=place, size=pl.len().over("user"), drawn=is_target)
+    )
+    rank, size, drawn = pl.col("place") / (pl.col("size") - 1) - 0.5, pl.col("size"), pl.col("drawn")
+    sums = ranked.filter(size > 1).select("user", "drawn", "size", squares=rank**2, mean=rank * drawn).group_by("user")
+    users = sums.agg(pl.col("drawn", "squares", "mean").sum(), size.first()).filter(drawn > 0).sort("user")
+    without_replacement = (size - drawn) / (size - 1) / drawn
+    users = users.select(pl.col("mean") / drawn, variance=pl.col("squares") / size * without_replacement)
+    users = users.filter(pl.col("variance") > 0)
     if len(users) < _MIN_USERS:
         return None
     means = users.get_column("mean").to_numpy()

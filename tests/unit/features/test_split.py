@@ -192,12 +192,3 @@ def test_a_tie_seed_puts_each_row_last_equally_often() -> None:
     assert last.sum() == 3_000
     assert np.abs(last - 600).max() < 4 * np.sqrt(600 * 0.8)
     assert (assigned(LeaveLastOut(tie_seed=2), **columns) != codes).any()
-
-
-def test_session_split_with_a_tie_seed_shuffles_sessions_of_one_end() -> None:
-    sessions = np.arange(2_000)
-    split = SessionSplit(valid=0.25, test=0.25, tie_seed=1)
-    codes = assigned(split, user=sessions, timestamp=sessions // 1_000)
-    assert codes[:1_000].tolist() == [TRAIN] * 1_000
-    assert np.bincount(codes[1_000:], minlength=3).tolist() == [0, 500, 500]
-    assert 200 < np.count_nonzero(codes[1_000:1_500] == TEST) < 300

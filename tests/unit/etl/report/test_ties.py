@@ -53,10 +53,7 @@ def test_a_file_sorted_by_user_and_item_tells_the_targets_by_their_value(report:
         f"{test.tied} of 150 ({100 * test.tied / 150:.1f} %) last rows of users in test have the time of the row before"
         in warnings
     )
-    assert (
-        "the value of the item is above that of 100.0 % of the user's other rows of this time [100.0, 100.0]"
-        in warnings
-    )
+    assert "the item id is above that of 100.0 % of the user's other rows of this time [100.0, 100.0]" in warnings
     assert "split.tie_seed=1 shuffles ties" in warnings
 
 
@@ -67,7 +64,7 @@ def test_a_file_sorted_by_product_tells_the_targets_by_its_position(report: Repo
     assert {"valid position", "test position"} <= {*found(facts)}
     assert facts.ties["test"].orders["position"].mean > 0.99
     assert abs(facts.ties["test"].orders["value"].mean - 0.5) < 0.2
-    assert "the position in the file of the item is above that of" in texts(facts, "warning")
+    assert "the position in the file is above that of" in texts(facts, "warning")
 
 
 def test_shuffled_ties_raise_alarms_at_their_level(report: Report) -> None:
