@@ -17,7 +17,7 @@ from recsys_cli.cli.tables import line, notes, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.config import EvaluateConfig
+    from recsys_cli.config import RunConfig
     from recsys_cli.evaluation.result import Counts
     from recsys_cli.metrics.named import IntervalEstimate
     from recsys_cli.workspace import TrainedRun
@@ -56,13 +56,16 @@ def evaluate(
 
 
 def run_evaluate(
-    session: Session, trained: TrainedRun, config: EvaluateConfig, *, force: bool, cluster: str | None = None
+    session: Session, trained: TrainedRun, config: RunConfig, *, force: bool, cluster: str | None = None
 ) -> dict[str, Any]:
     """Evaluate a run, with progress; return the evaluation."""
     with session.working("evaluate") as emit:
         from recsys_cli.stages.evaluate import evaluate
 
-        made = evaluate(trained, session.workspace, config=config, force=force, cluster=cluster, emit=emit)
+        of, slots = config.evaluate, config.recommend.cold_slots
+        made = evaluate(
+            trained, session.workspace, config=of, cold_slots=slots, force=force, cluster=cluster, emit=emit
+        )
     return result(made.artifact, up_to_date=made.up_to_date)
 
 

@@ -42,7 +42,7 @@ PLACES = {
     "score": "recommend", "export": "export", "tune": "tune", "bench": "bench", "compare": "compare", "status": "status",
     "report": "report", "inspect": "inspect", "serve": "serve", "feedback": "serve", "update": "update", "watch": "watch",
     "publish": "publish", "rollback": "publish", "forget": "forget", "ls": "catalog", "init": "new",
-    "validate": "validate", "config": "validate", "submit": "submit", "auto": "auto", "doctor": "doctor",
+    "validate": "validate", "config": "validate", "submit": "submit", "auto": "auto", "embed": "embed", "doctor": "doctor",
 }  # fmt: skip
 """Module of each command; its function has the name of the command."""
 

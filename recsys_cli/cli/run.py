@@ -36,7 +36,7 @@ def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, 
     if not session.is_first:
         return
     trained = session.workspace.run(results["train"]["run"])
-    show("evaluate", evaluate.run_evaluate(session, trained, settings.evaluate, force=force), evaluate.draw)
+    show("evaluate", evaluate.run_evaluate(session, trained, settings, force=force), evaluate.draw)
     if session.as_json:
         session.report(results, lambda *_: None)
 

@@ -12,28 +12,28 @@ from recsys_cli.errors import ConfigError, DataError, RecsysError
 from recsys_cli.events import Emit, Message
 
 if TYPE_CHECKING:
-    from recsys_cli.config import EvaluateConfig, RunConfig
+    from recsys_cli.config import RunConfig
     from recsys_cli.workspace import Bundle, TrainedRun, Workspace
 
 
-def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedRun, EvaluateConfig]:
-    """Return the run to evaluate, by name or config, and the evaluate section."""
+def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedRun, RunConfig]:
+    """Return the run to evaluate, by name or config, and its config with the overrides."""
     from recsys_cli.config import load
     from recsys_cli.workspace import finished
 
     given, overrides = split_arguments(arguments)
     if given is None or is_config(given):
         config = read_config(session, arguments)
-        return find_run(config, session.workspace), config.evaluate
+        return find_run(config, session.workspace), config
     run = finished(session.workspace.run(given))
     run.verify_config()
-    others = [text for text in overrides if not text.startswith("evaluate.")]
+    others = [text for text in overrides if not text.startswith(("evaluate.", "recommend."))]
     if others:
         raise ConfigError(
-            f"{', '.join(others)}: a finished run only accepts overrides of evaluate.KEY",
+            f"{', '.join(others)}: a finished run only accepts overrides of evaluate.KEY and recommend.KEY",
             hint=f"train another run: recsys train {run.config} {' '.join(others)}",
         )
-    return run, load(run.config, overrides).evaluate
+    return run, load(run.config, overrides)
 
 
 def named_run(session: Session, name: str | None, emit: Emit) -> TrainedRun:

@@ -177,6 +177,14 @@ class EvaluateConfig(Section):
         return self.repeats or self.candidates == "given"
 
 
+class RecommendConfig(Section):
+    """Lists of recommendations."""
+
+    cold_slots: int = Field(0, ge=0, le=MAX_CUT_OFF)
+    """Least number of items absent from train in each list: the best take its last places, with the scores of these. For models
+    with `model.cold_items` or item features; the evaluation tells their gain and cost."""
+
+
 class RunConfig(Section):
     """A complete experiment: data, model, training and evaluation."""
 
@@ -194,6 +202,8 @@ class RunConfig(Section):
     """Training: optimizer, schedule, precision, checkpoints and devices."""
     evaluate: EvaluateConfig = EvaluateConfig()
     """Evaluation: metrics, candidates and intervals."""
+    recommend: RecommendConfig = RecommendConfig()
+    """Lists of `recommend` and `serve`."""
     tune: TuneConfig | None = None
     """Hyperparameter search of `recsys tune` over keys of `model` and `train`; not part of any key."""
     bench: BenchConfig | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -226,6 +226,23 @@ def _within(cohort: _CohortMask, ranked: Ranked, held_out: HeldOut) -> Hits | No
 
 def _chosen(ranked: Ranked, hits: Mask, num_relevant: npt.NDArray[np.int64], users: Mask) -> Hits:
     return Hits(hits[users], num_relevant[users], owners=None if ranked.owners is None else ranked.owners[users])
+
+
+def measure_slots(lists: Sequence[Ranked], held_out: HeldOut, first_cold: int, config: EvaluateConfig) -> Iterator[str]:
+    """Yield what cold slots gain on unseen targets and cost on the others, by lists with and without, in clauses."""
+    is_cold, k = held_out.candidates >= first_cold, min(config.k)
+    for targets, metric, places in (("unseen", "recall", is_cold), ("other", "ndcg", ~is_cold)):
+        cohort = _CohortMask(targets, "", is_cold, places=places)
+        hits = [
+            one for one in (_within(cohort, ranked, held_out) for ranked in lists) if one is not None and len(one.hits)
+        ]
+        if hits:
+            after, before = (by_owner(RANKING[metric].compute(one, k), one.owners) for one in hits)
+            gain = _gains({"with": after, "without": before}, config)["without"]
+            figures = (
+                f"{before.mean():.4f} to {after.mean():.4f}, {gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
+            )
+            yield f"{metric}@{k} of {targets} targets from {figures} ({len(after):,} users)"
 
 
 UNION = "all candidates"

@@ -15,6 +15,7 @@ import torch
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
+from recsys_cli.evaluation import breakdown
 from recsys_cli.evaluation.baselines import ranking_baselines
 from recsys_cli.evaluation.breakdown import CohortParts, catalog_of, measure_cohorts, measure_lists, measure_stages
 from recsys_cli.evaluation.compare.comparison import Verdict, correction, figures_of, joined
@@ -25,7 +26,7 @@ from recsys_cli.evaluation.pointwise import LabeledRows, MeasuredRows, measure_r
 from recsys_cli.evaluation.ranking import Top, gather, users_per_block, why_not
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Estimates, Measurements, StageFigures
-from recsys_cli.evaluation.systems import STAGE, Part, Systems
+from recsys_cli.evaluation.systems import SLOTS, STAGE, Part, Systems
 from recsys_cli.evaluation.task import (
     EvaluationTask,
     cold_items_sentence,
@@ -193,7 +194,7 @@ class ComputeSettings:
 
 def measure(
     model: Model, data: PreparedData, config: EvaluateConfig, *,
-    compute: ComputeSettings | None = None, is_chosen: bool = False, baselines: bool = True,
+    compute: ComputeSettings | None = None, is_chosen: bool = False, baselines: bool = True, cold_slots: int = 0,
 ) -> tuple[Measurements, Rankings]:  # fmt: skip
     """Evaluate a model on its device, and with `baselines` those that rank, on the same rows and users.
 
@@ -204,7 +205,7 @@ def measure(
         DataError: A binary label is not 0 or 1, or a numeric label is missing.
         TrainingError: The model's scores are not finite.
     """
-    return _Measurement(model, data, config, compute or ComputeSettings(), is_chosen, baselines).run()
+    return _Measurement(model, data, config, compute or ComputeSettings(), is_chosen, baselines, cold_slots).run()
 
 
 def choose_split(data: PreparedData, config: EvaluateConfig) -> str:
@@ -231,6 +232,7 @@ class _Measurement:
     compute: ComputeSettings
     is_chosen: bool
     baselines: bool
+    cold_slots: int
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     partial: list[str] = field(default_factory=list)
@@ -256,6 +258,7 @@ class _Measurement:
             self.model.set_context(systems.context)
         ranked, num_empty = self._rank(task, systems)
         stages = self._stages(ranked, task, systems)
+        self.notes += self._slots(ranked, task, systems)
         with self._timed("metrics of rankings"):
             ranking = ranking_estimates(ranked, self.config.k, self.config)
             beyond = self._beyond(ranked, task)
@@ -274,7 +277,7 @@ class _Measurement:
         if ranked:
             cut_off = cut_off_note(config, counts.candidates)
             self.notes += filter(None, (cut_off, repeat_note(split, counts, config), left_out_note(split, counts)))
-            sentences += filter(None, [cold_items_sentence(counts, by_content=self.model.by_content)])
+            sentences += filter(None, [cold_items_sentence(counts, by_content=self.model.ranks_cold_items)])
         measured = Measurements(
             split=task.split,
             pointwise=of_rows.estimates,
@@ -370,6 +373,14 @@ class _Measurement:
 
         with self._timed("stages"):
             return tuple(measure_stages(stages, rank_by, ranked[MODEL], self.config, name="whole model"))
+
+    def _slots(self, ranked: Mapping[str, Ranked], task: EvaluationTask, systems: Systems) -> Iterator[str]:
+        if self.cold_slots and ranked and len(task.by_user.cold.rows) and self.model.ranks_cold_items:
+            filled = next(self._ranked([f"{SLOTS}{self.cold_slots}"], min(self.config.k), task, systems))[0]
+            found = breakdown.measure_slots(
+                (filled, ranked[MODEL]), task.held_out, task.by_user.cold.first, self.config
+            )
+            yield f"recommend.cold_slots={self.cold_slots}, without which all figures are: {'; '.join(found)}."
 
     def _beyond(self, ranked: Mapping[str, Ranked], task: EvaluationTask) -> dict[str, Estimates]:
         if not ranked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from recsys_cli.features.schema import PADDING, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import DimensionTables
 from recsys_cli.metrics import Ranked
+from recsys_cli.models.cold_items import ColdItemProjection
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.top_lists import top_places
 
@@ -30,6 +32,7 @@ BLOCK_SCORES = 1 << 23
 """Scores of a block: 32 MiB. Small blocks stay in the cache, and the C library reuses their memory."""
 _USERS = 64
 """Vector products are fastest per user for multiples of this number of users."""
+Adjust = Callable[[Tensor], None]
 Top = tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]
 """The candidate at each rank, -1 for an empty rank, and whether it is relevant; shape (B, P) each."""
 
@@ -69,14 +72,16 @@ def gather(
     return Ranked(hits, held_out.num_relevant, places, owners=held_out.owners), num_empty
 
 
-def rank_block(block: UserBlock, scorer: Scorer, *, cut_off: int) -> Top:
-    """Rank the candidates for a block of users."""
-    best, _ = score_block(block, scorer, cut_off=cut_off)
+def rank_block(block: UserBlock, scorer: Scorer, *, cut_off: int, adjust: Adjust | None = None) -> Top:
+    """Rank the candidates for a block of users; `adjust` as in `score_block`."""
+    best, _ = score_block(block, scorer, cut_off=cut_off, adjust=adjust)
     return best.astype(np.int32), _contains(block.relevant, best)
 
 
-def score_block(block: UserBlock, scorer: Scorer, *, cut_off: int) -> tuple[npt.NDArray[np.int64], Tensor]:
-    """Score and rank all candidates for B users, so few that their scores fit into memory.
+def score_block(
+    block: UserBlock, scorer: Scorer, *, cut_off: int, adjust: Adjust | None = None
+) -> tuple[npt.NDArray[np.int64], Tensor]:
+    """Score and rank all candidates for B users, so few that their scores fit into memory; `adjust` changes scores in place.
 
     Returns:
         best: Index of the candidate at each rank, best first, -1 for an empty rank; shape (B, P), P is at most `cut_off`.
@@ -84,6 +89,8 @@ def score_block(block: UserBlock, scorer: Scorer, *, cut_off: int) -> tuple[npt.
     """
     with torch.inference_mode():
         scores = _hide(block, scorer(block.user_idx))
+        if adjust is not None:
+            adjust(scores)
         best = top_places(scores, cut_off).cpu().numpy()
     # Hidden candidates are sorted last: a ranking ends after the number of rankable ones.
     best[np.arange(best.shape[1]) >= block.num_rankable[:, None]] = -1
@@ -179,9 +186,10 @@ class ModelScorer:
         self._model = model
         self._tables = tables
         self._user, item = schema.only(Role.USER).name, schema.only(Role.ITEM)
-        self._item = item.name
+        self._item, self._num_ids = item.name, int(item.cardinality or 0)
+        self._of_projection = model, item, tables.join, candidates.device
         # Cold items are the last candidates.
-        num_scored = len(candidates) if model.by_content else int((candidates < int(item.cardinality or 0)).sum())
+        num_scored = len(candidates) if model.ranks_cold_items else int((candidates < self._num_ids).sum())
         self._items = candidates[:num_scored].to(torch.int32)
         self._num_last = len(candidates) - num_scored
         self._batch_size = batch_size
@@ -220,20 +228,35 @@ class ModelScorer:
         """Vectors of the scored candidates of a dot-product model, computed once; shape (S, D)."""
         if self._vectors is None:
             with torch.inference_mode():
-                self._vectors = self._model.item_vectors(self._items.long())
+                self._vectors = self._vectors_of(self._items.long())
                 _check_finite(self._vectors)
         return self._vectors
 
-    def reuse(self, vectors: Tensor, changed: Tensor) -> None:
+    def reuse(self, former: ModelScorer, changed: Tensor) -> None:
         """Take over `item_vectors` of the first candidates, and compute those of changed and of further ones."""
+        vectors, self.projection = former.item_vectors, former.projection
         with torch.inference_mode():
             further = torch.arange(len(vectors), len(self._items))
             places = torch.cat([changed, further])
             own = torch.cat([vectors, vectors.new_empty((len(further), vectors.shape[1]))])
             if len(places):
-                own[places] = self._model.item_vectors(self._items[places].long())
+                own[places] = self._vectors_of(self._items[places].long())
             _check_finite(own)
             self._vectors = own
+
+    @cached_property
+    def projection(self) -> ColdItemProjection | None:
+        """The projection of cold items, fitted once; None for a model without `cold_columns`."""
+        return ColdItemProjection(*self._of_projection) if self._model.cold_columns else None
+
+    def _vectors_of(self, items: Tensor) -> Tensor:
+        is_cold = items >= self._num_ids
+        if not is_cold.any() or self.projection is None:
+            return self._model.item_vectors(items)
+        known = self._model.item_vectors(items[~is_cold])
+        vectors = known.new_empty(len(items), known.shape[1])
+        vectors[~is_cold], vectors[is_cold] = known, self.projection(items[is_cold], self._tables.join)
+        return vectors
 
     def _by_vector(self, users: Tensor) -> Tensor:
         items, vectors = self.item_vectors, self._model.user_vectors(users)

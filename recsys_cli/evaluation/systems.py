@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 
@@ -18,11 +18,13 @@ from recsys_cli.features.schema import Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import DimensionTables
 from recsys_cli.models.model import Model, TrainingContext
+from recsys_cli.models.top_lists import fill_cold_slots
 from recsys_cli.workspace import PreparedData
 
 Part = tuple[str, int, UserBlock]
 """The name of a system, a cut-off, and users to rank for."""
 STAGE = "stage "  # the beginning of the name of a stage of the model
+SLOTS = "cold slots "  # of the model with a number of them
 
 
 @dataclass
@@ -57,8 +59,8 @@ class Systems:
 
     def system(self, name: str) -> Model:
         """Return a system; a baseline is fitted, or read, at its first call."""
-        if name == MODEL or name.startswith(STAGE):
-            return self.model if name == MODEL else self.model.stages[name.removeprefix(STAGE)].model
+        if name == MODEL or name.startswith((STAGE, SLOTS)):
+            return self.model if not name.startswith(STAGE) else self.model.stages[name.removeprefix(STAGE)].model
         if name not in self._baselines:
             schema, by_user = self.data.schema, self.by_user
             of_model, options = ranking_baselines(schema, self.config)[name]
@@ -74,11 +76,14 @@ class Systems:
         name, cut_off, block = part
         if self._scorer is None or self._scorer[0] != name:
             system = self.system(name)
-            if name in self._left or name.startswith(STAGE):  # another ranking may have left it in other contexts
+            if name in self._left or name.startswith((STAGE, SLOTS)):  # another ranking may have left other contexts
                 system.set_context(self.context)
             self._left.add(name)
             self._scorer = name, self.scorer(system)
-        return rank_block(block, self._scorer[1], cut_off=cut_off)
+        slots = int(name.removeprefix(SLOTS)) if name.startswith(SLOTS) else 0
+        is_cold = torch.from_numpy(self.by_user.cold.among(self.by_user.candidates)).to(self.device)
+        adjust = partial(fill_cold_slots, is_cold=is_cold, slots=slots, k=cut_off)
+        return rank_block(block, self._scorer[1], cut_off=cut_off, adjust=adjust)
 
     def scorer(self, system: Model) -> Scorer:
         """Return a scorer by the current weights of a system."""

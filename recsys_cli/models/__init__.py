@@ -11,6 +11,7 @@ from recsys_cli.config.document import Document
 from recsys_cli.config.load import model_config
 from recsys_cli.config.problems import describe
 from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import Role
 from recsys_cli.plugins import guard_class, guarded, require_subclass
 from recsys_cli.registry import find_model
 from recsys_cli.registry import load as load_component
@@ -62,6 +63,10 @@ def build(
     ):
         built = kind(config, columns)
     built.name = name
+    if wanted := getattr(config, "cold_items", None):
+        from recsys_cli.models.sequence.model import item_columns
+
+        built.cold_columns = item_columns(schema, schema.only(Role.ITEM), wanted, option="cold_items")
     return built
 
 

@@ -134,6 +134,7 @@ class Model(nn.Module, ABC):
         device: Device of the computation and of batches; embedding tables may be on another.
         chosen: Values chosen by `fit` or `set_context` for options left open in the config.
         left_out: Items outside the model, set by `set_context`; None if all have weights.
+        cold_columns: Item features of `model.cold_items`, which rank cold items by a `ColdItemProjection`.
     """
 
     name: str = "model"
@@ -155,6 +156,7 @@ class Model(nn.Module, ABC):
     device = torch.device("cpu")
     chosen: Mapping[str, float] = MappingProxyType({})
     left_out: LeftOut | None = None
+    cold_columns: tuple[Column, ...] = ()
 
     @classmethod
     def input_schema(cls, config: Any, schema: Schema) -> Schema:
@@ -175,6 +177,11 @@ class Model(nn.Module, ABC):
     def scores_users_by_features(self) -> bool:
         """Whether features describe users, cold-start ones included; with fold-in, users follow from their history."""
         return self.by_content and not self.folds_in
+
+    @property
+    def ranks_cold_items(self) -> bool:
+        """Whether features describe cold items."""
+        return self.by_content or bool(self.cold_columns)
 
     @property
     def num_parameters(self) -> int:

@@ -102,3 +102,17 @@ def rerank(
         free[best] = False
         redundancy = np.maximum(redundancy, similarities[best] / largest)
     return np.array(chosen, dtype=np.intp)
+
+
+def fill_cold_slots(scores: Tensor, is_cold: Tensor, *, slots: int, k: int) -> None:
+    """Raise scores, shape (U, I), in place: the best cold items, mask (I,), get the last `slots` of k places, or keep higher ones.
+
+    Scores of hidden candidates are minus infinity.
+    """
+    slots = min(slots, k, int(is_cold.sum()))
+    if slots:
+        best = scores.masked_fill(~is_cold, -torch.inf).topk(slots, dim=1)
+        floor = scores.masked_fill(is_cold, -torch.inf).topk(min(k - slots + 1, scores.shape[1]), dim=1).values[:, -1:]
+        for own, index in zip(best.values.split(1, 1)[::-1], best.indices.split(1, 1)[::-1], strict=True):
+            floor = floor.nextafter(torch.full_like(floor, torch.inf))
+            scores.scatter_(1, index, torch.where(own > -torch.inf, own.maximum(floor), scores.gather(1, index)))

@@ -75,6 +75,7 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
             described["batch_size"],
             described["tables"],
             repeats=manifest.get("repeats") is True,  # earlier bundles lack it
+            cold_slots=int(manifest.get("cold_slots", 0)),
         )
         for name, known in (("placement", get_args(Placement)), ("tables", get_args(TableType))):
             if described[name] not in known:

@@ -82,6 +82,7 @@ def write_bundle(
         "histories": histories,
         "label_mean": served.histories.mean,
         "repeats": served.source.repeats,
+        "cold_slots": served.source.cold_slots,
         "num_users": served.users.num_train,
         "num_items": served.items.num_train,
         "num_parameters": num_weights(served.model),
@@ -208,7 +209,7 @@ def _uses(served: ServedModel, *, has_histories: bool) -> list[str]:
         else "A user absent from train gets the most popular items"
         + (", or scores by features if a request has them." if model.by_content else "."),
         "Items absent from train are ranked by their features."
-        if model.by_content
+        if model.ranks_cold_items
         else "Only items of train are ranked.",
         "The bundle has the user histories: treat it as personal data."
         if has_histories

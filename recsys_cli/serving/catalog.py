@@ -41,7 +41,7 @@ _MOST_KEPT = 1 << 14
 
 
 class Catalog:
-    """The rankable items: items of train, most popular first, then cold items for content-based models.
+    """The rankable items: items of train, most popular first, then cold items that the model ranks.
 
     A place is the position of an item in this order.
 
@@ -58,7 +58,7 @@ class Catalog:
         self._served = served
         self.users, self.items = served.users, served.items
         cold = served.cold
-        rows = cold.rows if served.model.by_content else cold.rows[:0]
+        rows = cold.rows if served.model.ranks_cold_items else cold.rows[:0]
         self.candidates: Ints = np.concatenate([served.by_train_rows, rows])
         self._place_of = np.full(max(cold.first + cold.number, len(served.counts)) + 1, -1, np.int64)
         self._place_of[self.candidates] = np.arange(len(self.candidates))

@@ -84,7 +84,9 @@ def recommend_to_all(
         score = scorer.over(candidates)
         for block in problem.blocks(users_per_block(len(candidates))):
             own = chunk[block.start : block.start + len(block.user_idx)]
-            top, scores = score_block(block, score, cut_off=cut_off)
+            top, scores = score_block(
+                block, score, cut_off=cut_off, adjust=lambda scores: scorer.fill_slots(scores, k, places)
+            )
             index = torch.from_numpy(top).clamp(min=0).to(scores.device)
             best, values = top, scores.gather(1, index).cpu().numpy()
             if diversity:

@@ -131,13 +131,13 @@ class ItemUpserts:
 
     def recommender(self, items: Mapping[str, ItemValues]) -> Recommender:
         """Return the recommender with upserted items, by raw id as text; values that do not fit are in `refused`."""
-        vectors = self._scorer.item_vectors  # before the model gets the features of another recommender
+        self._scorer.item_vectors  # noqa: B018 - cached before the model gets the features of another recommender
         kept = self._remember(items)
         places = self._places([one.item for one in kept])
         rows = self._chosen([str(one.item) for one in kept])
         recommender = Recommender(self._changed(kept, rows, places))
         changed = recommender.catalog.places(places.rows[~places.is_new])
-        recommender.scorer.reuse(vectors, changed[changed >= 0])
+        recommender.scorer.reuse(self._scorer, changed[changed >= 0])
         return recommender
 
     def _encode(self, items: Sequence[ItemValues]) -> pa.Table:
@@ -285,7 +285,7 @@ class ItemUpserts:
 def _why_not(served: ServedModel) -> str | None:
     """Return the reason why a model cannot use the features of an item."""
     name = served.source.name
-    if not served.model.by_content:
+    if not served.model.ranks_cold_items:
         return f"{name} scores items by their ids, not by features"
     fitted, item = served.fitted, served.item.name
     columns = {column.name for column in fitted.schema("star").in_table(item)}

@@ -15,7 +15,7 @@ from recsys_cli.evaluation.ranking import ModelScorer, cannot_rank
 from recsys_cli.features.schema import FIRST
 from recsys_cli.models.item_to_item import ItemToItemModel
 from recsys_cli.models.model import TrainingContext
-from recsys_cli.models.top_lists import rerank
+from recsys_cli.models.top_lists import fill_cold_slots, rerank
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.histories import History
 from recsys_cli.serving.served import ServedModel
@@ -81,6 +81,12 @@ class CatalogScorer:
         self.fold(histories)
         return self.trained(np.arange(FIRST, FIRST + len(histories)), places)
 
+    def fill_slots(self, scores: Tensor, k: int, places: Ints | None = None) -> None:
+        """Fill the cold slots of lists of k candidates, in place; see `fill_cold_slots`."""
+        if slots := self._served.source.cold_slots:
+            candidates = self._catalog.candidates if places is None else self._catalog.candidates[places]
+            fill_cold_slots(scores, torch.from_numpy(self._cold.among(candidates)), slots=slots, k=k)
+
     def fold(self, histories: Sequence[History]) -> None:
         """Give a model with fold-in some users: FIRST for the first history, and so on."""
         with torch.inference_mode():
@@ -110,15 +116,15 @@ class CatalogScorer:
         """Vectors of the candidates, computed once; None for a model without vectors."""
         return self._scorer.item_vectors if self._model.scoring == "dot_product" else None
 
-    def reuse(self, vectors: Tensor | None, changed: Ints) -> None:
+    def reuse(self, former: CatalogScorer, changed: Ints) -> None:
         """Take over the vectors of the first candidates from a scorer of the same model.
 
         Args:
-            vectors: Vectors of the first candidates; None for a model without vectors.
+            former: The scorer of the first candidates.
             changed: Places of those with other features now.
         """
-        if vectors is not None:
-            self._scorer.reuse(vectors, torch.from_numpy(changed))
+        if former.item_vectors is not None:
+            self._scorer.reuse(former._scorer, torch.from_numpy(changed))
 
     @cached_property
     def _norms(self) -> Tensor:

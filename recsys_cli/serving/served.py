@@ -42,6 +42,7 @@ class ModelSource:
         batch_size: Pairs scored at once; affects only memory.
         tables: Type of the embedding tables' rows.
         repeats: Whether seen items are recommended unless a request says otherwise (`evaluate.repeats`).
+        cold_slots: As in `RecommendConfig`.
     """
 
     name: str
@@ -50,14 +51,16 @@ class ModelSource:
     batch_size: int
     tables: TableType = "fp32"
     repeats: bool = False
+    cold_slots: int = 0
 
     @classmethod
     def of(cls, config: RunConfig) -> ModelSource:
         """Return the model of a config."""
         evaluate = config.evaluate
         return cls(
-            config.model.name, config.model.options, placement_of(config), evaluate.batch_size, repeats=evaluate.repeats
-        )
+            config.model.name, config.model.options, placement_of(config), evaluate.batch_size, repeats=evaluate.repeats,
+            cold_slots=config.recommend.cold_slots,
+        )  # fmt: skip
 
     def excludes_seen(self, asked: bool | None) -> bool:
         """Return whether a request leaves out the items of the history; None for the model's own default."""

@@ -117,7 +117,7 @@ def inputs(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
         given = {split: open_given(dataset.name, dataset.options, path) for split, path in paths.items()}
         identities["splits"] = {split: by_content(source.identity(), workspace) for split, source in given.items()}
     files = sorted({path for op in config.features.ops for path in op.files})
-    identities["given"] = [{"path": path, "checksum": _digest(Path(path))} for path in files]
+    identities["given"] = [{"path": path, "checksum": digest(Path(path))} for path in files]
     return identities
 
 
@@ -135,7 +135,8 @@ def _changed_since(config: RunConfig, workspace: Workspace) -> str | None:
     return None
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -45,13 +45,14 @@ def evaluate(
     workspace: Workspace,
     *,
     config: EvaluateConfig | None = None,
+    cold_slots: int | None = None,
     force: bool = False,
     cluster: str | None = None,
     emit: Emit = ignore,
 ) -> StageResult[TrainedRun]:
     """Evaluate the best checkpoint of a run and the baselines, unless the evaluation is up to date.
 
-    The default section is that of the run's config. The workers of a cluster, if any, rank for blocks of users.
+    The default section and `cold_slots` are those of the run's config. The workers of a cluster, if any, rank for blocks of users.
 
     Raises:
         MissingArtifactError: The run is not finished, or its data is gone.
@@ -62,8 +63,9 @@ def evaluate(
     """
     run_config = config_of(run)
     config = config or run_config.evaluate
+    slots = run_config.recommend.cold_slots if cold_slots is None else cold_slots
     run = run.evaluated(config.candidates)
-    key = evaluation_key(run.key, config)
+    key = evaluation_key(run.key, config, cold_slots=slots)
     with workspace.lock(run_lock(run), emit=emit):
         if not force and _is_fresh(run, key):
             return StageResult(run, up_to_date=True)
@@ -71,7 +73,7 @@ def evaluate(
         data = workspace.data_of(run)
         names = names_of(run_config, data, workspace, title=config.title)  # first, to fail early without the column
         with open_cluster(cluster, workspace, emit) as opened:
-            measurements, rankings = _measure(run, data, run_config, config, opened, emit=emit)
+            measurements, rankings = _measure(run, data, run_config, config, opened, slots=slots, emit=emit)
         split = measurements.split
         selected = selected_on(split, run, workspace)
         if selected:
@@ -95,11 +97,12 @@ def evaluate(
     return StageResult(run, up_to_date=False)
 
 
-def evaluation_key(run_key: str, config: EvaluateConfig) -> str:
+def evaluation_key(run_key: str, config: EvaluateConfig, *, cold_slots: int = 0) -> str:
     """Return the hash of an evaluation's run, options and metrics: those always reported by name, others with their code."""
     options = config.model_dump(mode="json", exclude=_NOT_IN_KEY)
     reported = sorted({*POINTWISE, *OF_NUMBERS, *GROUPED, *IMPRESSION, *RANKING, *BEYOND})
-    return key_of("evaluation", _VERSION, run_key, options, reported, *code_of_metrics(config.metrics))
+    slots = [f"cold slots {cold_slots}"] if cold_slots else []
+    return key_of("evaluation", _VERSION, run_key, options, reported, *code_of_metrics(config.metrics), *slots)
 
 
 def selected_on(split: str, run: TrainedRun, workspace: Workspace) -> tuple[Selection, ...]:
@@ -140,7 +143,8 @@ def _is_fresh(run: TrainedRun, key: str) -> bool:
 
 
 def _measure(
-    run: TrainedRun, data: PreparedData, run_config: RunConfig, config: EvaluateConfig, cluster: Cluster | None, *, emit: Emit
+    run: TrainedRun, data: PreparedData, run_config: RunConfig, config: EvaluateConfig, cluster: Cluster | None, *,
+    slots: int, emit: Emit,
 ) -> tuple[Measurements, Rankings]:  # fmt: skip
     """Measure a run, with rankings on the workers of a cluster if any, and with a note on leakage of the split."""
     device, command = hardware.device(run_config.train.device), uuid.uuid4().hex
@@ -152,7 +156,7 @@ def _measure(
     settings = ComputeSettings(device, run_config.train.memory_mib, emit, rank if cluster else None)
     keep_freed_memory()
     model, is_chosen = model_of(run, run_config, data).to(device), run.choice.is_file()
-    measurements, rankings = measure(model, data, config, compute=settings, is_chosen=is_chosen)
+    measurements, rankings = measure(model, data, config, compute=settings, is_chosen=is_chosen, cold_slots=slots)
     if cluster and not measurements.ranking:
         emit(Message("without a ranking there was nothing to do for the cluster"))
     leakage = run_config.leakage

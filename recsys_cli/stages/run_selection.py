@@ -38,6 +38,7 @@ def run_key(config: RunConfig, data: PreparedData) -> str:
     parts = [(part, _version(part), code_of_model(part)) for part in _parts(name, options)]
     searched = ["epochs of held-out rows"] if config.train.searches_epochs(has_valid=data.rows("valid") > 0) else []
     searched += ["repeats"] if config.evaluate.repeats else []  # as ranked for the epoch and the candidate of `auto`
+    searched += [f"cold slots {slots}"] if (slots := config.recommend.cold_slots) else []  # as served from the run
     searched += ["state of optimizers"] if config.train.continue_from else []
     return key_of("run", _FORMAT, _version(name), code, model, train, data.key, *([parts] if parts else []), *searched)
 

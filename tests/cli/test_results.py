@@ -221,7 +221,7 @@ def test_evaluate_takes_a_run_and_overrides_of_its_own_section(recsys, finished)
     assert json.loads(Path(found["path"]).read_text())["split"] == "valid"
     answer = recsys("evaluate", name, "train.epochs=3")
     assert answer.code == 2
-    assert "a finished run only accepts overrides of evaluate.KEY" in answer.err
+    assert "a finished run only accepts overrides of evaluate.KEY and recommend.KEY" in answer.err
     assert "hint: train another run: recsys train " in answer.err
 
 

@@ -14,6 +14,14 @@ WORK = 5e11
 """Maximum multiplications of a baseline, or of a candidate of `auto`: about ten seconds on two cores, under one on a GPU."""
 
 
+class ColdItemOptions(Section):
+    """Options of dot-product models for items absent from train."""
+
+    cold_items: Literal["all"] | tuple[str, ...] | None = Field(None, exclude_if=lambda cold: cold is None)
+    """Features of the item table that rank items absent from train: `all`, or names. Their vectors follow from a linear projection
+    of the features, a ridge regression on the trained item vectors with a penalty by leave-one-out."""
+
+
 class HistoryOptions(Section):
     """Options of models fitted to the interaction matrix instead of labels."""
 
@@ -121,7 +129,7 @@ class SLIMConfig(HistoryOptions):
     """Maximum sweeps of coordinate descent per item."""
 
 
-class IALSConfig(HistoryOptions):
+class IALSConfig(ColdItemOptions, HistoryOptions):
     """iALS: implicit-feedback matrix factorization by alternating least squares, confidence-weighted.
 
     After Hu, Koren and Volinsky, "Collaborative Filtering for Implicit Feedback Datasets" (2008). Needs `recsys-cli[implicit]`.

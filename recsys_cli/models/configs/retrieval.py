@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from recsys_cli.config.section import Section
+from recsys_cli.models.configs.matrix import ColdItemOptions
 
 
-class NegativeSamplingOptions(Section):
+class NegativeSamplingOptions(ColdItemOptions):
     """Options of retrieval models with sampled negatives."""
 
     search_space: ClassVar[Mapping[str, Any]] = {
@@ -73,7 +73,7 @@ class LightGCNConfig(NegativeSamplingOptions):
     """`bpr`: a positive against one sampled negative, as in the paper. `softmax`: a positive against many."""
 
 
-class TwoTowerConfig(Section):
+class TwoTowerConfig(ColdItemOptions):
     """Two-tower model: one network per side over user and item features, scored by the dot product of their outputs."""
 
     train_defaults: ClassVar[dict[str, Any]] = {

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, NonNegativeFloat, PositiveInt, field_validator, model_validator
 
 from recsys_cli.config.section import require_distinct
-from recsys_cli.models.configs.matrix import HistoryOptions
+from recsys_cli.models.configs.matrix import ColdItemOptions, HistoryOptions
 
 TimeFeature = Literal["hour_of_day", "day_of_week"]
 SHORTEST, LONGEST, QUANTILE = 10, 200, 0.99
@@ -17,7 +17,7 @@ FEW = 30
 """Mean length of histories below which data is sparse."""
 
 
-class SequenceOptions(HistoryOptions):
+class SequenceOptions(ColdItemOptions, HistoryOptions):
     """Options of sequence length, sampled negatives and training."""
 
     # A step is of users, and MovieLens has few of them: small batches make steps enough of an epoch. They grow with the users, see

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -66,6 +66,14 @@ def numbers(batch: Batch, numeric: NumericColumns) -> Tensor:
     if dense:
         return dense[0] if len(dense) == 1 else torch.cat(dense, dim=1)
     return torch.empty((batch.num_rows, 0), device=next(batch.tensors()).device)
+
+
+def unit_numbers(features: Mapping[str, Feature], numeric: NumericColumns) -> Tensor:
+    """Return `numbers` with each vector divided by its length; for at least one column."""
+    parts = (
+        numbers(Batch(features, {}), replace(numeric, widths={name: numeric.widths[name]})) for name in numeric.widths
+    )
+    return torch.cat([F.normalize(part, dim=1) if part.shape[1] > 1 else part for part in parts], dim=1)
 
 
 def _rectangle(feature: Feature, width: int) -> Tensor:

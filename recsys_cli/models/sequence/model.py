@@ -17,7 +17,7 @@ from recsys_cli.models.configs.sequence import LONGEST, QUANTILE, SHORTEST, Sequ
 from recsys_cli.models.embedding import Lookup, distinct, embed
 from recsys_cli.models.embedding.tables import INITIAL_STD
 from recsys_cli.models.model import Model, TrainingContext, pair_ids
-from recsys_cli.models.ranking.layers import NumericColumns, numbers, numeric_columns
+from recsys_cli.models.ranking.layers import numeric_columns, unit_numbers
 from recsys_cli.models.sequence.histories import Histories, Jagged, Windows
 from recsys_cli.models.sequence.losses import (
     FalseNegatives,
@@ -38,8 +38,10 @@ _FIRST, _LAST = 315_532_800, 4_102_444_800
 """Seconds of the years 1980 and 2100. Other times are unknown, such as those of a history in a request without times."""
 
 
-def item_columns(schema: Schema, item: Column, wanted: Literal["all"] | Sequence[str] | None) -> tuple[Column, ...]:
-    """Return the columns of `model.item_features`, in the item's dimension table.
+def item_columns(
+    schema: Schema, item: Column, wanted: Literal["all"] | Sequence[str] | None, *, option: str = "item_features"
+) -> tuple[Column, ...]:
+    """Return the columns of `model.item_features` or another option, in the item's dimension table.
 
     Raises:
         ConfigError: The table has no such column, or no column at all.
@@ -49,14 +51,14 @@ def item_columns(schema: Schema, item: Column, wanted: Literal["all"] | Sequence
     columns = {column.name: column for column in schema.in_table(item.name) if column.role is Role.FEATURE}
     if not columns:
         raise ConfigError(
-            f"model.item_features: the prepared data has no features of {item.name} in a table of their own",
+            f"model.{option}: the prepared data has no features of {item.name} in a table of their own",
             hint=f"add {{op: JoinExternal, table: …, on: {item.name}, columns: […]}} to features.ops with etl.layout=star and run "
-            "recsys etl, or remove model.item_features",
+            f"recsys etl, or remove model.{option}",
         )
     for name in columns if wanted == "all" else wanted:
         if name not in columns:
             raise ConfigError(
-                f"model.item_features: no feature {name!r} of {item.name}{suggest(name, list(columns))}",
+                f"model.{option}: no feature {name!r} of {item.name}{suggest(name, list(columns))}",
                 hint=f"the features of {item.name} are {', '.join(columns)}",
             )
     return tuple(columns.values()) if wanted == "all" else tuple(columns[name] for name in wanted)
@@ -89,14 +91,8 @@ class ItemFeatures(nn.Module):
         for column in self.categorical:
             vectors = vectors + _mean(lookups[column.name].spread(), features[column.name])
         if self.projection is not None:
-            vectors = vectors + self.projection(self._numbers(features))
+            vectors = vectors + self.projection(unit_numbers(features, self._numeric))
         return vectors
-
-    def _numbers(self, features: Mapping[str, Feature]) -> Tensor:
-        batch = Batch(features, {})
-        widths, filled = self._numeric.widths, self._numeric.filled
-        parts = ((numbers(batch, NumericColumns({name: width}, filled)), width) for name, width in widths.items())
-        return torch.cat([F.normalize(part, dim=1) if width > 1 else part for part, width in parts], dim=1)
 
 
 def _mean(sums: Tensor, feature: Feature) -> Tensor:

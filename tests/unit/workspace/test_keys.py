@@ -100,6 +100,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "evaluate.relevance": ("all", "evaluation"),
     "evaluate.candidates": ("sampled-uniform", "evaluation"),
     "evaluate.repeats": (True, "run"),
+    "recommend.cold_slots": (1, "run"),
     "evaluate.sampled_items": (7, "evaluation"),
     "evaluate.targets": ("last", "evaluation"),
     "evaluate.fold_in_targets": ("each", "evaluation"),
