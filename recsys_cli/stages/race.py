@@ -255,7 +255,7 @@ class _Race:
             alive = [one for one in kept if one.run is None and not one.note] if len(alive) > 1 else []
         for one in alive:
             one.note = _NO_TIME
-        if (leader := self.leader) is not None and leader.run is None:
+        while (leader := self.leader) is not None and leader.run is None:
             self._end_early(leader)
 
     def tune_leader(self) -> None:
@@ -362,8 +362,7 @@ class _Race:
             manifest, one.run = run.manifest, name
             one.value = (manifest["valid"] or manifest.get("held_out", {}).get("valid", {})).get(self.options.metric)
             one.seconds = max(one.seconds, float(manifest["seconds"]["train"]))
-            if self.options.latency_ms is not None:
-                self._check_latency(one, run, self.options.latency_ms)
+            self._check_latency(one)
         elif self._is_closed(one):
             one.note = f"not fitted in {seconds:.0f} s"
         else:
@@ -384,15 +383,24 @@ class _Race:
         """End the training of an entrant as a run of the epochs that it has."""
         before, epochs = self._config(one), len(self._history(one))
         one.model["train"]["epochs"] = epochs
-        one.run = self._call(end_early, self.data, before, self._config(one), self.workspace)
-        one.note = f"cut after {epochs} epochs"
+        one.run, one.note = (
+            self._call(end_early, self.data, before, self._config(one), self.workspace),
+            "no time to end it",
+        )
+        if one.run is None:
+            one.value = None
+        else:
+            one.note = f"cut after {epochs} epochs"
+            self._check_latency(one)
 
     def _evaluate(self, one: Entrant, seconds: float = math.inf) -> bool:
         run = self.workspace.run(str(one.run))
         return bool(self._call(evaluated, run, self.workspace, self.config.evaluate, seconds=seconds))
 
-    def _check_latency(self, one: Entrant, run: TrainedRun, limit: float) -> None:
-        took = self._call(latency, run, self.workspace)
+    def _check_latency(self, one: Entrant) -> None:
+        if (limit := self.options.latency_ms) is None:
+            return
+        took = self._call(latency, self.workspace.run(str(one.run)), self.workspace)
         if took is None or took > limit:
             one.note, one.value = f"a request takes {took or math.nan:.1f} ms, more than {limit:g}", None
 
