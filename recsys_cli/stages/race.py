@@ -422,9 +422,9 @@ class _Race:
     # Expected times
 
     def _time(self) -> float:
-        """Return the seconds for more training: those left without evaluations and the training on all rows."""
+        """Return the seconds for more training: those left without the test of the winner and its training on all rows."""
         refitting = 0.0 if self.leader is None else self._refitting(self.leader)
-        return self.clock.left - self.last - _MARGIN * _FINALISTS * self.evaluating - refitting
+        return self.clock.left - self.last - _MARGIN * self.evaluating - refitting
 
     def _refitting(self, leader: Entrant) -> float:
         rows = sum(self.data.rows(split) for split in SPLITS) / max(1, self.data.rows("train"))
