@@ -6,20 +6,14 @@ after some epochs ends as the run of so many epochs, which is the same by constr
 
 from __future__ import annotations
 
-import gc
-import json
 import math
-import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from safetensors import safe_open
-
-from recsys_cli.config import BenchModel, EvaluateConfig, RunConfig, dump, from_values, with_model, yaml12
+from recsys_cli.config import BenchModel, RunConfig, from_values, with_model, yaml12
 from recsys_cli.config.tune import TuneConfig
 from recsys_cli.errors import ConfigError, MissingExtraError, RecsysError, TrainingError
 from recsys_cli.evaluation.compare.leaderboard import LeaderboardRow, standings_of
@@ -28,71 +22,32 @@ from recsys_cli.events import Emit, Message, Progress, divert_messages
 from recsys_cli.features.schema import Role
 from recsys_cli.features.split import SPLITS
 from recsys_cli.metrics.named import CutOff, check_reported, find_metric, sort_key
-from recsys_cli.models import kind_of
 from recsys_cli.registry import AUTO, DEFAULT_MODEL
-from recsys_cli.serving.query import Query
 from recsys_cli.stages.auto import quick_models
+from recsys_cli.stages.entrants import LABELS, STEPS, Entrant, end_early, epochs_of, evaluated, latency, train
 from recsys_cli.stages.etl import etl
-from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.monitor import order_of
-from recsys_cli.stages.recommend import open_recommender
 from recsys_cli.stages.run_selection import run_key, unfinished_run
 from recsys_cli.stages.timed import Clock, Timed
-from recsys_cli.stages.train import train_on
 from recsys_cli.stages.tune import study_key, tune_on
-from recsys_cli.training.checkpoint import Checkpoint
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, read_json, write_json, write_text
+from recsys_cli.workspace import Workspace, key_of, read_json, write_json
 
 T = TypeVar("T")
 _QUICK, _ROUND = 0.25, 0.5
 """Share of the time for a model fitted at once, and share of the time left for a round of several trainings."""
 _FEW_EPOCHS = 3
 """Epochs in a round below which the first entrant runs alone."""
-_FINALISTS, _TRIALS, _REQUESTS = 3, 30, 50
-"""Entrants on the leaderboard, trials around the leader, and users of a latency."""
+_FINALISTS, _TRIALS = 3, 30
+"""Entrants on the leaderboard, and trials around the leader."""
 _NO_TIME = "no time for it"
 _LAST, _GRACE, _MOST_GRACE = 1.0, 0.02, 20.0
 """Seconds to write the result; from an interrupt to a kill, as a share of the time and in seconds."""
 _MARGIN = 1.3
 """Expected times are exceeded by so much on a busy machine."""
-_SEQUENCE = "the order of events tells the next one"
-_STEPS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "sasrec": (_SEQUENCE, {"name": "sasrec"}),
-    "sasrec, LiGR": (f"{_SEQUENCE}; gated blocks", {"name": "sasrec", "layer": "ligr"}),
-    "sasrec, wide": (f"{_SEQUENCE}; twice the width", {"name": "sasrec", "embedding_dim": 128}),
-    "gru4rec": (f"{_SEQUENCE}; recurrent", {"name": "gru4rec"}),
-}  # fmt: skip
-_FEW = {"epochs": 20, "early_stopping": 3}
-_LABELS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "fm": ("pairs of features", {"name": "fm", "train": _FEW}),
-    "dcn-v2": ("crosses of features", {"name": "dcn-v2", "train": _FEW}),
-}
 _REPLACED = frozenset({"model", "train", "bench", "tune", "protocol"})
 _ALL_ROWS = {"method": "random", "valid": 0.0, "test": 0.0}
 _OF_THE_RACE = frozenset({"monitor", "devices", "early_stopping"})
 """Options of a training that the one on all rows does not take over."""
-
-
-@dataclass
-class Entrant:
-    """A model in the race.
-
-    Attributes:
-        why: Why it runs.
-        model: Its `model` section, with its `train` section as `train`.
-        run: Name of its finished run.
-        value: The metric on valid, of its best epoch so far.
-        seconds: Time of its training.
-        note: Why it has no value, or ended.
-    """
-
-    label: str
-    why: str
-    model: dict[str, Any]
-    run: str | None = None
-    value: float | None = None
-    seconds: float = 0.0
-    note: str = ""
 
 
 class RaceOptions(Frozen):
@@ -155,7 +110,6 @@ def race(
         return own.finish()
     finally:
         own.timed.close()
-        own.save(None)
 
 
 @dataclass
@@ -176,11 +130,9 @@ class _Race:
         memory = None if self.options.memory_mib is None else self.options.memory_mib << 20
         self.timed = Timed(grace=grace, memory=memory, emit=divert_messages(self.emit, lambda _: None))
         self.last = grace + _LAST
-        self.journal: Path | None = None
         self.entrants: dict[str, Entrant] = {}
         self.evaluating = 0.0
         self.announced: str | None = None
-        self.result: RaceResult | None = None
 
     def prepare(self) -> None:
         """Prepare the data."""
@@ -197,7 +149,7 @@ class _Race:
 
     def known(self) -> RaceResult | None:
         """Return the result of a finished race of as many minutes; else count what earlier calls have spent."""
-        if self.journal is None or not self.journal.is_file():
+        if not self.journal.is_file():
             return None
         saved = read_json(self.journal, hint=f"remove {self.journal}")
         if (result := saved["result"]) is not None and result["options"]["minutes"] >= self.options.minutes:
@@ -207,13 +159,10 @@ class _Race:
         self.clock.before = float(saved["seconds"])
         return None
 
-    def save(self, result: RaceResult | None) -> None:
+    def save(self, result: RaceResult | None = None) -> None:
         """Write the time that is spent, and the result."""
-        if self.journal is None:
-            return
-        self.result = result or self.result
         self.journal.parent.mkdir(exist_ok=True)
-        saved = None if self.result is None else self.result.model_dump(mode="json")
+        saved = None if result is None else result.model_dump(mode="json")
         write_json(self.journal, {"seconds": self.clock.spent, "result": saved})
 
     # The phases
@@ -238,13 +187,13 @@ class _Race:
     def train_rounds(self) -> None:
         """Train the others in rounds: each gets a share of the time, and the better half goes on."""
         has_times = self.data.schema.select(lambda column: column.role is Role.TIMESTAMP and column.table is None)
-        models = {} if self.ranks and not has_times else _STEPS if self.ranks else _LABELS
+        models = {} if self.ranks and not has_times else STEPS if self.ranks else LABELS
         alive = [self._enter(label, *model) for label, model in models.items()]
         while alive and self._time() > 0:
             share = self._time() * (_ROUND if len(alive) > 1 else 1.0) / len(alive)
             first = alive[0]
             self._train_each(alive[:1], share)
-            if first.run is None and not first.note and len(self._history(first)) < _FEW_EPOCHS and len(alive) > 1:
+            if first.run is None and not first.note and len(self._epochs(first)) < _FEW_EPOCHS and len(alive) > 1:
                 kept = [first]
             else:
                 self._train_each(alive[1:], share)
@@ -317,7 +266,7 @@ class _Race:
         metric = f"{options.label}{self.options.metric}" if self.ranks else self.options.metric
         return standings_of(
             {one.label: [self.workspace.run(str(one.run))] for one in tested}, [metric],
-            deterministic=[one.label for one in tested if self._is_closed(one)],
+            deterministic=[one.label for one in tested if one.is_closed],
             resamples=options.bootstrap, seed=options.seed,
         )  # fmt: skip
 
@@ -339,8 +288,8 @@ class _Race:
     def _config(self, one: Entrant) -> RunConfig:
         return with_model(self.config, BenchModel.model_validate(one.model), seed=self.config.train.seed)
 
-    def _is_closed(self, one: Entrant) -> bool:
-        return kind_of(one.model["name"]).rows == "all"
+    def _epochs(self, one: Entrant) -> list[dict[str, Any]]:
+        return epochs_of(unfinished_run(self.workspace, run_key(self._config(one), self.data)))
 
     def _train_each(self, entrants: Sequence[Entrant], seconds: float) -> None:
         """Train entrants for some seconds each, from where they are; an error is a note."""
@@ -352,7 +301,7 @@ class _Race:
             except (RecsysError, MemoryError, RuntimeError) as error:
                 one.note = error.message if isinstance(error, RecsysError) else str(error).partition("\n")[0]
             one.seconds += time.monotonic() - started
-            gc.collect()
+            self.save()
             self._announce()
 
     def _train(self, one: Entrant, config: RunConfig, seconds: float) -> None:
@@ -363,34 +312,21 @@ class _Race:
             one.value = (manifest["valid"] or manifest.get("held_out", {}).get("valid", {})).get(self.options.metric)
             one.seconds = max(one.seconds, float(manifest["seconds"]["train"]))
             self._check_latency(one)
-        elif self._is_closed(one):
+        elif one.is_closed:
             one.note = f"not fitted in {seconds:.0f} s"
         else:
             better = order_of(self.options.metric).better
-            values = [epoch["valid"].get(self.options.metric) for epoch in self._history(one)]
+            values = [epoch["valid"].get(self.options.metric) for epoch in self._epochs(one)]
             one.value = min(values, key=lambda value: sort_key(value, better), default=None)
-
-    def _history(self, one: Entrant) -> list[dict[str, Any]]:
-        """Return the epochs of an interrupted training, from the header of its checkpoint."""
-        run = unfinished_run(self.workspace, run_key(self._config(one), self.data))
-        if run is None or not run.checkpoint("last").is_file():
-            return []
-        with safe_open(run.checkpoint("last"), framework="np") as file:
-            history: list[dict[str, Any]] = json.loads((file.metadata() or {})["recsys"])["progress"]["history"]
-        return history
 
     def _end_early(self, one: Entrant) -> None:
         """End the training of an entrant as a run of the epochs that it has."""
-        before, epochs = self._config(one), len(self._history(one))
-        one.model["train"]["epochs"] = epochs
-        one.run, one.note = (
-            self._call(end_early, self.data, before, self._config(one), self.workspace),
-            "no time to end it",
-        )
+        before, epochs = self._config(one), len(self._epochs(one))
+        one.model["train"]["epochs"], one.note = epochs, f"cut after {epochs} epochs"
+        one.run = self._call(end_early, self.data, before, self._config(one), self.workspace)
         if one.run is None:
-            one.value = None
+            one.value, one.note = None, _NO_TIME
         else:
-            one.note = f"cut after {epochs} epochs"
             self._check_latency(one)
 
     def _evaluate(self, one: Entrant, seconds: float = math.inf) -> bool:
@@ -414,10 +350,8 @@ class _Race:
             return
         self.announced = leader.run
         self.write(self._text(leader, (), "The race goes on."))
-        after = (
-            f"{leader.label} leads after {self.clock.spent:.0f} s: {self.options.metric} {leader.value:.4f} on valid"
-        )
-        self.emit(Message(f"{after}; to serve it: recsys serve {leader.run}", facts=asdict(leader)))
+        what = f"{leader.label} leads after {self.clock.spent:.0f} s, with {leader.value:.4f} on valid"
+        self.emit(Message(f"{what}; to serve it: recsys serve {leader.run}", facts=asdict(leader)))
 
     # Expected times
 
@@ -441,7 +375,7 @@ class _Race:
         """Return the sections of the training on all rows, with the keys that are set."""
         model = {name: value for name, value in one.model.items() if name != "train"}
         train = {name: value for name, value in one.model["train"].items() if name not in _OF_THE_RACE}
-        if not self._is_closed(one):
+        if not one.is_closed:
             epochs = self.workspace.run(str(one.run)).manifest["best_epoch"]
             train |= {"epochs": epochs, "early_stopping": None}
         sections = dict(self.sections)
@@ -452,71 +386,15 @@ class _Race:
 
     def _text(self, one: Entrant, board: Sequence[LeaderboardRow], verdict: str) -> str:
         """Return the config of the leader as YAML, with the figures and the reasons as comments."""
-        tested = {row.label: next(iter(row.scores.values())) for row in board}
-        lines = [
-            f"Chosen by recsys auto in {self.clock.spent / 60:.1f} of {self.options.minutes:g} minutes.",
-            verdict,
-            "",
-        ]
-        for other in self._ordered(self.entrants.values()):
-            score = tested.get(other.label)
-            valid = "–" if other.value is None else f"{other.value:.4f}"
-            test = (
-                ""
-                if score is None or score.low is None
-                else f", test {score.value:.4f} [{score.low:.4f}, {score.high:.4f}]"
-            )
-            lines.append(f"{other.label}: valid {valid}{test}; {other.note or other.why}")
-        split = yaml12.quoted(self.sections["split"])
-        lines += [
-            "",
-            f"{self.options.metric} on valid chose the model, and test chose nothing; both by  split: {split}",
-        ]
-        lines += (
-            []
-            if self._keeps_split
-            else ["With that split this config repeats the figures; as it is, it trains on all rows."]
-        )
+        figures = {row.label: next(iter(row.scores.values())) for row in board}
+        time, split = f"{self.clock.spent / 60:.1f} of {self.options.minutes:g} minutes", self.sections["split"]
+        lines = [f"Chosen by recsys auto in {time}.", verdict, ""]
+        lines += [one.line(figures.get(one.label)) for one in self._ordered(self.entrants.values())]
+        lines += ["", f"By {self.options.metric}: valid chose the model, and test chose nothing."]
+        if not self._keeps_split:
+            lines.append(f"Trained on all rows; the figures are of  split: {yaml12.quoted(split)}")
         comments = "".join(f"# {line}".rstrip() + "\n" for line in lines)
         return f"{comments}\n{yaml12.write({name: part for name, part in self._values(one).items() if part})}"
-
-
-def train(data: PreparedData, config: RunConfig, workspace: Workspace, *, emit: Emit) -> str:
-    """Train or continue a config; return the name of the run."""
-    return train_on(data, config, workspace, resume=None, emit=emit).artifact.folder.name
-
-
-def end_early(
-    data: PreparedData, before: RunConfig, config: RunConfig, workspace: Workspace, *, emit: Emit
-) -> str | None:
-    """Make the run of a config from the interrupted one of more epochs: its state is that of the shorter run; return its name."""
-    run, key = unfinished_run(workspace, run_key(before, data)), run_key(config, data)
-    if run is None:
-        return None
-    saved = Checkpoint.load(run.checkpoint("last"))
-    replace(saved, meta={**saved.meta, "key": key}).save(run.checkpoint("last"))
-    write_text(run.config, dump(config))
-    run.folder.replace(workspace.new_run(config.model.name, key).folder)
-    return train_on(data, config, workspace, resume=True, emit=emit).artifact.folder.name
-
-
-def evaluated(run: TrainedRun, workspace: Workspace, config: EvaluateConfig, *, emit: Emit) -> bool:
-    """Evaluate a run."""
-    evaluate(run, workspace, config=config, emit=emit)
-    return True
-
-
-def latency(run: TrainedRun, workspace: Workspace, *, emit: Emit) -> float:
-    """Return the milliseconds of 95 in 100 requests, each of one user."""
-    recommender, seconds = open_recommender(run, workspace), []
-    recommender.warm_up()
-    users = recommender.users(_REQUESTS)
-    for done, user in enumerate(users, start=1):
-        started = time.perf_counter()
-        recommender.recommend([Query(user=user)])
-        seconds.append(time.perf_counter() - started)
-        emit(Progress("requests", done, len(users), "users"))
-    return 1_000 * statistics.quantiles(seconds, n=20)[-1]
 
 
 def _asked(config: RunConfig, options: RaceOptions) -> dict[str, Any]:
@@ -542,5 +420,5 @@ def _verdict(winner: str, board: Sequence[LeaderboardRow]) -> str:
     level = [row.label for row in board[1:] if row.is_same_as_best]
     if winner == "ease" or not level:
         return "Nothing beats ease here." if winner == "ease" else f"{winner} is significantly better than all others."
-    simple = next((label for label in level if label == "ease"), level[0])
+    simple = next((label for label in ("popularity", "ease") if label in level), level[0])
     return f"{winner} is best, but not measurably: nothing beats {simple} here."
