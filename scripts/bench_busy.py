@@ -43,7 +43,7 @@ def main() -> None:
 
 def _compare(command: list[str], number: int, rounds: int) -> dict[str, object]:
     runs: dict[str, list[Run]] = {name: [] for name in POLICIES}
-    with _busy(number):
+    with busy(number):
         for _ in range(rounds):
             for name, variables in POLICIES.items():
                 runs[name].append(run(["env", *variables, *command]))
@@ -58,7 +58,7 @@ def _compare(command: list[str], number: int, rounds: int) -> dict[str, object]:
 
 
 @contextmanager
-def _busy(number: int) -> Iterator[None]:
+def busy(number: int) -> Iterator[None]:
     """Run processes beside that only compute."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"], env=environment) for _ in range(number)]

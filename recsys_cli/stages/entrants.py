@@ -1,0 +1,123 @@
+"""The entrants of a race, and the work on them in the process of `timed`."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from safetensors import safe_open
+
+from recsys_cli.config import EvaluateConfig, RunConfig, dump
+from recsys_cli.evaluation.compare.leaderboard import SeededScore
+from recsys_cli.events import Emit, Progress
+from recsys_cli.models import kind_of
+from recsys_cli.serving.query import Query
+from recsys_cli.stages.evaluate import evaluate
+from recsys_cli.stages.recommend import open_recommender
+from recsys_cli.stages.run_selection import run_key, unfinished_run
+from recsys_cli.stages.train import train_on
+from recsys_cli.training.checkpoint import Checkpoint
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_text
+
+_REQUESTS = 50
+"""Users of a latency."""
+_SEQUENCE = "the order of events tells the next one"
+STEPS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "sasrec": (_SEQUENCE, {"name": "sasrec"}),
+    "sasrec, LiGR": (f"{_SEQUENCE}; gated blocks", {"name": "sasrec", "layer": "ligr"}),
+    "sasrec, wide": (f"{_SEQUENCE}; twice the width", {"name": "sasrec", "embedding_dim": 128}),
+    "gru4rec": (f"{_SEQUENCE}; recurrent", {"name": "gru4rec"}),
+}  # fmt: skip
+_FEW = {"epochs": 20, "early_stopping": 3}
+LABELS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "fm": ("pairs of features", {"name": "fm", "train": _FEW}),
+    "dcn-v2": ("crosses of features", {"name": "dcn-v2", "train": _FEW}),
+}
+
+
+@dataclass
+class Entrant:
+    """A model in the race.
+
+    Attributes:
+        why: Why it runs.
+        model: Its `model` section, with its `train` section as `train`.
+        run: Name of its finished run.
+        value: The metric on valid, of its best epoch so far.
+        seconds: Time of its training.
+        note: Why it has no value, or ended.
+    """
+
+    label: str
+    why: str
+    model: dict[str, Any]
+    run: str | None = None
+    value: float | None = None
+    seconds: float = 0.0
+    note: str = ""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is fitted at once."""
+        return kind_of(self.model["name"]).rows == "all"
+
+    def line(self, score: SeededScore | None) -> str:
+        """Return its figures and the reason."""
+        valid = "–" if self.value is None else f"{self.value:.4f}"
+        test = (
+            ""
+            if score is None or score.low is None
+            else f", test {score.value:.4f} [{score.low:.4f}, {score.high:.4f}]"
+        )
+        return f"{self.label}: valid {valid}{test}; {self.note or self.why}"
+
+
+def epochs_of(run: TrainedRun | None) -> list[dict[str, Any]]:
+    """Return the epochs of an interrupted training, from the header of its checkpoint."""
+    if run is None or not run.checkpoint("last").is_file():
+        return []
+    with safe_open(run.checkpoint("last"), framework="np") as file:
+        history: list[dict[str, Any]] = json.loads((file.metadata() or {})["recsys"])["progress"]["history"]
+    return history
+
+
+def train(data: PreparedData, config: RunConfig, workspace: Workspace, *, emit: Emit) -> str:
+    """Train or continue a config; return the name of the run."""
+    return train_on(data, config, workspace, resume=None, emit=emit).artifact.folder.name
+
+
+def end_early(
+    data: PreparedData, before: RunConfig, config: RunConfig, workspace: Workspace, *, emit: Emit
+) -> str | None:
+    """Make the run of a config from the interrupted one of more epochs: its state is that of the shorter run; return its name."""
+    run, key = unfinished_run(workspace, run_key(before, data)), run_key(config, data)
+    if run is None:
+        return None
+    saved = Checkpoint.load(run.checkpoint("last"))
+    replace(saved, meta={**saved.meta, "key": key}).save(run.checkpoint("last"))
+    write_text(run.config, dump(config))
+    run.folder.replace(workspace.new_run(config.model.name, key).folder)
+    return train_on(data, config, workspace, resume=True, emit=emit).artifact.folder.name
+
+
+def evaluated(run: TrainedRun, workspace: Workspace, config: EvaluateConfig, *, emit: Emit) -> bool:
+    """Evaluate a run."""
+    evaluate(run, workspace, config=config, emit=emit)
+    return True
+
+
+def latency(run: TrainedRun, workspace: Workspace, *, emit: Emit) -> float:
+    """Return the milliseconds of 95 in 100 requests, each of one user."""
+    recommender, seconds = open_recommender(run, workspace), []
+    recommender.warm_up()
+    users = recommender.users(_REQUESTS)
+    for done, user in enumerate(users, start=1):
+        started = time.perf_counter()
+        recommender.recommend([Query(user=user)])
+        seconds.append(time.perf_counter() - started)
+        emit(Progress("requests", done, len(users), "users"))
+    return 1_000 * statistics.quantiles(seconds, n=20)[-1]
