@@ -167,12 +167,14 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
 
 def _draw_published(to: Console, board: Leaderboard, published: PublishedComparison) -> None:
     """Draw the published models and ours in one table, and the verdicts."""
-    from recsys_cli.evaluation.compare.leaderboard import LEVEL_NOTE, one_table
+    from recsys_cli.evaluation.compare.leaderboard import LEVEL_NOTE, one_table, variant_table
 
     heads, cells = one_table(board.standings, published, board.metrics)
     table(to, f"published: {published.paper}", heads, cells, text=2)
     line(to, published.data_in_words, style="yellow" if published.differences or published.verified != "digest" else "")
-    for text in (LEVEL_NOTE, *published.notes, *published.sources):
+    if published.variants:
+        table(to, "ours on other splits", *variant_table(board), text=2)
+    for text in (*(one.text for one in published.variants), LEVEL_NOTE, *published.notes, *published.sources):
         line(to, text, style="dim")
 
 

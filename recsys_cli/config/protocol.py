@@ -40,6 +40,8 @@ class ProtocolConfig(Section):
     """Rows of the published splits, to verify the data."""
     notes: tuple[str, ...] = ()
     """Known differences to the published evaluation."""
+    variants: tuple[Literal["ties", "time"], ...] = ("ties", "time")
+    """Further evaluations of the same models, where the data has times: with `ties` shuffled, and by global `time`."""
     published: tuple[PublishedRow, ...] = Field(min_length=1)
     """Published figures, as in the publications."""
 

@@ -85,9 +85,8 @@ class Preparation:
                 cold = cold_shares(self.folder, fitted, staged, executor)
             rejected = inputs.rejected
             with _phase(seconds, "report"):
-                dataset, method = self.config.dataset.called, self.config.split.method
-                seed = self.config.split.tie_seed
-                counted = EtlCounts(dataset, method, staged.rows, quality, cold, len(rejected), chosen, seed)
+                dataset, split, bad = self.config.dataset.called, self.config.split, len(rejected)
+                counted = EtlCounts(dataset, split.method, staged.rows, quality, cold, bad, chosen, split.tie_seed)
                 self._report(fitted, counted, executor)
         if rejected:
             self._keep_rejected(rejected)

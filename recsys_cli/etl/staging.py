@@ -279,10 +279,8 @@ def stage(
             file.path.unlink()
     if numbered:
         schema = with_numbers
-    staged = Staged(
-        tuple(files), {}, num_shards, shard_rows, tables, schema, config.etl.seed, tie_seed=config.split.tie_seed
-    )
-    return replace(staged, rows=staged.count(files))
+    staged = Staged(tuple(files), {}, num_shards, shard_rows, tables, schema, config.etl.seed)
+    return replace(staged, rows=staged.count(files), tie_seed=config.split.tie_seed)
 
 
 def _number_type(files: Sequence[PartitionedFile]) -> pa.DataType:
@@ -353,11 +351,9 @@ def _with_codes(sources: Mapping[str, Rows], config: RunConfig, folder: Path) ->
         numbered = None if split.tie_seed is None else ROW_NUMBER
         names = {"user": plan.user, "timestamp": plan.timestamp, "number": numbered}
         names["impression"] = plan.impression if shown is not None and can_hash(shown) else None
-        keys: dict[str, str] = {
-            key: plan.raw_name(column) for key in (*split.reads, "number") if (column := names[key])
-        }
-        source = sources["all"]
-        numbers = NumberFile(keys, folder / "numbers.arrow")
+        reads = (*split.reads, "number")
+        keys: dict[str, str] = {key: plan.raw_name(column) for key in reads if (column := names[key])}
+        numbers, source = NumberFile(keys, folder / "numbers.arrow"), sources["all"]
         if isinstance(source, PartRows):
             read = [name for name in dict.fromkeys(keys.values()) if name in source.schema().names]
             for _ in numbers.write(_over_all(part, part.read(read)) for part in source.parts):

@@ -158,7 +158,7 @@ class Transform:
         order = self.staged.order(shard, rows.num_rows) if in_train and not widens else None
         if in_train:
             rows = rows.append_column(TRAIN_ROW, row_numbers(shard, rows.num_rows, order))
-        rows, numbers = _without_numbers(rows)
+        rows, numbers = _without_numbers(rows, self.staged.tie_seed)
         steps = without_idle(_steps(self.fitted), self.fitted, train=in_train)
         computed = self.engine.apply(with_exact_labels(steps, self.fitted, rows), self.fitted, rows)
         lost = count_lost(computed, self.schema)
@@ -171,7 +171,6 @@ class Transform:
         if order is not None:
             table = table.take(pa.array(order))  # cheaper than before the steps: encoded ids, no strings
         if numbers is not None:
-            numbers = numbers if self.staged.tie_seed is None else _shuffled(numbers, self.staged.tie_seed)
             table = table.append_column(ROW_NUMBER, numbers if order is None else _taken(numbers, order))
         write_table(table, self.folder / f"{shard:05d}.parquet")
         missing = count_missing(table, self.schema)
@@ -221,16 +220,15 @@ def _taken(numbers: pa.ChunkedArray, order: npt.NDArray[np.int64]) -> pa.Array:
     return pa.array(numbers.to_numpy()[order])
 
 
-def _shuffled(numbers: pa.ChunkedArray, seed: int) -> pa.ChunkedArray:
-    """Return the keys of row numbers that shuffle ties; null for sampled negatives."""
-    keys = tie_keys(numbers.fill_null(0).to_numpy().astype(np.int64), seed)
-    return pa.chunked_array([pa.array(keys, mask=numbers.is_null().to_numpy())])
-
-
-def _without_numbers(rows: pa.Table) -> tuple[pa.Table, pa.ChunkedArray | None]:
+def _without_numbers(rows: pa.Table, seed: int | None) -> tuple[pa.Table, pa.ChunkedArray | None]:
+    """Return the other columns, and the row numbers, or with the seed their keys."""
     if ROW_NUMBER not in rows.column_names:
         return rows, None
-    return rows.drop_columns([ROW_NUMBER]), rows.column(ROW_NUMBER)
+    numbers = rows.column(ROW_NUMBER)
+    if seed is not None:  # null for sampled negatives
+        keys = tie_keys(numbers.fill_null(0).to_numpy().astype(np.int64), seed)
+        numbers = pa.chunked_array([pa.array(keys, mask=numbers.is_null().to_numpy())])
+    return rows.drop_columns([ROW_NUMBER]), numbers
 
 
 def transform(task: Transform, executor: Executor, emit: Emit, *, done: int, total: int) -> Written:

@@ -12,9 +12,8 @@ if the vocabulary excludes train users."""
 IMPRESSION_HASH = f"{PREFIX}impression"
 """Column (uint64) of held-out rows, outside the schema: the hash of impression id and user, null without an id."""
 ROW_NUMBER = f"{PREFIX}number"
-"""Column (int32 or int64) of prepared interactions with a timestamp, outside the schema: the number of the row in the raw
-input, over all files, or with `split.tie_seed` its hash; null for sampled negatives. It breaks ties in time. Staged rows have it
-after an op that drops rows."""
+"""Column (int32 or int64) of prepared interactions with a timestamp, outside the schema: the number of the raw row over all files,
+or with `split.tie_seed` its hash; null for sampled negatives. It breaks ties. Staged rows have it after an op that drops rows."""
 HISTORY_USER = f"{PREFIX}history user"
 """Feature of held-out batches: the user of the row's history, distinct for cold-start users too."""
 SHARED_ID = f"{PREFIX}id"

@@ -21,15 +21,12 @@ def tie_keys(numbers: Ints, seed: int, stream: int = 0) -> Ints:
 
 @dataclass
 class TimeBoundary:
-    """Boundary of a split: a time, a number of further rows at that time before it, and the impressions of those so far.
-
-    With `key`, rows at that time are before it by their own keys.
-    """
+    """Boundary of a split: a time, a number of further rows at that time before it, and the impressions of those so far."""
 
     time: int
     before: int
     begun: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    key: int | None = None
+    key: int | None = None  # of the first of those rows after it, if they follow keys
 
     @classmethod
     def at(cls, times: Callable[[], Iterator[Ints]], rank: int) -> TimeBoundary:

@@ -89,10 +89,7 @@ class RandomSplit(_Fractions):
 
 
 class TemporalSplit(_Fractions):
-    """Global temporal split: the earliest rows for train, the latest for test.
-
-    Ties follow the row number, or with `tie_seed` a hash of it, by impression.
-    """
+    """Global temporal split: the earliest rows for train, the latest for test; ties by row number or hash, by impression."""
 
     reads = ("timestamp", "impression")
     keeps_impressions = in_order = True

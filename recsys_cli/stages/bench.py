@@ -13,8 +13,8 @@ import torch
 
 from recsys_cli.config import BenchConfig, BenchModel, RunConfig, with_model
 from recsys_cli.config.bench import not_measured
-from recsys_cli.config.protocol import ProtocolConfig
 from recsys_cli.errors import ConfigError, RecsysError, TrainingError
+from recsys_cli.etl.report import Facts
 from recsys_cli.evaluation.compare.comparison import rankings_of
 from recsys_cli.evaluation.compare.leaderboard import Leaderboard, PublishedComparison, compare_published, standings_of
 from recsys_cli.evaluation.compare.pages import leaderboard_page
@@ -22,8 +22,9 @@ from recsys_cli.events import Emit, Message, Progress, divert_messages, ignore
 from recsys_cli.features.split import SPLITS
 from recsys_cli.metrics.named import better_of, check_reported
 from recsys_cli.models import kind_of
+from recsys_cli.stages.bench_variants import run_variants
 from recsys_cli.stages.cluster import open_cluster
-from recsys_cli.stages.etl import prepared_data
+from recsys_cli.stages.etl import etl, prepared_data
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, refuse_new_folders, write_text
@@ -119,7 +120,7 @@ def bench_on(
         emit(Progress("bench", number, len(cells), unit="runs"))
     leaderboard = _leaderboard(config, cells, results, metrics, data)
     if config.protocol is not None:
-        published = _published(config.protocol, leaderboard, config, data, workspace)
+        published = _published(leaderboard, config, data, workspace, metric=metric, emit=emit)
         leaderboard = leaderboard.model_copy(update={"published": published})
     if html is not None:
         write_text(html, leaderboard_page(leaderboard))
@@ -127,18 +128,26 @@ def bench_on(
 
 
 def _published(
-    protocol: ProtocolConfig, board: Leaderboard, config: RunConfig, data: PreparedData, workspace: Workspace
+    board: Leaderboard, config: RunConfig, data: PreparedData, workspace: Workspace, **how: Any
 ) -> PublishedComparison:
+    def run(varied: RunConfig) -> Leaderboard:
+        prepared = etl(varied, workspace, emit=how["emit"]).artifact
+        return bench_on(prepared, varied, workspace, **how)
+
+    protocol = config.protocol
+    assert protocol is not None
+    variants, notes = run_variants(config, Facts.read(data.facts), run) if protocol.variants else ((), ())
     raw = workspace.raw(config.dataset.name)
     facts = raw.manifest.get("facts", {}) if raw.exists else {}
     section = bench_section(config)
     return compare_published(
-        protocol,
+        protocol.model_copy(update={"notes": (*protocol.notes, *notes)}),
         board.standings,
         names={label: model.name for label, model in zip(section.labels, section.models, strict=True)},
         label=config.evaluate.label,
         rows={split: data.rows(split) for split in SPLITS},
         digests=facts.get("verified", {}),
+        variants=variants,
     )
 
 

@@ -373,10 +373,8 @@ def _ties(facts: Facts) -> Iterator[Finding]:
             if test.p < 0.05
         ]
         if found:
-            text += (
-                f"; {'; '.join(found)}: a model may learn the order of the file instead of taste; {shuffle}: compare"
-            )
-            yield Finding(level="warning", text=text)
+            learns = f"a model may learn the order of the file instead of taste; {shuffle}: compare"
+            yield Finding(level="warning", text=f"{text}; {'; '.join(found)}: {learns}")
         elif ties.tied > _MANY_TIED * ties.targets and splits()[facts.method].holdout == "last":
             yield Finding(level="note", text=f"{text}: the order of the file decides; {shuffle}")
 

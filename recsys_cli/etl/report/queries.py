@@ -211,13 +211,12 @@ def _last(data: _Prepared, totals: Mapping[str, RowCounts]) -> dict[str, npt.NDA
 
 def _ties(data: _Prepared, train: RowCounts, rows: Mapping[str, Mapping[str, pl.DataFrame]]) -> dict[str, Ties]:
     """Audit the rows at the last times of users, by held-out split and own split."""
-    audited = {}
-    orders = _orders(data, train) if rows else {}
+    audited, orders = {}, _orders(data, train) if rows else {}
     for split, by_split in rows.items():
-        code = SPLITS.index(split)
         parts = [part.with_columns(split=pl.lit(SPLITS.index(of), pl.Int64)) for of, part in by_split.items()]
         if len(by_split[split]):
-            audited[split] = audit_ties(pl.concat(parts), code, orders, tests=len(rows) * (len(orders) - 1))
+            tests = len(rows) * (len(orders) - 1)
+            audited[split] = audit_ties(pl.concat(parts), SPLITS.index(split), orders, tests=tests)
     return audited
 
 

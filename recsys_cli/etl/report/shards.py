@@ -137,12 +137,8 @@ class RowCounts:
     def __add__(self, other: RowCounts) -> RowCounts:
         ids = {name: np.add(counts, other.ids[name], dtype=np.int64) for name, counts in self.ids.items()}
         statistics, latest = self.statistics + other.statistics, np.maximum(self.latest, other.latest)
-        pairs, copies, positions = (
-            self.pairs + other.pairs,
-            self.copies + other.copies,
-            self.positions + other.positions,
-        )
-        return RowCounts(statistics, ids, latest, pairs, copies, positions)
+        pairs, positions = self.pairs + other.pairs, self.positions + other.positions
+        return RowCounts(statistics, ids, latest, pairs, self.copies + other.copies, positions)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,6 @@ import polars as pl
 
 from recsys_cli.etl.report.facts import RankTest, Ties
 
-_MIN_USERS = 20
-
 
 def audit_ties(rows: pl.DataFrame, code: int, orders: Mapping[str, npt.NDArray[np.int64]], *, tests: int) -> Ties:
     """Return the ties of a held-out split.
@@ -61,27 +59,22 @@ def _compared(rows: pl.DataFrame, code: int, orders: Mapping[str, npt.NDArray[np
     places = {"value": orders["value"][items]}
     if "position" in orders:
         places["position"] = (orders["position"][items] - positions.to_numpy()) / np.maximum(others, 1)
-    return rows.with_columns(**{name: pl.Series(place) for name, place in places.items()}).filter(
-        pl.Series(kept) & (pl.col("split") <= code)
-    )
+    placed = rows.with_columns(**{name: pl.Series(place) for name, place in places.items()})
+    return placed.filter(pl.Series(kept) & (pl.col("split") <= code))
 
 
 def _rank_test(compared: pl.DataFrame, order: str, code: int, tests: int) -> RankTest | None:
     """Test the mean rank of the targets against shuffled ties; None for too few users."""
     at, same, is_target = pl.col("at"), ("user", order), pl.col("split") == code
     place = (at.min().over(same) + at.max().over(same)) / 2 - at.min().over("user")
-    ranked = (
-        compared.sort(same)
-        .with_row_index("at")
-        .select("user", place=place, size=pl.len().over("user"), drawn=is_target)
-    )
+    ranked = compared.sort(same).with_row_index("at")
+    ranked = ranked.select("user", place=place, size=pl.len().over("user"), drawn=is_target)
     rank, size, drawn = pl.col("place") / (pl.col("size") - 1) - 0.5, pl.col("size"), pl.col("drawn")
     sums = ranked.filter(size > 1).select("user", "drawn", "size", squares=rank**2, mean=rank * drawn).group_by("user")
     users = sums.agg(pl.col("drawn", "squares", "mean").sum(), size.first()).filter(drawn > 0).sort("user")
-    without_replacement = (size - drawn) / (size - 1) / drawn
-    users = users.select(pl.col("mean") / drawn, variance=pl.col("squares") / size * without_replacement)
-    users = users.filter(pl.col("variance") > 0)
-    if len(users) < _MIN_USERS:
+    variance = pl.col("squares") / size * (size - drawn) / (size - 1) / drawn  # drawn without replacement
+    users = users.select(pl.col("mean") / drawn, variance=variance).filter(pl.col("variance") > 0)
+    if len(users) < 20:  # too few for the normal distribution
         return None
     means = users.get_column("mean").to_numpy()
     center, error = math.fsum(means) / len(means), math.sqrt(math.fsum(users.get_column("variance"))) / len(means)

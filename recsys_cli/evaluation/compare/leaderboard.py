@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import Field
+
 from recsys_cli.evaluation.compare.comparison import Difference, difference_of, joined, measured_metrics, rankings_of
 from recsys_cli.evaluation.compare.outcomes import Outcomes, holm
 from recsys_cli.evaluation.rankings import Rankings
@@ -277,6 +279,20 @@ LEVEL_NOTE = (
 )
 
 
+Level = Literal["above", "level", "below"]
+
+
+class Variant(Frozen):
+    """The models of a published evaluation on other splits of its data."""
+
+    name: Literal["ties", "time"]
+    text: str
+    """What it is, with its seeds."""
+    users: int
+    scores: dict[str, dict[str, SeededScore]]
+    """By label and metric."""
+
+
 class PublishedModel(Frozen):
     """A published model and the model of ours to compare."""
 
@@ -284,8 +300,17 @@ class PublishedModel(Frozen):
     source: str
     ours: str
     figures: dict[str, float]
-    verdicts: dict[str, Literal["above", "level", "below"]]
+    verdicts: dict[str, Level]
     """Verdict on ours by metric; none of a metric without an interval, and on other data than the published."""
+    shuffled: dict[str, Level] = Field(default_factory=dict)
+    """Verdict on ours with ties shuffled."""
+
+    def in_words(self, metric: str) -> str:
+        """Return the verdict on ours by a metric, with ties shuffled as well."""
+        text, shuffled = f"{self.verdicts[metric]} by {title_of(metric)}", self.shuffled.get(metric)
+        if shuffled in {None, self.verdicts[metric]}:
+            return f"{text}, with ties shuffled as well" if shuffled else text
+        return f"{text} in file order only, {shuffled} with ties shuffled"
 
 
 class PublishedComparison(Frozen):
@@ -298,6 +323,7 @@ class PublishedComparison(Frozen):
     verified: Literal["digest", "rows"] | None
     """What equals the published data: the files by digest, or the splits by number of rows. None: neither is published."""
     models: tuple[PublishedModel, ...]
+    variants: tuple[Variant, ...] = ()
 
     @property
     def data_in_words(self) -> str:
@@ -325,7 +351,7 @@ def one_table(
     """Return headings and cells of a table with published models and ours, best first by the first metric."""
     rows: list[tuple[Mapping[str, float | None], list[str], str]] = []
     for one in published.models:
-        verdict = ", ".join(f"{verdict} by {title_of(metric)}" for metric, verdict in one.verdicts.items())
+        verdict = "; ".join(map(one.in_words, one.verdicts))
         rows.append((one.figures, [one.model, "published"], f"{one.ours} {verdict}" if verdict else "–"))
     for row in standings:
         if not row.is_baseline or row.label in BASELINES:
@@ -334,6 +360,23 @@ def one_table(
     rows.sort(key=lambda row: sort_key(row[0].get(metrics[0]), better_of(metrics[0])))
     cells = [[*names, *map(_written, map(of.get, metrics)), verdict] for of, names, verdict in rows]
     return ["model", "", *map(title_of, metrics), "verdict on ours"], cells
+
+
+def variant_table(board: Leaderboard) -> tuple[list[str], list[list[str]]]:
+    """Return headings and cells of a table of our models as published, with ties shuffled, and by time."""
+    variants = board.published.variants if board.published else ()
+    cells = []
+    for row in board.standings:
+        if variants and (not row.is_baseline or row.label in BASELINES):
+            of = {"published": row.scores} | {one.name: one.scores.get(row.label, {}) for one in variants}
+            cells += [[row.label if name == "published" else "", name, *(_with_interval(scores.get(m)) for m in board.metrics)]
+                      for name, scores in of.items()]  # fmt: skip
+    return ["model", "", *map(title_of, board.metrics)], cells
+
+
+def _with_interval(score: SeededScore | None) -> str:
+    ends = score.interval if score else None
+    return f"{_written(score.value if score else None)}{f' [{ends[0]:.4f}, {ends[1]:.4f}]' if ends else ''}"
 
 
 def _written(value: float | None) -> str:
@@ -348,6 +391,7 @@ def compare_published(
     label: str,
     rows: Mapping[str, int],
     digests: Mapping[str, bool | None],
+    variants: tuple[Variant, ...] = (),
 ) -> PublishedComparison:
     """Compare the published figures of a protocol with the results of a bench.
 
@@ -358,6 +402,7 @@ def compare_published(
         label: Prefix of the names of ranking metrics.
         rows: Number of rows by split of our data.
         digests: Whether each raw file has its published digest; None where none is published.
+        variants: Our models on other splits.
     """
     differences = [
         *(
@@ -371,17 +416,18 @@ def compare_published(
     for one in protocol.published:
         ours = _find(one.ours, standings, names)
         figures = {f"{label}{metric}": value for metric, value in one.figures.items()}
-        verdicts = _verdicts(figures, {} if ours is None or differences else ours.scores)
         called = ours.label if ours is not None else one.ours or "ours"
-        models.append(
-            PublishedModel(model=one.model, source=one.source, ours=called, figures=figures, verdicts=verdicts)
-        )
+        verdicts = _verdicts(figures, {} if ours is None or differences else ours.scores)
+        shuffled = {} if differences else next((each.scores for each in variants if each.name == "ties"), {})
+        levels = {"verdicts": verdicts, "shuffled": _verdicts(figures, shuffled.get(called, {}))}
+        models.append(PublishedModel(model=one.model, source=one.source, ours=called, figures=figures, **levels))
     return PublishedComparison(
         paper=protocol.paper,
         notes=protocol.notes,
         differences=tuple(differences),
         verified="digest" if any(digests.values()) else "rows" if protocol.rows else None,
         models=tuple(models),
+        variants=variants,
     )
 
 
@@ -393,9 +439,7 @@ def _find(name: str | None, standings: Sequence[LeaderboardRow], names: Mapping[
     return next(of_model, None) or next(labeled, None)
 
 
-def _verdicts(
-    published: Mapping[str, float], ours: Mapping[str, SeededScore]
-) -> dict[str, Literal["above", "level", "below"]]:
+def _verdicts(published: Mapping[str, float], ours: Mapping[str, SeededScore]) -> dict[str, Level]:
     intervals = {metric: ours[metric].interval for metric in published if metric in ours}
     return {
         metric: "below" if found[1] < published[metric] else "above" if found[0] > published[metric] else "level"

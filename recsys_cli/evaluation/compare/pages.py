@@ -15,6 +15,7 @@ from recsys_cli.evaluation.compare.leaderboard import (
     failures_in_words,
     in_words,
     one_table,
+    variant_table,
 )
 from recsys_cli.metrics.named import ARROWS, better_of, title_of
 from recsys_cli.page import Axis, IntervalBar, intervals, render, stacked
@@ -70,6 +71,7 @@ def leaderboard_page(board: Leaderboard) -> str:
         retry_note=RETRY_NOTE,
         published=board.published and one_table(board.standings, board.published, board.metrics),
         level_note=LEVEL_NOTE,
+        variants=variant_table(board),
         head=["", "model", *titles, "difference", "p (Holm)", "coverage", "seeds", "seconds", "parameters"],
         rows=[_row(one, board) for one in board.standings],
     )
