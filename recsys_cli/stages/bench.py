@@ -141,7 +141,7 @@ def _published(
     facts = raw.manifest.get("facts", {}) if raw.exists else {}
     section = bench_section(config)
     return compare_published(
-        protocol.model_copy(update={"notes": (*protocol.notes, *notes)}),
+        protocol.model_copy(update={"notes": (*notes, *protocol.notes)}),
         board.standings,
         names={label: model.name for label, model in zip(section.labels, section.models, strict=True)},
         label=config.evaluate.label,

@@ -35,7 +35,7 @@ def run_variants(
     assert config.bench is not None
     seed, is_tied = config.bench.seeds[0], any(ties.tied for ties in facts.ties.values())
     is_fixed = config.split.method in {"files", "temporal"} or config.evaluate.candidates == "given"
-    reasons = {"ties": None if is_tied else _NO_TIES, "time": _FIXED if is_fixed else None}
+    reasons = {"ties": None if is_tied or not facts.ties else _NO_TIES, "time": _FIXED if is_fixed else None}
     if not (is_tied or facts.has_dates):
         reasons = dict.fromkeys(reasons, _NO_TIMES)
     ties: dict[str, Any] = {"split": config.split.model_copy(update={"tie_seed": seed})}

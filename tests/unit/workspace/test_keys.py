@@ -128,6 +128,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "protocol.paper": ("b", "none"),
     "protocol.rows": ({"test": 1}, "none"),
     "protocol.notes": (["c"], "none"),
+    "protocol.variants": (["ties"], "none"),
     "protocol.published": ([{"model": "d", "source": "e", "figures": {"auc": 0.5}}], "none"),
 }
 """Field → another value and the first changed key; fields of splits follow below."""

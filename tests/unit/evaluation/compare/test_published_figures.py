@@ -9,6 +9,7 @@ from recsys_cli.evaluation.compare.leaderboard import (
     LeaderboardRow,
     PublishedComparison,
     SeededScore,
+    Variant,
     compare_published,
     one_table,
 )
@@ -121,3 +122,30 @@ def test_published_models_and_ours_are_in_one_table() -> None:
         ["D", "published", "0.1000", "–", "–"],
         ["popularity", "baseline", "0.1000", "–", ""],
     ]
+
+
+@pytest.mark.parametrize(
+    ("shuffled", "verdict"),
+    [
+        (0.35, "sasrec above by NDCG@10, with ties shuffled as well"),
+        (0.26, "sasrec above by NDCG@10 in file order only, level with ties shuffled"),
+        (0.1, "sasrec above by NDCG@10 in file order only, below with ties shuffled"),
+        (None, "sasrec above by NDCG@10"),
+    ],
+)
+def test_the_verdict_is_by_the_order_of_the_file_and_with_ties_shuffled(shuffled: float | None, verdict: str) -> None:
+    scores = {} if shuffled is None else {"sasrec": row("sasrec", shuffled).scores}
+    variants = (
+        Variant(name="time", text="t", users=1, scores={"sasrec": row("sasrec", 0.9).scores}),
+        Variant(name="ties", text="t", users=1, scores=scores),
+    )
+    standings = (row("sasrec", 0.4), baseline("popularity", 0.1))
+    found = compare_published(
+        PROTOCOL, standings, names={"sasrec": "sasrec"}, label="", rows={"test": 10}, digests={}, variants=variants
+    )
+    _, cells = one_table(standings, found, ["ndcg@10"])
+    assert [line[-1] for line in cells if line[0] == "B"] == [verdict]
+    other = compare_published(
+        PROTOCOL, standings, names={"sasrec": "sasrec"}, label="", rows={"test": 9}, digests={}, variants=variants
+    )
+    assert not any(one.shuffled for one in other.models)
