@@ -179,7 +179,7 @@ def quick_models(data: PreparedData, *, repeats: bool) -> tuple[dict[str, dict[s
     if (most := affordable_items(users)) < items:
         models["ease"]["max_items"] = most
         left_out.append(
-            f"ease is tried on the {most:,} most popular of {items:,} items: recsys train model.name=ease takes all that fit"
+            f"ease is tried on the {most:,} most popular of {items:,} items: recsys train model.name=ease takes all"
         )
     if times and _ROWS // data.rows("train") >= _FEWEST_EPOCHS:
         models["sasrec"] = {"name": "sasrec"}

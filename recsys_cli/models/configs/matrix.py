@@ -89,16 +89,16 @@ class EASEConfig(HistoryOptions):
 
     search_space: ClassVar[Mapping[str, Any]] = {"model.regularization": {"low": 1.0, "high": 50_000.0, "log": True}}
 
-    format: ClassVar[int] = 2
+    format: ClassVar[int] = 3
 
     regularization: float | None = Field(None, gt=0)
     """L2 penalty λ of the weights. None: chosen by leave-one-out cross-validation on train, from 1, 2, 5, …, 50,000."""
     max_items: PositiveInt | None = None
-    """Number of items with weights, by popularity; all others score 0. None: as many as `memory_mib` allows. Time grows with the
-    cube of the items; with few users, with the square of the users."""
+    """Number of items with weights, by popularity; all others score 0. None for all."""
     memory_mib: PositiveInt = 2_048
-    """Memory budget of fitting in MiB: 2,048 MiB hold 18,900 items. Badly conditioned systems are solved in float64 where that
-    fits, up to 12,300 items."""
+    """Memory budget of fitting in MiB: 2,048 MiB hold all weights of 18,900 items, or of few users. For more items, each item's
+    weights are fitted with those near to it, and the 100 largest per item are kept. Badly conditioned systems are solved in
+    float64 where that fits, up to 12,300 items."""
 
 
 def affordable_items(num_users: int) -> int:

@@ -1,4 +1,4 @@
-"""EASE in closed form, and its penalty by leave-one-out cross-validation."""
+"""EASE in closed form, with all weights or those of near items, and its penalty by leave-one-out cross-validation."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.configs.matrix import EASEConfig
 from recsys_cli.models.interaction_matrix import InteractionMatrix
 from recsys_cli.models.item_to_item import DenseWeights, ItemToItemModel, ItemWeights, add_rows, gram, rows_of
+from recsys_cli.models.matrix.inverse import dtype_of, inverse_of, invert_
+from recsys_cli.models.matrix.near_weights import Products, near_weights
+from recsys_cli.models.matrix.neighbors import Neighbors
 from recsys_cli.models.model import Progress
 
 GRID = tuple(step * 10.0**power for power in range(5) for step in (1, 2, 5))
@@ -25,14 +28,16 @@ _CUT_OFF = 10
 """Cut-off of the NDCG, as in the default monitored metric; at 100 larger penalties look better with a long tail."""
 _HELD_OUT_BLOCK = 1 << 19
 """Elements of user rows per block."""
-_CONDITION = 20_000
-"""Condition number above which rounding in float32 may change the inverse by a thousandth."""
 _BLOCK = 1 << 22
 """Elements of folded-in user vectors per block."""
 _DENSE_BYTES = {torch.float64: 14, torch.float32: 6}
 """Bytes per item pair while fitting: the weights in float32, the matrix to invert unless in place, and 2 of the penalty search."""
 _BYTES_OF_A_USER = 20
 """Bytes per (item, user) pair with few users: a row and a vector in float64, and the final vector in float32."""
+_NEAR, _BYTES_OF_A_WEIGHT = 100, 80
+"""Weights per item between near items only, on average, and bytes per weight while fitting."""
+_BYTES_OF_A_COUNT = 32
+"""Memory of the most popular items of near weights: a sixteenth each for their counts and their inverse."""
 
 
 def choose_penalty(matrix: InteractionMatrix, counts: Tensor | None = None) -> float:
@@ -40,8 +45,8 @@ def choose_penalty(matrix: InteractionMatrix, counts: Tensor | None = None) -> f
 
     Item indices of the matrix are by popularity, most popular first. `counts` is its XᵀX if already known.
     """
-    indices, number = torch.arange(matrix.num_items, device=matrix.items.device), _num_items(matrix)
-    popular = matrix.renumbered(indices.where(indices < number, -1), num_items=number)
+    number = _num_items(matrix)
+    popular = _most_popular(matrix, number)
     users, items = sample_held_out(popular)
     if len(users) == 0:
         return GRID[_FIRST]
@@ -64,26 +69,6 @@ def choose_penalty(matrix: InteractionMatrix, counts: Tensor | None = None) -> f
 def gains_of(ranks: Tensor) -> Tensor:
     """Return the NDCG@10 of single held-out items from their ranks, 0 being the best."""
     return (ranks < _CUT_OFF).div((ranks + 2).log2())
-
-
-def inverse_of(counts: Tensor, penalty: float) -> Tensor:
-    """Return (counts + λ)⁻¹; shape (C, C), in the precision of `dtype_of`."""
-    inverse = counts.to(dtype_of(counts, penalty), copy=True, memory_format=torch.contiguous_format)
-    inverse.diagonal().add_(penalty)
-    return invert_(inverse)
-
-
-def dtype_of(counts: Tensor, penalty: float) -> torch.dtype:
-    """Return float32 if counts + λ is well-conditioned, else float64; the trace bounds the largest eigenvalue."""
-    return torch.float32 if float(counts.trace()) < _CONDITION * penalty else torch.float64
-
-
-def invert_(matrix: Tensor) -> Tensor:
-    """Replace a positive definite matrix by its inverse in place, without a second matrix in memory; shape (C, C)."""
-    columns = matrix.mT  # LAPACK is column-major; for a symmetric matrix the transpose avoids a copy
-    torch.linalg.cholesky(columns, out=columns)
-    torch.cholesky_inverse(columns, out=columns)
-    return matrix
 
 
 def held_out_ranks(matrix: InteractionMatrix, users: Tensor, items: Tensor, inverse: Tensor) -> Tensor:
@@ -141,28 +126,33 @@ class EASE(ItemToItemModel):
     """
 
     deterministic = True
-    learnt: DenseWeights | LowRankWeights
+    learnt: DenseWeights | LowRankWeights | Neighbors
 
     def __init__(self, config: EASEConfig, schema: Schema) -> None:
         budget = config.memory_mib << 20
-        num_users, num_items = (len(schema.only(role).own_ids) for role in (Role.USER, Role.ITEM))
-        most = most_items(num_users, budget) if config.max_items is None else config.max_items
-        super().__init__(schema, positive_only=config.positive_only, max_items=min(num_items, most))
+        num_users = len(schema.only(Role.USER).own_ids)
+        super().__init__(schema, positive_only=config.positive_only, max_items=config.max_items)
         self.config = config
         self._users = self.user.own_ids
+        self._budget = budget
         self._fits_float64 = _DENSE_BYTES[torch.float64] * self.num_items**2 <= budget
-        few = num_users < self.num_items <= _fit_with(num_users, budget)
-        self.learnt = LowRankWeights(self.num_items, num_users) if few else DenseWeights(self.num_items)
+        if num_users < self.num_items <= _fit_with(num_users, budget):
+            self.learnt = LowRankWeights(self.num_items, num_users)
+        elif self.num_items <= most_items(num_users, budget):
+            self.learnt = DenseWeights(self.num_items)
+        else:
+            number = min(_NEAR, budget // (_BYTES_OF_A_WEIGHT * self.num_items))
+            self.learnt = Neighbors(self.num_items, max(1, number))
 
     def learn(self, matrix: InteractionMatrix, progress: Progress) -> None:
         """Choose the penalty if the config has none, and solve the linear system."""
+        if isinstance(self.learnt, Neighbors):
+            self._learn_near(self.learnt, matrix, progress)
+            return
         progress(0, 3)
         counts = gram(matrix, out=self.learnt.weights) if isinstance(self.learnt, DenseWeights) else None
         progress(1, 3)
-        penalty = self.config.regularization
-        if penalty is None:
-            penalty = choose_penalty(matrix, counts)
-            self.chosen = {"regularization": penalty}
+        penalty = self._penalty(matrix, counts)
         progress(2, 3)
         if isinstance(self.learnt, LowRankWeights):
             rows = matrix.dense(self._users.start, self._users.stop, dtype=torch.float64)
@@ -175,9 +165,29 @@ class EASE(ItemToItemModel):
             counts.copy_(system)
         progress(3, 3)
 
+    def _learn_near(self, learnt: Neighbors, matrix: InteractionMatrix, progress: Progress) -> None:
+        number = min(self.num_items, math.isqrt(self._budget // _BYTES_OF_A_COUNT))
+        popular = _most_popular(matrix, number)
+        counts = gram(popular)
+        penalty = self._penalty(popular, counts)
+        learnt.keep(*near_weights(Products(matrix, counts), penalty, number=len(learnt.weights), progress=progress))
+
+    def _penalty(self, matrix: InteractionMatrix, counts: Tensor | None) -> float:
+        if self.config.regularization is not None:
+            return self.config.regularization
+        penalty = choose_penalty(matrix, counts)
+        self.chosen = {"regularization": penalty}
+        return penalty
+
+
+def _most_popular(matrix: InteractionMatrix, number: int) -> InteractionMatrix:
+    """Return the columns of the most popular items; item indices are by popularity, most popular first."""
+    indices = torch.arange(matrix.num_items, device=matrix.items.device)
+    return matrix.renumbered(indices.where(indices < number, -1), num_items=number)
+
 
 def most_items(num_users: int, budget: int) -> int:
-    """Return the maximum number of items, with dense or low-rank weights, within a memory budget in bytes."""
+    """Return the maximum number of items with all weights, dense or low-rank, within a memory budget in bytes."""
     return max(1, math.isqrt(budget // _DENSE_BYTES[torch.float32]), _fit_with(num_users, budget))
 
 
