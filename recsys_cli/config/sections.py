@@ -181,8 +181,7 @@ class RecommendConfig(Section):
     """Lists of recommendations."""
 
     cold_slots: int = Field(0, ge=0, le=MAX_CUT_OFF)
-    """Least number of items absent from train in each list: the best take its last places, with the scores of these. For models
-    with `model.cold_items` or item features; the evaluation tells their gain and cost."""
+    """Least number of items absent from train in each list, in its last places, for models with `cold_items` or item features."""
 
 
 class RunConfig(Section):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from recsys_cli.evaluation.intervals import (
     ranking_estimates,
     unit_estimates,
 )
+from recsys_cli.evaluation.ranking import contains
 from recsys_cli.evaluation.result import MODEL, Cohort, Estimate, Estimates, StageFigures
 from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.interactions import Interactions
@@ -228,21 +229,33 @@ def _chosen(ranked: Ranked, hits: Mask, num_relevant: npt.NDArray[np.int64], use
     return Hits(hits[users], num_relevant[users], owners=None if ranked.owners is None else ranked.owners[users])
 
 
-def measure_slots(lists: Sequence[Ranked], held_out: HeldOut, first_cold: int, config: EvaluateConfig) -> Iterator[str]:
-    """Yield what cold slots gain on unseen targets and cost on the others, by lists with and without, in clauses."""
-    is_cold, k = held_out.candidates >= first_cold, min(config.k)
-    for targets, metric, places in (("unseen", "recall", is_cold), ("other", "ndcg", ~is_cold)):
-        cohort = _CohortMask(targets, "", is_cold, places=places)
-        hits = [
-            one for one in (_within(cohort, ranked, held_out) for ranked in lists) if one is not None and len(one.hits)
-        ]
-        if hits:
-            after, before = (by_owner(RANKING[metric].compute(one, k), one.owners) for one in hits)
-            gain = _gains({"with": after, "without": before}, config)["without"]
-            figures = (
-                f"{before.mean():.4f} to {after.mean():.4f}, {gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
-            )
-            yield f"{metric}@{k} of {targets} targets from {figures} ({len(after):,} users)"
+def measure_slots(lists: Sequence[Ranked], held_out: HeldOut, is_cold: Mask, config: EvaluateConfig) -> Iterator[str]:
+    """Yield what lists with cold slots gain on unseen targets over shuffled unseen items, and cost on others over lists without.
+
+    Few items decide the gain, and users who share them are no independent units: shuffled lists vary as those without a signal.
+    """
+    k, rng = min(config.k), np.random.default_rng(config.seed)
+
+    def values(ranked: Ranked, metric: str, places: Mask) -> Floats:
+        hits = _within(_CohortMask("", "", is_cold, places=places), ranked, held_out)
+        return by_owner(RANKING[metric].compute(hits, k), hits.owners) if hits else np.empty(0)
+
+    def shuffled(ranked: Ranked) -> Ranked:
+        moved = np.append(np.arange(len(is_cold)), -1)  # -1 for empty ranks
+        moved[:-1][is_cold] = rng.permutation(np.flatnonzero(is_cold))
+        places = moved[ranked.candidates]
+        return replace(ranked, hits=contains(held_out.relevant, places), candidates=places)
+
+    text = "{}@{} of {} targets {:.4f}, {} {:.4f}, {:+.4f} [{:+.4f}, {:+.4f}] ({:,} users)"
+    if num := len(own := values(lists[0], "recall", is_cold)):
+        chance = [values(shuffled(lists[0]), "recall", is_cold).mean() for _ in range(500)]
+        gains = own.mean() - np.array([np.mean(chance), *np.quantile(chance, [0.975, 0.025])])
+        yield text.format("recall", k, "unseen", own.mean(), "shuffled", np.mean(chance), *gains, num)
+    after, before = (values(ranked, "ndcg", ~is_cold) for ranked in lists)
+    if num := len(after):
+        gain = _gains({"with": after, "without": before}, config)["without"]
+        ends = gain.value, gain.low, gain.high
+        yield text.format("ndcg", k, "other", after.mean(), "without", before.mean(), *ends, num)
 
 
 UNION = "all candidates"

@@ -375,12 +375,11 @@ class _Measurement:
             return tuple(measure_stages(stages, rank_by, ranked[MODEL], self.config, name="whole model"))
 
     def _slots(self, ranked: Mapping[str, Ranked], task: EvaluationTask, systems: Systems) -> Iterator[str]:
-        if self.cold_slots and ranked and len(task.by_user.cold.rows) and self.model.ranks_cold_items:
+        is_cold = task.by_user.cold.among(task.held_out.candidates)
+        if self.cold_slots and ranked and is_cold.any() and self.model.ranks_cold_items and not self.config.label:
             filled = next(self._ranked([f"{SLOTS}{self.cold_slots}"], min(self.config.k), task, systems))[0]
-            found = breakdown.measure_slots(
-                (filled, ranked[MODEL]), task.held_out, task.by_user.cold.first, self.config
-            )
-            yield f"recommend.cold_slots={self.cold_slots}, without which all figures are: {'; '.join(found)}."
+            found = breakdown.measure_slots((filled, ranked[MODEL]), task.held_out, is_cold, self.config)
+            yield f"recommend.cold_slots={self.cold_slots} (all other figures are without): {'; '.join(found)}."
 
     def _beyond(self, ranked: Mapping[str, Ranked], task: EvaluationTask) -> dict[str, Estimates]:
         if not ranked:

@@ -16,7 +16,7 @@ from recsys_cli.batch import Batch, Feature
 from recsys_cli.errors import TrainingError
 from recsys_cli.evaluation.held_out import HeldOut, Ints, Lists, UserBlock
 from recsys_cli.evaluation.new_users import NewUsers
-from recsys_cli.features.schema import PADDING, Role, Schema
+from recsys_cli.features.schema import PADDING, UNSEEN, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import DimensionTables
 from recsys_cli.metrics import Ranked
@@ -75,7 +75,7 @@ def gather(
 def rank_block(block: UserBlock, scorer: Scorer, *, cut_off: int, adjust: Adjust | None = None) -> Top:
     """Rank the candidates for a block of users; `adjust` as in `score_block`."""
     best, _ = score_block(block, scorer, cut_off=cut_off, adjust=adjust)
-    return best.astype(np.int32), _contains(block.relevant, best)
+    return best.astype(np.int32), contains(block.relevant, best)
 
 
 def score_block(
@@ -123,7 +123,7 @@ def _where(places: Lists, scores: Tensor) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(user).to(scores.device), torch.from_numpy(place).to(scores.device)
 
 
-def _contains(lists: Lists, places: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def contains(lists: Lists, places: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
     """Return a mask of places in their user's list."""
     user, values = lists.block(0, len(places))
     width = int(max(values.max(initial=0), places.max(initial=0))) + 2
@@ -234,7 +234,7 @@ class ModelScorer:
 
     def reuse(self, former: ModelScorer, changed: Tensor) -> None:
         """Take over `item_vectors` of the first candidates, and compute those of changed and of further ones."""
-        vectors, self.projection = former.item_vectors, former.projection
+        vectors, self._projection = former.item_vectors, former._projection
         with torch.inference_mode():
             further = torch.arange(len(vectors), len(self._items))
             places = torch.cat([changed, further])
@@ -245,17 +245,15 @@ class ModelScorer:
             self._vectors = own
 
     @cached_property
-    def projection(self) -> ColdItemProjection | None:
-        """The projection of cold items, fitted once; None for a model without `cold_columns`."""
+    def _projection(self) -> ColdItemProjection | None:
         return ColdItemProjection(*self._of_projection) if self._model.cold_columns else None
 
     def _vectors_of(self, items: Tensor) -> Tensor:
         is_cold = items >= self._num_ids
-        if not is_cold.any() or self.projection is None:
+        if not is_cold.any() or self._projection is None:
             return self._model.item_vectors(items)
-        known = self._model.item_vectors(items[~is_cold])
-        vectors = known.new_empty(len(items), known.shape[1])
-        vectors[~is_cold], vectors[is_cold] = known, self.projection(items[is_cold], self._tables.join)
+        vectors = self._model.item_vectors(items.where(~is_cold, UNSEEN))
+        vectors[is_cold] = self._projection(items[is_cold], self._tables.join)
         return vectors
 
     def _by_vector(self, users: Tensor) -> Tensor:

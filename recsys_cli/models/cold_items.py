@@ -53,8 +53,7 @@ class ColdItemProjection:
     def _features(self, items: Tensor, join: Join) -> Tensor:
         features, numeric = join({self._item: items}), numeric_columns(self._columns)
         if (width := len(numeric) + sum(column.cardinality or 0 for column in self._columns)) > _MAX_WIDTH:
-            hint = f"name features with up to {_MAX_WIDTH:,} numbers and categories"
-            raise ConfigError(f"model.cold_items: {width:,} numbers and categories", hint=hint)
+            raise ConfigError(f"model.cold_items: {width:,} numbers and categories", hint=f"name up to {_MAX_WIDTH:,}")
         parts = [unit_numbers(features, replace(numeric, filled=frozenset(numeric.widths)))] if len(numeric) else []
         for column in (column for column in self._columns if column.kind is Kind.CATEGORICAL):
             ids, rows = features[column.name], torch.arange(len(items), device=items.device)

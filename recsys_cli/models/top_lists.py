@@ -105,10 +105,7 @@ def rerank(
 
 
 def fill_cold_slots(scores: Tensor, is_cold: Tensor, *, slots: int, k: int) -> None:
-    """Raise scores, shape (U, I), in place: the best cold items, mask (I,), get the last `slots` of k places, or keep higher ones.
-
-    Scores of hidden candidates are minus infinity.
-    """
+    """Raise scores (U, I), in place: the best cold items (I,) get the last `slots` of k places, unless higher or hidden (-inf)."""
     slots = min(slots, k, int(is_cold.sum()))
     if slots:
         best = scores.masked_fill(~is_cold, -torch.inf).topk(slots, dim=1)

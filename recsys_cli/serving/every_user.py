@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -84,9 +85,7 @@ def recommend_to_all(
         score = scorer.over(candidates)
         for block in problem.blocks(users_per_block(len(candidates))):
             own = chunk[block.start : block.start + len(block.user_idx)]
-            top, scores = score_block(
-                block, score, cut_off=cut_off, adjust=lambda scores: scorer.fill_slots(scores, k, places)
-            )
+            top, scores = score_block(block, score, cut_off=cut_off, adjust=partial(scorer.fill_slots, k, places))
             index = torch.from_numpy(top).clamp(min=0).to(scores.device)
             best, values = top, scores.gather(1, index).cpu().numpy()
             if diversity:

@@ -333,7 +333,7 @@ class Recommender:
             rows = np.repeat(np.arange(len(hidden)), [len(places) for places in hidden])
             scores[torch.from_numpy(rows), torch.from_numpy(np.concatenate(hidden))] = -torch.inf
             for row, request in enumerate(requests if requests[0].scores != "popularity" else ()):
-                self.scorer.fill_slots(scores[row : row + 1], request.query.k, subset)
+                self.scorer.fill_slots(request.query.k, subset, scores[row : row + 1])
             wanted = max(_wanted(request) for request in requests)
             top = top_places(scores, min(wanted, scores.shape[1]))
             best, values = top.numpy(), scores.gather(1, top).numpy()

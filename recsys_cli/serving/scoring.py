@@ -81,7 +81,7 @@ class CatalogScorer:
         self.fold(histories)
         return self.trained(np.arange(FIRST, FIRST + len(histories)), places)
 
-    def fill_slots(self, scores: Tensor, k: int, places: Ints | None = None) -> None:
+    def fill_slots(self, k: int, places: Ints | None, scores: Tensor) -> None:
         """Fill the cold slots of lists of k candidates, in place; see `fill_cold_slots`."""
         if slots := self._served.source.cold_slots:
             candidates = self._catalog.candidates if places is None else self._catalog.candidates[places]
@@ -117,12 +117,7 @@ class CatalogScorer:
         return self._scorer.item_vectors if self._model.scoring == "dot_product" else None
 
     def reuse(self, former: CatalogScorer, changed: Ints) -> None:
-        """Take over the vectors of the first candidates from a scorer of the same model.
-
-        Args:
-            former: The scorer of the first candidates.
-            changed: Places of those with other features now.
-        """
+        """Take over the vectors of the first candidates from a scorer of them, but at `changed` places."""
         if former.item_vectors is not None:
             self._scorer.reuse(former._scorer, torch.from_numpy(changed))
 

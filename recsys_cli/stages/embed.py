@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.data.encoders import encoder, words
@@ -19,10 +20,11 @@ from recsys_cli.detect.profiles import Profile, profiles
 from recsys_cli.detect.sampling import tables
 from recsys_cli.errors import ConfigError, listed
 from recsys_cli.etl.reading.reader import Reader
+from recsys_cli.features.spec import is_list
 from recsys_cli.stages.etl import digest
 from recsys_cli.workspace import refuse_new_folders, replacing
 
-_ROWS, _CHUNK = 1_024, 4 << 20
+_ROWS, _LIST = 1_024, pa.list_(pa.string())
 
 
 def embed(table: str, model: Path, *, item: str | None, columns: Sequence[str], output: Path) -> dict[str, Any]:
@@ -35,7 +37,7 @@ def embed(table: str, model: Path, *, item: str | None, columns: Sequence[str], 
     sample = tables([table])[0]
     key, names = _chosen(profiles(sample.rows), item, columns)
     raw = Files(FilesOptions.model_validate({"interactions": sample.options})).tables(Path())[0]
-    reader = Reader(raw, (key, *names), ids=(key,), chunk_bytes=_CHUNK)
+    reader = Reader(raw, (key, *names), ids=(key,), chunk_bytes=4 << 20)
     counts, items, without_text = Counter[str](), 0, 0
     for _, texts in _rows(reader):
         items, without_text = items + len(texts), without_text + texts.count("")
@@ -71,9 +73,6 @@ def _rows(reader: Reader) -> Iterator[tuple[pa.ChunkedArray, list[str]]]:
     for batch in reader.batches():
         for start in range(0, len(batch), _ROWS):
             part = batch.slice(start, _ROWS)
-            rows = zip(*(part[name].to_pylist() for name in part.column_names[1:]), strict=True)
-            yield part[0], [" ".join(filter(None, map(_text, row))) for row in rows]
-
-
-def _text(value: Any) -> str:
-    return " ".join(map(_text, value)) if isinstance(value, list) else "" if value is None else str(value).strip()
+            columns = (pc.binary_join(one.cast(_LIST), " ") if is_list(one.type) else one for one in part.columns[1:])
+            rows = zip(*(one.cast(pa.string()).to_pylist() for one in columns), strict=True)
+            yield part[0], [" ".join(filter(None, row)).strip() for row in rows]

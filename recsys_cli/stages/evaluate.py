@@ -52,7 +52,7 @@ def evaluate(
 ) -> StageResult[TrainedRun]:
     """Evaluate the best checkpoint of a run and the baselines, unless the evaluation is up to date.
 
-    The default section and `cold_slots` are those of the run's config. The workers of a cluster, if any, rank for blocks of users.
+    The default section and `cold_slots` are those of the run's config. Workers of a cluster, if any, rank for blocks of users.
 
     Raises:
         MissingArtifactError: The run is not finished, or its data is gone.

@@ -18,8 +18,8 @@ class ColdItemOptions(Section):
     """Options of dot-product models for items absent from train."""
 
     cold_items: Literal["all"] | tuple[str, ...] | None = Field(None, exclude_if=lambda cold: cold is None)
-    """Features of the item table that rank items absent from train: `all`, or names. Their vectors follow from a linear projection
-    of the features, a ridge regression on the trained item vectors with a penalty by leave-one-out."""
+    """Features of the item table that rank items absent from train: `all`, or names. Their vectors are a ridge regression of the
+    features on the trained vectors, with a penalty by leave-one-out."""
 
 
 class HistoryOptions(Section):

@@ -70,9 +70,8 @@ def numbers(batch: Batch, numeric: NumericColumns) -> Tensor:
 
 def unit_numbers(features: Mapping[str, Feature], numeric: NumericColumns) -> Tensor:
     """Return `numbers` with each vector divided by its length; for at least one column."""
-    parts = (
-        numbers(Batch(features, {}), replace(numeric, widths={name: numeric.widths[name]})) for name in numeric.widths
-    )
+    batch, widths = Batch(features, {}), numeric.widths
+    parts = [numbers(batch, replace(numeric, widths={name: widths[name]})) for name in widths]
     return torch.cat([F.normalize(part, dim=1) if part.shape[1] > 1 else part for part in parts], dim=1)
 
 
