@@ -376,7 +376,9 @@ class _Measurement:
 
     def _slots(self, ranked: Mapping[str, Ranked], task: EvaluationTask, systems: Systems) -> Iterator[str]:
         is_cold = task.by_user.cold.among(task.held_out.candidates)
-        if self.cold_slots and ranked and is_cold.any() and self.model.ranks_cold_items and not self.config.label:
+        if self.cold_slots and ranked and not (is_cold.any() and self.model.ranks_cold_items):
+            yield "recommend.cold_slots has no effect: no item absent from train is ranked (model.cold_items)."
+        elif self.cold_slots and ranked and not self.config.label:
             filled = next(self._ranked([f"{SLOTS}{self.cold_slots}"], min(self.config.k), task, systems))[0]
             found = breakdown.measure_slots((filled, ranked[MODEL]), task.held_out, is_cold, self.config)
             yield f"recommend.cold_slots={self.cold_slots} (all other figures are without): {'; '.join(found)}."

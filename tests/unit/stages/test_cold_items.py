@@ -123,6 +123,12 @@ def test_figures_are_those_of_the_lists_and_an_override_needs_no_training(worksp
     assert hits / len(targets) == pytest.approx(found["unseen"][0], abs=1e-4)
 
 
+def test_slots_without_effect_are_said(workspace):
+    run = trained(workspace, "mf", cold_items=None)
+    evaluate(run, workspace, cold_slots=1)
+    assert any("cold_slots has no effect" in note for note in Evaluation.read(run.evaluation).notes)
+
+
 @pytest.mark.parametrize("model", ["sasrec", "two-tower"])
 def test_every_door_serves_the_same_lists_with_slots_at_the_end(workspace, model):
     run, plain = trained(workspace, model, slots=2), trained(workspace, model)
