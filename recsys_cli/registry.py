@@ -76,6 +76,7 @@ MODELS: dict[str, RegisteredModel] = {
     ),
     "bert4rec": _own("sequence.networks:BERT4Rec", RANK, "bidirectional sequence model; needs many epochs"),
     "item-knn": _own("matrix.item_knn:ItemKNN", RANK, "recommendations explained by similar items"),
+    "graph-filter": _own("matrix.graph_filter:GraphFilter", RANK, "item graph without training: seconds, sparse data"),
     "mf": _own(
         "retrieval.factorization:MF", RANK, "user and item vectors from gradient training with a choice of losses"
     ),

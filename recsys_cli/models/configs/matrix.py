@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from recsys_cli.config.section import Section
 
@@ -79,6 +79,33 @@ class ItemKNNConfig(HistoryOptions):
     """BM25 `k1`: range of the popularity weights; 0 gives all items the same weight."""
     b: float = Field(0.75, ge=0, le=1)
     """BM25 `b`: length normalization. 0 ignores item popularity, 1 fully down-weights interactions with popular items."""
+
+
+class GraphFilterConfig(HistoryOptions):
+    """Low-pass filter of the item graph, without training: near items by common users, and the first singular vectors.
+
+    After Shen et al., "How Powerful is Graph Convolution for Recommendation?" (2021), GF-CF, and Park et al., "Turbo-CF: Matrix
+    Decomposition-Free Graph Filtering for Fast Recommendation" (2024).
+    """
+
+    search_space: ClassVar[Mapping[str, Any]] = {
+        "model.normalization": {"low": 0.3, "high": 0.7},
+        "model.power": {"low": 0.5, "high": 2.0},
+        "model.smooth": {"low": 0.0, "high": 1.0},
+    }
+
+    # Chosen on valid of Toys, MovieTweetings and Gowalla check-ins; MovieLens prefers 0.5, 0.3 and 64 vectors.
+    normalization: float = Field(0.6, ge=0, le=1)
+    """Power a of the numbers of items of a user, against 1 - a of the numbers of users of an item: 0.5 is symmetric, and smaller
+    values rank popular items lower."""
+    power: float = Field(1.0, gt=0)
+    """Elementwise power of the weights between near items: above 1 the nearest count more."""
+    num_neighbors: PositiveInt = 200
+    """Number of weights kept per item, on average, the largest of all."""
+    embedding_dim: NonNegativeInt = 256
+    """Number of singular vectors of the ideal low-pass filter; 0 for none (Turbo-CF)."""
+    smooth: float = Field(1.0, ge=0)
+    """Weight of the ideal low-pass filter."""
 
 
 class EASEConfig(HistoryOptions):

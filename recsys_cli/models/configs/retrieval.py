@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from recsys_cli.config.section import Section
 from recsys_cli.models.configs.matrix import ColdItemOptions
 
 
@@ -51,6 +52,22 @@ class MFConfig(NegativeSamplingOptions):
     two or three times as many epochs."""
 
 
+class ContrastiveOptions(Section):
+    """A contrastive loss: vectors of one propagation with noise in each layer, those of one layer against the mean of all.
+
+    XSimGCL: Yu et al., "XSimGCL: Towards Extremely Simple Graph Contrastive Learning for Recommendation" (2023).
+    """
+
+    weight: PositiveFloat = 0.2
+    """Weight of the loss."""
+    noise: float = Field(0.1, ge=0)
+    """Length of the noise added to each vector in each layer."""
+    temperature: PositiveFloat = 0.2
+    """Softmax temperature: divides the cosine similarities of in-batch users, and items."""
+    layer: PositiveInt = 1
+    """Layer of the other view."""
+
+
 class LightGCNConfig(NegativeSamplingOptions):
     """LightGCN: user and item embeddings propagated over the graph of positive interactions (He et al., 2020)."""
 
@@ -71,6 +88,14 @@ class LightGCNConfig(NegativeSamplingOptions):
     the mean of its negatives to the training loss."""
     loss: Literal["bpr", "softmax"] = "bpr"
     """`bpr`: a positive against one sampled negative, as in the paper. `softmax`: a positive against many."""
+    contrastive: ContrastiveOptions | None = Field(None, exclude_if=lambda options: options is None)
+    """Contrastive loss of users and of items in each batch, such as {weight: 0.2}; null for none."""
+
+    @model_validator(mode="after")
+    def _has_the_layer(self) -> Self:
+        if self.contrastive is not None and self.contrastive.layer > self.num_layers:
+            raise ValueError(f"contrastive.layer: {self.contrastive.layer} is more than num_layers, {self.num_layers}")
+        return self
 
 
 class TwoTowerConfig(ColdItemOptions):

@@ -60,16 +60,44 @@ class Graph:
         to_users = Ragged(positives.items, positives.offsets, weights)
         return cls(to_users, transpose(to_users, positives.num_items))
 
-    def propagate(self, users: Tensor, items: Tensor, *, layers: int) -> tuple[Tensor, Tensor]:
-        """Return the means over propagation layers 0, …, `layers`; shapes (num_users, D) and (num_items, D)."""
-        all_users, all_items = users, items
-        for _ in range(layers):
+    def layers(self, users: Tensor, items: Tensor, number: int, *, noise: float = 0.0) -> list[tuple[Tensor, Tensor]]:
+        """Return propagation layers 0, …, `number`; shapes (num_users, D) and (num_items, D).
+
+        Noise of a given length, random in the orthant of each vector, is added to each layer but 0 (XSimGCL, eq. 3 and 4).
+        """
+        layers = [(users, items)]
+        for _ in range(number):
             users, items = (
                 _propagate(items, self.to_users, self.to_items),
                 _propagate(users, self.to_items, self.to_users),
             )
-            all_users, all_items = all_users + users, all_items + items
-        return all_users / (layers + 1), all_items / (layers + 1)
+            if noise:
+                users, items = _noisy(users, noise), _noisy(items, noise)
+            layers.append((users, items))
+        return layers
+
+    def propagate(self, users: Tensor, items: Tensor, *, layers: int) -> tuple[Tensor, Tensor]:
+        """Return the means over propagation layers 0, …, `layers`; shapes (num_users, D) and (num_items, D)."""
+        return _means(self.layers(users, items, layers))
+
+
+def _means(layers: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    users, items = zip(*layers, strict=True)
+    return sum(users[1:], users[0]) / len(layers), sum(items[1:], items[0]) / len(layers)
+
+
+def _noisy(vectors: Tensor, length: float) -> Tensor:
+    return vectors + vectors.sign() * F.normalize(torch.rand_like(vectors), dim=1) * length
+
+
+def info_nce(vectors: Tensor, others: Tensor, ids: Tensor, *, temperature: float) -> Tensor:
+    """Return -log softmax of each row's cosine similarity of both views of its id, among the distinct ids; shape (P,)."""
+    distinct, row = ids.unique(return_inverse=True)
+    first, second = (F.normalize(F.embedding(distinct, view).float(), dim=1) for view in (vectors, others))
+    losses = F.cross_entropy(
+        first @ second.T / temperature, torch.arange(len(distinct), device=ids.device), reduction="none"
+    )
+    return losses[row]
 
 
 def _propagate(rows: Tensor, edges: Ragged, back: Ragged) -> Tensor:
@@ -104,6 +132,7 @@ class LightGCN(RetrievalModel):
         self.embeddings = embed([self.user, self.item], config.embedding_dim)
         self._graph: Graph | None = None
         self._propagated: tuple[object, tuple[Tensor, Tensor]] | None = None
+        self._views: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
 
     def set_context(self, context: TrainingContext) -> None:
         """Set the context; the graph is built at first use."""
@@ -120,6 +149,18 @@ class LightGCN(RetrievalModel):
             Encoded(F.embedding(items, all_items), F.embedding(items, of_items)),
         )
 
+    def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
+        """Add the contrastive loss of the positives while training, with the vectors of the same propagation."""
+        loss, options, views = super().loss(batch, scores=scores), self.config.contrastive, self._views
+        if options is None or views is None:
+            return loss
+        self._views, positives = None, self.positives(batch)
+        of_users, of_items = (
+            info_nce(first, second, ids, temperature=options.temperature)
+            for first, second, ids in zip(*views, (positives.users, positives.items), strict=True)
+        )
+        return loss + options.weight * positives.mean(of_users + of_items)
+
     def _tables(self) -> tuple[Tensor, Tensor]:
         """Return both tables; the padding row gets no gradient, as in a lookup."""
         user, item = (self.embeddings.table(column.name) for column in (self.user, self.item))
@@ -132,7 +173,13 @@ class LightGCN(RetrievalModel):
         """Propagate all embeddings; cached without gradients, because a ranking calls this once per block of users."""
         if torch.is_grad_enabled():
             self._propagated = None  # the next training step may use a fused optimizer, invisible to `_version`
-            return self.graph.propagate(users, items, layers=self.config.num_layers)
+            contrastive = self.config.contrastive if self.training else None
+            noise = 0.0 if contrastive is None else contrastive.noise
+            layers = self.graph.layers(users, items, self.config.num_layers, noise=noise)
+            means = _means(layers)
+            if contrastive is not None:
+                self._views = means, layers[contrastive.layer]
+            return means
         state = [(one.data_ptr(), one._version) for one in (users, items)]
         if self._propagated is None or self._propagated[0] != state:
             self._propagated = state, self.graph.propagate(users, items, layers=self.config.num_layers)

@@ -311,11 +311,61 @@ def test_a_longer_history_is_another_graph() -> None:
         assert not torch.allclose(model.user_vectors(IDS), before)
 
 
-@pytest.mark.parametrize("loss", ["bpr", "softmax"])
-def test_lightgcn_finds_planted_groups(loss: str) -> None:
+def test_the_contrastive_loss_compares_a_layer_with_the_mean_of_the_same_propagation() -> None:
+    """Without noise it follows from the vectors, of each distinct user and item of the positives once."""
+    data, options = planted(), {"weight": 0.5, "noise": 0.0, "temperature": 0.2, "layer": 2}
+    batch = data.batch()
+    plain, model = lightgcn(data.train), lightgcn(data.train, contrastive=options)
+    tables = [model.embeddings.table(name).detach() for name in ("user", "item")]
+    layers, means = model.graph.layers(*tables, 3), model.graph.propagate(*tables, layers=3)
+
+    torch.manual_seed(1)
+    without = plain.loss(batch)
+    torch.manual_seed(1)
+    loss = model.loss(batch)
+
+    expected = 0.0
+    for side, ids in enumerate((batch.features["user"], batch.features["item"])):
+        ids = ids.long()[batch.labels["label"] > 0.5]
+        distinct = ids.unique()
+        first, second = (
+            view[side][distinct] / view[side][distinct].norm(dim=1, keepdim=True) for view in (means, layers[2])
+        )
+        similarity = (first @ second.T / 0.2).exp()
+        of_ids = dict(zip(distinct.tolist(), -(similarity.diagonal() / similarity.sum(1)).log(), strict=True))
+        expected += sum(of_ids[one] for one in ids.tolist()) / batch.num_rows
+    torch.testing.assert_close(loss - without, 0.5 * expected, rtol=1e-4, atol=1e-5)
+    model.eval()
+    torch.manual_seed(1)
+    torch.testing.assert_close(model.loss(batch), without)
+
+
+def test_noise_has_its_length_and_keeps_signs() -> None:
+    model = lightgcn(planted().train)
+    tables = [model.embeddings.table(name).detach() for name in ("user", "item")]
+
+    plain, noisy = (model.graph.layers(*tables, 1, noise=noise)[1] for noise in (0.0, 0.1))
+
+    for before, after in zip(plain, noisy, strict=True):
+        moved = before.abs().sum(1) > 0
+        torch.testing.assert_close((after - before)[moved].norm(dim=1), torch.full((int(moved.sum()),), 0.1))
+        assert torch.equal(after.sign(), before.sign())
+
+
+def test_the_layer_of_the_contrastive_loss_exists() -> None:
+    with pytest.raises(ConfigError, match="more than num_layers, 2"):
+        build("lightgcn", {"num_layers": 2, "contrastive": {"layer": 3}}, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"loss": "bpr"}, {"loss": "softmax"}, {"contrastive": {"weight": 0.1, "temperature": 0.5}}],
+    ids=["bpr", "softmax", "contrastive"],
+)
+def test_lightgcn_finds_planted_groups(options: dict[str, object]) -> None:
     data = planted()
     torch.manual_seed(0)
-    model = learn(build("lightgcn", {"loss": loss, "embedding_dim": 16}, SCHEMA), data)
+    model = learn(build("lightgcn", {"embedding_dim": 16, **options}, SCHEMA), data)
     assert popularity(data) < 0.25
     assert found_by(model, data) > 0.5
 
