@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ import typer
 
 from recsys_cli.cli import shipped
 from recsys_cli.cli.download import run_download
-from recsys_cli.cli.new import write_config
+from recsys_cli.cli.new import draw_understanding, understood, write_config
 from recsys_cli.cli.params import is_config
 from recsys_cli.cli.quantities import duration, figure
 from recsys_cli.cli.session import Session
@@ -39,7 +40,7 @@ def auto(
         ),
     ],
     minutes: Annotated[
-        float, typer.Option("--minutes", min=0.5, metavar="N", help="Wall-clock time of all, also over several calls.")
+        float, typer.Option("--minutes", min=1, metavar="N", help="Wall-clock time of all, also over several calls.")
     ] = 30.0,
     metric: Annotated[
         str | None,
@@ -65,11 +66,12 @@ def auto(
     winner is tested on rows that chose nothing, and written as a config with the reasons. The same call goes on after an
     interruption; more minutes continue a finished race.
     """
-    started = time.monotonic()
+    started = time.monotonic() - _age()
     session: Session = ctx.obj
     from recsys_cli.data import open_source
 
     config, source = _config(tables, session)
+    chosen = _metric(config, metric)
     path = output or Path(f"{source.partition('.')[0]}.auto.yaml")
     _refuse_foreign(path)
     if not open_source(config.dataset.name, config.dataset.options).info.is_own:
@@ -79,7 +81,7 @@ def auto(
         from recsys_cli.stages.timed import Clock
 
         budget = None if memory is None else int(1_024 * memory)
-        options = RaceOptions(minutes=minutes, metric=metric or _metric(config), memory_mib=budget, latency_ms=latency)
+        options = RaceOptions(minutes=minutes, metric=chosen, memory_mib=budget, latency_ms=latency)
         clock = Clock(60 * minutes, start=started)
         found = race(config, session.workspace, options, clock=clock, write=partial(_write, path), emit=emit)
     session.report(_result(found, path), _draw)
@@ -104,18 +106,43 @@ def _config(tables: list[str], session: Session) -> tuple[RunConfig, str]:
         )
     with TemporaryDirectory(prefix="recsys-") as folder:
         path = Path(folder) / found.config_name
-        write_config(found, path, session)
+        notes = [*found.notes, *write_config(found, path, session)]
+        if not session.as_json:
+            session.report({**understood(found, path), "model": "a race", "notes": notes}, draw_understanding)
         return load(path), found.config_name
 
 
-def _metric(config: RunConfig) -> str:
-    """Return the metric of the task: of the order of items, of labels, or of numbers."""
-    from recsys_cli.metrics.named import REGRESSION
+def _metric(config: RunConfig, given: str | None) -> str:
+    """Return the metric of the task: of the order of items, of labels, or of numbers.
+
+    Raises:
+        ConfigError: The given one is of the other task.
+    """
+    from recsys_cli.metrics.named import REGRESSION, CutOff, check_reported, find_metric
     from recsys_cli.registry import AUTO, RANK, find_model
 
-    if config.model.name == AUTO or find_model(config.model.name).task == RANK:
-        return "ndcg@10"
-    return config.train.monitor if config.train.monitor == REGRESSION.default.name else "auc"
+    ranks = config.model.name == AUTO or find_model(config.model.name).task == RANK
+    if given is None:
+        return "ndcg@10" if ranks else "rmse" if config.train.monitor == REGRESSION.default.name else "auc"
+    check_reported(given)
+    if isinstance(find_metric(given), CutOff) != ranks:
+        task = "to rank items" if ranks else "to predict a label"
+        raise ConfigError(
+            f"--metric {given} does not fit the task of this table, {task}",
+            hint=f"a metric such as {'ndcg@10' if ranks else 'auc'}, or another task: recsys init TABLE --task "
+            f"{'label' if ranks else 'rank'}, then recsys auto CONFIG",
+        )
+    return given
+
+
+def _age() -> float:
+    """Return the seconds of this process so far, imports included; 0 where the system does not tell."""
+    try:
+        started = float(Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
+        uptime = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
+    except (OSError, ValueError):
+        return 0.0
+    return max(0.0, uptime - started / os.sysconf("SC_CLK_TCK"))
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -132,7 +159,7 @@ def _write(path: Path, text: str) -> None:
 
 def _result(found: RaceResult, path: Path) -> dict[str, Any]:
     values = found.model_dump(mode="json")
-    return {**values, "config": str(path), "next": f"recsys recommend {found.run}, or recsys serve {found.run}"}
+    return {**values, "config": str(path), "next": f"recsys export {found.run} --out bundle, then recsys serve bundle"}
 
 
 def _draw(to: Console, result: Mapping[str, Any]) -> None:

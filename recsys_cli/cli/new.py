@@ -89,7 +89,7 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter per option
     if path.exists() and not force:
         raise ConfigError(f"{path} already exists", hint="choose another file with --out, or overwrite it with --force")
     checked = write_config(found, path, session)
-    session.report({**_result(found, path), "notes": [*found.notes, *checked]}, _draw)
+    session.report({**understood(found, path), "notes": [*found.notes, *checked]}, _draw)
 
 
 def write_config(found: Understanding, path: Path, session: Session) -> list[str]:
@@ -138,7 +138,8 @@ def _answer(question: Question, columns: Table) -> str:
     return answer
 
 
-def _result(found: Understanding, path: Path) -> dict[str, Any]:
+def understood(found: Understanding, path: Path) -> dict[str, Any]:
+    """Return what is understood of the tables as plain values."""
     main, task = found.interactions, found.task
     assert task is not None, "open questions"
     assert found.proposal is not None, "open questions"
@@ -169,6 +170,14 @@ def _result(found: Understanding, path: Path) -> dict[str, Any]:
 
 
 def _draw(to: Console, result: Mapping[str, Any]) -> None:
+    draw_understanding(to, result)
+    line(to, f"wrote {result['config']}")
+    daily = f"; with new rows every day: {result['daily']}" if result["daily"] else ""
+    line(to, f"next: {result['next']}{daily}", style="dim")
+
+
+def draw_understanding(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw columns, roles, task, split and notes."""
     others = [one["column"] for one in result["understood"] if not one["role"]]
     left_out = frozenset(others[_OTHERS:])
     rows = [
@@ -182,6 +191,3 @@ def _draw(to: Console, result: Mapping[str, Any]) -> None:
     split = f"{result['split']}: {result['split_reason']}"
     facts(to, [("task", result["task"]), ("joined", joined), ("split", split), ("model", result["model"])])
     notes(to, result["notes"])
-    line(to, f"wrote {result['config']}")
-    daily = f"; with new rows every day: {result['daily']}" if result["daily"] else ""
-    line(to, f"next: {result['next']}{daily}", style="dim")

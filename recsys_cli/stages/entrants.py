@@ -33,6 +33,10 @@ STEPS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "gru4rec": (f"{_SEQUENCE}; recurrent", {"name": "gru4rec"}),
 }  # fmt: skip
 _FEW = {"epochs": 20, "early_stopping": 3}
+QUICK_LABELS: Mapping[str, dict[str, Any]] = {
+    "fm, one epoch": {"name": "fm", "train": {"epochs": 1}},
+    "lightgbm": {"name": "lightgbm"},
+}
 LABELS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "fm": ("pairs of features", {"name": "fm", "train": _FEW}),
     "dcn-v2": ("crosses of features", {"name": "dcn-v2", "train": _FEW}),

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from recsys_cli.config import BenchModel, RunConfig, from_values, with_model, yaml12
@@ -18,16 +19,26 @@ from recsys_cli.config.tune import TuneConfig
 from recsys_cli.errors import ConfigError, MissingExtraError, RecsysError, TrainingError
 from recsys_cli.evaluation.compare.leaderboard import LeaderboardRow, standings_of
 from recsys_cli.evaluation.result import Frozen
-from recsys_cli.events import Emit, Message, Progress, divert_messages
+from recsys_cli.events import Emit, Event, Message, Progress, divert_messages
 from recsys_cli.features.schema import Role
 from recsys_cli.features.split import SPLITS
 from recsys_cli.metrics.named import CutOff, check_reported, find_metric, sort_key
 from recsys_cli.registry import AUTO, DEFAULT_MODEL
 from recsys_cli.stages.auto import quick_models
-from recsys_cli.stages.entrants import LABELS, STEPS, Entrant, end_early, epochs_of, evaluated, latency, train
+from recsys_cli.stages.entrants import (
+    LABELS,
+    QUICK_LABELS,
+    STEPS,
+    Entrant,
+    end_early,
+    epochs_of,
+    evaluated,
+    latency,
+    train,
+)
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.monitor import order_of
-from recsys_cli.stages.run_selection import run_key, unfinished_run
+from recsys_cli.stages.run_selection import finished_run, run_key, unfinished_run
 from recsys_cli.stages.timed import Clock, Timed
 from recsys_cli.stages.tune import study_key, tune_on
 from recsys_cli.workspace import Workspace, key_of, read_json, write_json
@@ -39,8 +50,8 @@ _FEW_EPOCHS = 3
 """Epochs in a round below which the first entrant runs alone."""
 _FINALISTS, _TRIALS = 3, 30
 """Entrants on the leaderboard, and trials around the leader."""
-_NO_TIME = "no time for it"
-_LAST, _GRACE, _MOST_GRACE = 1.0, 0.02, 20.0
+_NO_TIME, _NOTED = "no time for it", 5.0
+_LAST, _GRACE, _MOST_GRACE = 2.0, 0.02, 20.0
 """Seconds to write the result; from an interrupt to a kill, as a share of the time and in seconds."""
 _MARGIN = 1.3
 """Expected times are exceeded by so much on a busy machine."""
@@ -128,7 +139,8 @@ class _Race:
         self.config = from_values({**self.sections, "model": {"name": AUTO if self.ranks else DEFAULT_MODEL}})
         grace = min(_MOST_GRACE, _GRACE * self.clock.seconds)
         memory = None if self.options.memory_mib is None else self.options.memory_mib << 20
-        self.timed = Timed(grace=grace, memory=memory, emit=divert_messages(self.emit, lambda _: None))
+        self.timed = Timed(grace=grace, memory=memory, emit=divert_messages(self._hear, lambda _: None))
+        self.journal, self.saved = Path(), 0.0
         self.last = grace + _LAST
         self.entrants: dict[str, Entrant] = {}
         self.evaluating = 0.0
@@ -140,7 +152,7 @@ class _Race:
         made = self._call(etl, self.config, self.workspace)
         if made is None:
             raise TrainingError(
-                f"preparing the data takes longer than {self.options.minutes:g} minutes", hint="give more --minutes"
+                f"preparing the data takes longer than {self.options.minutes:g} min", hint="give more --minutes"
             )
         self.data = made.artifact
         self.preparing = max(time.monotonic() - started, float(self.data.manifest["seconds"]["total"]))
@@ -159,8 +171,15 @@ class _Race:
         self.clock.before = float(saved["seconds"])
         return None
 
+    def _hear(self, event: Event) -> None:
+        """Forward progress, and note the time: a kill then loses seconds."""
+        self.emit(event)
+        if self.journal.name and self.clock.spent > self.saved + _NOTED:
+            self.save()
+
     def save(self, result: RaceResult | None = None) -> None:
         """Write the time that is spent, and the result."""
+        self.saved = self.clock.spent
         self.journal.parent.mkdir(exist_ok=True)
         saved = None if result is None else result.model_dump(mode="json")
         write_json(self.journal, {"seconds": self.clock.spent, "result": saved})
@@ -169,7 +188,7 @@ class _Race:
 
     def fit_quick(self) -> None:
         """Fit the models of one pass, simple ones first, and evaluate the best: it can be served."""
-        models: dict[str, dict[str, Any]] = {"lightgbm": {"name": "lightgbm"}}
+        models: dict[str, dict[str, Any]] = dict(QUICK_LABELS)
         if self.ranks:
             models, _ = quick_models(self.data, repeats=self.config.evaluate.repeats)
             models = {label: model for label, model in models.items() if model["name"] != "sasrec"}
@@ -177,7 +196,7 @@ class _Race:
         early = {} if self.data.rows("valid") else {"early_stopping": 1}
         for label, model in models.items():
             why = "a baseline" if model["name"] == "popularity" else "fitted in one pass"
-            self._enter(label, why, {**model, "train": {"devices": 1, **early}})
+            self._enter(label, why, {**model, "train": {"devices": 1, **early, **model.get("train", {})}})
         self._train_each([*self.entrants.values()], self.clock.seconds * (_QUICK if self.ranks else _ROUND))
         if (leader := self.leader) is not None:
             started = time.monotonic()
@@ -235,8 +254,8 @@ class _Race:
         if not finished:
             notes = "; ".join(f"{one.label}: {one.note}" for one in self.entrants.values() if one.note)
             raise TrainingError(
-                f"no model was ready within {self.options.minutes:g} minutes{f' ({notes})' if notes else ''}",
-                hint="the same command with more --minutes goes on",
+                f"no model was ready within {self.options.minutes:g} min{f' ({notes})' if notes else ''}",
+                hint=f"the same command with more --minutes{' or --memory' if self.options.memory_mib else ''} goes on",
             )
         winner, *others = finished[:_FINALISTS]
         tested = [winner] if self._evaluate(winner) else []
@@ -244,7 +263,8 @@ class _Race:
         name = None if self._keeps_split else self._train_on_all_rows(winner)
         tested += [one for one in others if tested and self._evaluate(one)]
         board = self._leaderboard(tested)
-        verdict = _verdict(winner.label, board)
+        untried = [one.label for one in self.entrants.values() if one.note == _NO_TIME]
+        verdict = _verdict(winner.label, board) + (f" No time for {', '.join(untried)}." if untried else "")
         self.write(self._text(winner, board, verdict))
         result = RaceResult(
             options=self.options, winner=winner.label, run=name or str(winner.run), on_all_rows=name is not None,
@@ -305,10 +325,10 @@ class _Race:
             self._announce()
 
     def _train(self, one: Entrant, config: RunConfig, seconds: float) -> None:
-        name = self._call(train, self.data, config, self.workspace, seconds=seconds)
+        made = finished_run(self.workspace, run_key(config, self.data), self.emit)
+        name = made.folder.name if made else self._call(train, self.data, config, self.workspace, seconds=seconds)
         if name is not None:
-            run = self.workspace.run(name)
-            manifest, one.run = run.manifest, name
+            manifest, one.run = self.workspace.run(name).manifest, name
             one.value = (manifest["valid"] or manifest.get("held_out", {}).get("valid", {})).get(self.options.metric)
             one.seconds = max(one.seconds, float(manifest["seconds"]["train"]))
             self._check_latency(one)
@@ -318,11 +338,13 @@ class _Race:
             better = order_of(self.options.metric).better
             values = [epoch["valid"].get(self.options.metric) for epoch in self._epochs(one)]
             one.value = min(values, key=lambda value: sort_key(value, better), default=None)
+        if one.value is None and (one.run or self._epochs(one)):
+            one.note = one.note or f"{self.options.metric} is undefined on valid"
 
     def _end_early(self, one: Entrant) -> None:
         """End the training of an entrant as a run of the epochs that it has."""
         before, epochs = self._config(one), len(self._epochs(one))
-        one.model["train"]["epochs"], one.note = epochs, f"cut after {epochs} epochs"
+        one.model["train"]["epochs"], one.note = epochs, f"cut after {epochs} epoch{'s' * (epochs > 1)}"
         one.run = self._call(end_early, self.data, before, self._config(one), self.workspace)
         if one.run is None:
             one.value, one.note = None, _NO_TIME
@@ -351,7 +373,7 @@ class _Race:
         self.announced = leader.run
         self.write(self._text(leader, (), "The race goes on."))
         what = f"{leader.label} leads after {self.clock.spent:.0f} s, with {leader.value:.4f} on valid"
-        self.emit(Message(f"{what}; to serve it: recsys serve {leader.run}", facts=asdict(leader)))
+        self.emit(Message(f"{what}: run {leader.run}", facts=asdict(leader)))
 
     # Expected times
 
@@ -387,12 +409,14 @@ class _Race:
     def _text(self, one: Entrant, board: Sequence[LeaderboardRow], verdict: str) -> str:
         """Return the config of the leader as YAML, with the figures and the reasons as comments."""
         figures = {row.label: next(iter(row.scores.values())) for row in board}
-        time, split = f"{self.clock.spent / 60:.1f} of {self.options.minutes:g} minutes", self.sections["split"]
+        time = f"{self.clock.spent / 60:.1f} of {self.options.minutes:g} min"
         lines = [f"Chosen by recsys auto in {time}.", verdict, ""]
         lines += [one.line(figures.get(one.label)) for one in self._ordered(self.entrants.values())]
         lines += ["", f"By {self.options.metric}: valid chose the model, and test chose nothing."]
         if not self._keeps_split:
-            lines.append(f"Trained on all rows; the figures are of  split: {yaml12.quoted(split)}")
+            lines.append("Trained on all rows; the figures are of")
+            kept = {name: self.sections[name] for name in ("split", "evaluate") if name in self.sections}
+            lines += [f"  {name}: {yaml12.quoted(section)}" for name, section in kept.items()]
         comments = "".join(f"# {line}".rstrip() + "\n" for line in lines)
         return f"{comments}\n{yaml12.write({name: part for name, part in self._values(one).items() if part})}"
 
@@ -419,6 +443,10 @@ def _verdict(winner: str, board: Sequence[LeaderboardRow]) -> str:
         return f"{winner} is best on valid; on test {best.label} is {how}."
     level = [row.label for row in board[1:] if row.is_same_as_best]
     if winner == "ease" or not level:
-        return "Nothing beats ease here." if winner == "ease" else f"{winner} is significantly better than all others."
+        return (
+            "Nothing tried beats ease here."
+            if winner == "ease"
+            else f"{winner} is significantly better than all others tested."
+        )
     simple = next((label for label in ("popularity", "ease") if label in level), level[0])
-    return f"{winner} is best, but not measurably: nothing beats {simple} here."
+    return f"{winner} is best, but not measurably: nothing tried beats {simple} here."

@@ -79,7 +79,7 @@ def select(
     unfinished = unfinished_run(workspace, key)
     if resume and unfinished is not None:
         return Selection(unfinished.folder.name, resume=True)
-    finished = None if force else _finished_run(workspace, key, emit)
+    finished = None if force else finished_run(workspace, key, emit)
     if finished is not None:
         report_other_version(finished, emit)
         return Selection(finished.folder.name, up_to_date=True)
@@ -93,7 +93,7 @@ def select(
     return Selection(_new_run(workspace, config, key).folder.name)
 
 
-def _finished_run(workspace: Workspace, key: str, emit: Emit) -> TrainedRun | None:
+def finished_run(workspace: Workspace, key: str, emit: Emit) -> TrainedRun | None:
     """Return the latest finished run of a key without damage, with a warning on later, damaged ones.
 
     Weights may have gigabytes: unchanged files are verified by their readers only.

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from typing import Any, TypeVar
 
 from recsys_cli.errors import TrainingError
 from recsys_cli.events import Emit, Event
 
 T = TypeVar("T")
-_SAVING, _ENDING, _POLL = 30.0, 0.5, 3_600.0
-"""Seconds to save a training when the command ends, and for an idle process to end; the longest wait at a time."""
+_SAVING, _ENDING, _LOOK, _POLL = 30.0, 0.5, 0.5, 3_600.0
+"""Seconds to save a training when the command ends, for an idle process to end, between looks at the parent, and of a wait."""
 _INTERRUPT = {signal.SIGINT}
 
 
@@ -81,11 +82,12 @@ class Timed:
         """Return the answer to a call: its kind, `result` or `error`, and its value."""
         answer = self._wait(seconds + self._grace / 2)
         if answer is None:
-            os.kill(self._process.pid, signal.SIGINT)
+            self._process.send_signal(signal.SIGINT)
             with suppress(EOFError):
                 answer = self._wait(self._grace / 2)
             self._pipe.close()
-            self._process.join(_ENDING)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ENDING)
             self._kill()
         over = answer is None or isinstance(answer[1], KeyboardInterrupt)
         return ("result", None) if over or answer is None else answer
@@ -102,8 +104,7 @@ class Timed:
 
     def _death(self) -> TrainingError:
         """Return the error of a dead process."""
-        self._process.join()
-        code = self._process.exitcode
+        code = self._process.wait()
         self._kill()
         return TrainingError(f"the process ended with code {code}; it may have lacked memory")
 
@@ -112,32 +113,38 @@ class Timed:
         if self._process is None:
             return
         self._pipe.close()
-        if self._process.is_alive():
-            os.kill(self._process.pid, signal.SIGINT)
-            self._process.join(_SAVING)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(_SAVING)
         self._kill()
 
     def _send(self, message: Any) -> None:
         if self._process is None:
-            context = multiprocessing.get_context("spawn")
-            self._pipe, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs, self._memory))
+            self._pipe, theirs = Pipe()
+            command = (
+                f"from recsys_cli.stages.timed import serve; serve({theirs.fileno()}, {os.getpid()}, {self._memory})"
+            )
             signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)  # in the process until it works
-            self._process.start()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
-            theirs.close()
+            try:
+                # Its errors come over the pipe; what libraries print at a kill does not help.
+                line, fds = [sys.executable, "-P", "-c", command], [theirs.fileno()]
+                self._process = subprocess.Popen(line, pass_fds=fds, stderr=subprocess.DEVNULL)  # noqa: S603
+            finally:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
+                theirs.close()
         self._pipe.send(message)
 
     def _kill(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.join()
+            self._process.wait()
             self._process = None
 
 
-def _serve(pipe: Connection, memory: int | None) -> None:
-    """Answer calls until the pipe closes."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+def serve(number: int, parent: int, memory: int | None) -> None:
+    """Answer calls of the parent process on a file descriptor, until it closes."""
+    pipe = Connection(number)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     if memory is not None:
         import resource
 
@@ -164,18 +171,17 @@ def _serve(pipe: Connection, memory: int | None) -> None:
             signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)
             pipe.send(answer)
     except (EOFError, OSError, KeyboardInterrupt):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libraries interrupted at an import complain at the end
+        return
 
 
 def _travels(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in {"recsys_cli", "builtins"}
 
 
-def _end_with_parent() -> None:
+def _end_with(parent: int) -> None:
     """Interrupt the work of this process when its parent is gone."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
+    while os.getppid() == parent:
+        time.sleep(_LOOK)
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(_SAVING)
     os._exit(1)

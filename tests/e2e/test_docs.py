@@ -47,7 +47,7 @@ NOT_RUN = {
     ("docs/export.md", "import numpy as np"): "Triton",
     ("docs/guide.md", "recsys train --devices 2"): "an interrupted run, grown data, many runs; tests/cli has all three",
     ("docs/howto/auto.md", "recsys auto"): "half an hour; tests/unit/stages/test_race.py takes a minute",
-    ("docs/howto/auto.md", "recsys serve RUN"): "a run of that race",
+    ("docs/howto/auto.md", "recsys recommend RUN"): "a run of that race",
     ("docs/howto/cluster.md", "dask scheduler"): _MACHINES,
     ("docs/howto/cluster.md", "recsys doctor --cluster"): _MACHINES,
     ("docs/howto/cluster.md", "recsys recommend RUN"): _MACHINES,

@@ -136,6 +136,6 @@ def test_tables_with_open_questions_and_files_of_others_are_refused(tmp_path, re
 
 
 def test_a_limit_of_latency_leaves_models_out(table, recsys):  # noqa: F811
-    answer = recsys("--json", "auto", table, "--minutes", "0.8", "--latency", "0.1")
+    answer = recsys("--json", "auto", table, "--minutes", "1", "--latency", "0.1")
     assert answer.code == 6
     assert "more than 0.1" in answer.json["error"]["message"]
