@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from collections.abc import Mapping
@@ -66,7 +65,7 @@ def auto(
     winner is tested on rows that chose nothing, and written as a config with the reasons. The same call goes on after an
     interruption; more minutes continue a finished race.
     """
-    started = time.monotonic() - _age()
+    started = time.monotonic()
     session: Session = ctx.obj
     from recsys_cli.data import open_source
 
@@ -133,16 +132,6 @@ def _metric(config: RunConfig, given: str | None) -> str:
             f"{'label' if ranks else 'rank'}, then recsys auto CONFIG",
         )
     return given
-
-
-def _age() -> float:
-    """Return the seconds of this process so far, imports included; 0 where the system does not tell."""
-    try:
-        started = float(Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
-        uptime = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
-    except (OSError, ValueError):
-        return 0.0
-    return max(0.0, uptime - started / os.sysconf("SC_CLK_TCK"))
 
 
 def _refuse_foreign(path: Path) -> None:
