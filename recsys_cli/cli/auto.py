@@ -15,7 +15,7 @@ import typer
 from recsys_cli.cli import shipped
 from recsys_cli.cli.download import run_download
 from recsys_cli.cli.new import draw_understanding, understood, write_config
-from recsys_cli.cli.params import is_config
+from recsys_cli.cli.params import current_config, is_config
 from recsys_cli.cli.quantities import duration, figure
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import line, table
@@ -83,6 +83,9 @@ def auto(
         options = RaceOptions(minutes=minutes, metric=chosen, memory_mib=budget, latency_ms=latency)
         clock = Clock(60 * minutes, start=started)
         found = race(config, session.workspace, options, clock=clock, write=partial(_write, path), emit=emit)
+    if found.on_all_rows:
+        with current_config(session, [str(path)]):
+            pass  # it is that of later commands
     session.report(_result(found, path), _draw)
 
 

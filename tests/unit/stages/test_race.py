@@ -41,7 +41,6 @@ def test_a_race_ends_with_a_served_model_and_its_reasons(table, recsys):  # noqa
     of_models = {one["label"]: one for one in found["entrants"]}
     assert of_models[found["winner"]]["value"] == max(one["value"] or 0 for one in of_models.values())
     assert found["winner"] != "popularity"
-    assert found["on_all_rows"]
     assert {"popularity", "ease", "item-knn", "ials", "sasrec"} <= set(of_models)
     board = {row["label"]: row["scores"]["ndcg@10"]["value"] for row in found["board"]}
     assert board[found["winner"]] > 1.2 * board["popularity"]
@@ -51,7 +50,10 @@ def test_a_race_ends_with_a_served_model_and_its_reasons(table, recsys):  # noqa
     assert (config.split.valid, config.split.test) == (0, 0)
     run = Workspace("workspace").run(found["run"])
     assert run.manifest["model"] == config.model.name
-    assert len(recsys("--json", "recommend", found["run"], "--user", "3").json["items"]) == 10
+    named = recsys("--json", "recommend", found["run"], "--user", "3").json
+    assert len(named["items"]) == 10
+    if found["on_all_rows"]:  # there was time for it
+        assert recsys("--json", "recommend", "--user", "3").json == named
     again = recsys("--json", "auto", table, "--minutes", "1").json
     assert again == found == recsys("--json", "auto", table, "--minutes", "1").json
 
