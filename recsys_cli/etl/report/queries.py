@@ -225,7 +225,8 @@ def _orders(data: _Prepared, train: RowCounts) -> dict[str, Counts]:
     item = data.layout.pair[1]
     counts = train.ids[item].astype(np.int64)
     values, own = np.full(len(counts), -1), data.layout.columns[item].own_ids
-    values[own.start : own.stop] = pl.Series(data.fitted.vocabulary_of(item).column("value")).rank("ordinal")
+    ranks = pl.Series(data.fitted.vocabulary_of(item).column("value")).rank("ordinal").cast(pl.Int64)
+    values[own.start : own.stop] = ranks.fill_null(-1)  # of forgotten items
     return {"rows": counts, "value": values} | ({"position": train.positions} if len(train.positions) else {})
 
 
