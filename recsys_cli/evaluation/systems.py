@@ -80,9 +80,10 @@ class Systems:
                 system.set_context(self.context)
             self._left.add(name)
             self._scorer = name, self.scorer(system)
-        slots = int(name.removeprefix(SLOTS)) if name.startswith(SLOTS) else 0
-        is_cold = torch.from_numpy(self.by_user.cold.among(self.by_user.candidates)).to(self.device)
-        adjust = partial(fill_cold_slots, is_cold=is_cold, slots=slots, k=cut_off)
+        adjust = None
+        if name.startswith(SLOTS):
+            is_cold = torch.from_numpy(self.by_user.cold.among(self.by_user.candidates)).to(self.device)
+            adjust = partial(fill_cold_slots, is_cold=is_cold, slots=int(name.removeprefix(SLOTS)), k=cut_off)
         return rank_block(block, self._scorer[1], cut_off=cut_off, adjust=adjust)
 
     def scorer(self, system: Model) -> Scorer:

@@ -209,10 +209,10 @@ def _half_lives(data: PreparedData, time: Column) -> Iterator[tuple[int, float]]
         yield from ((parts, float(f"{span / parts:.3g}")) for parts in _HALF_LIVES)
 
 
-def value_on_valid(run: TrainedRun) -> float | None:
-    """Return `METRIC` of a finished run on valid, or else on rows held out of train; None if it is not measured."""
+def value_on_valid(run: TrainedRun, metric: str = METRIC) -> float | None:
+    """Return a metric of a finished run on valid, or else on rows held out of train; None if it is not measured."""
     manifest = run.manifest
-    value: float | None = (manifest["valid"] or manifest.get("held_out", {}).get("valid", {})).get(METRIC)
+    value: float | None = (manifest["valid"] or manifest.get("held_out", {}).get("valid", {})).get(metric)
     return value
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from safetensors import safe_open
-
-from recsys_cli.config import EvaluateConfig, RunConfig, dump
-from recsys_cli.evaluation.compare.leaderboard import SeededScore
+from recsys_cli.config import RunConfig, dump
+from recsys_cli.evaluation.compare.leaderboard import SeededScore, with_interval
 from recsys_cli.events import Emit, Progress
 from recsys_cli.models import kind_of
 from recsys_cli.serving.query import Query
-from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.recommend import open_recommender
 from recsys_cli.stages.run_selection import run_key, unfinished_run
 from recsys_cli.stages.train import train_on
@@ -72,26 +68,8 @@ class Entrant:
     def line(self, score: SeededScore | None) -> str:
         """Return its figures and the reason."""
         valid = "–" if self.value is None else f"{self.value:.4f}"
-        test = (
-            ""
-            if score is None or score.low is None
-            else f", test {score.value:.4f} [{score.low:.4f}, {score.high:.4f}]"
-        )
+        test = f", test {with_interval(score)}" if score is not None and score.interval else ""
         return f"{self.label}: valid {valid}{test}; {self.note or self.why}"
-
-
-def epochs_of(run: TrainedRun | None) -> list[dict[str, Any]]:
-    """Return the epochs of an interrupted training, from the header of its checkpoint."""
-    if run is None or not run.checkpoint("last").is_file():
-        return []
-    with safe_open(run.checkpoint("last"), framework="np") as file:
-        history: list[dict[str, Any]] = json.loads((file.metadata() or {})["recsys"])["progress"]["history"]
-    return history
-
-
-def train(data: PreparedData, config: RunConfig, workspace: Workspace, *, emit: Emit) -> str:
-    """Train or continue a config; return the name of the run."""
-    return train_on(data, config, workspace, resume=None, emit=emit).artifact.folder.name
 
 
 def end_early(
@@ -106,12 +84,6 @@ def end_early(
     write_text(run.config, dump(config))
     run.folder.replace(workspace.new_run(config.model.name, key).folder)
     return train_on(data, config, workspace, resume=True, emit=emit).artifact.folder.name
-
-
-def evaluated(run: TrainedRun, workspace: Workspace, config: EvaluateConfig, *, emit: Emit) -> bool:
-    """Evaluate a run."""
-    evaluate(run, workspace, config=config, emit=emit)
-    return True
 
 
 def latency(run: TrainedRun, workspace: Workspace, *, emit: Emit) -> float:

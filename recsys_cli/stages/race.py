@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,24 +25,16 @@ from recsys_cli.features.schema import Role
 from recsys_cli.features.split import SPLITS
 from recsys_cli.metrics.named import CutOff, check_reported, find_metric, sort_key
 from recsys_cli.registry import AUTO, DEFAULT_MODEL
-from recsys_cli.stages.auto import quick_models
-from recsys_cli.stages.entrants import (
-    LABELS,
-    QUICK_LABELS,
-    STEPS,
-    Entrant,
-    end_early,
-    epochs_of,
-    evaluated,
-    latency,
-    train,
-)
+from recsys_cli.stages.auto import quick_models, value_on_valid
+from recsys_cli.stages.entrants import LABELS, QUICK_LABELS, STEPS, Entrant, end_early, latency
 from recsys_cli.stages.etl import etl
+from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.monitor import order_of
-from recsys_cli.stages.run_selection import finished_run, run_key, unfinished_run
+from recsys_cli.stages.run_selection import finished_run, header_of, run_key, unfinished_run
 from recsys_cli.stages.timed import Clock, Timed
+from recsys_cli.stages.train import train_on
 from recsys_cli.stages.tune import study_key, tune_on
-from recsys_cli.workspace import Workspace, key_of, read_json, write_json
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, read_json, write_json
 
 T = TypeVar("T")
 _QUICK, _ROUND = 0.25, 0.5
@@ -58,7 +51,7 @@ _MARGIN = 1.3
 _REPLACED = frozenset({"model", "train", "bench", "tune", "protocol"})
 _ALL_ROWS = {"method": "random", "valid": 0.0, "test": 0.0}
 _OF_THE_RACE = frozenset({"monitor", "devices", "early_stopping"})
-"""Options of a training that the one on all rows does not take over."""
+"""Training options absent from the config of all rows."""
 
 
 class RaceOptions(Frozen):
@@ -135,6 +128,7 @@ class _Race:
     def __post_init__(self) -> None:
         check_reported(self.options.metric)
         self.ranks = isinstance(find_metric(self.options.metric), CutOff)
+        self.better = order_of(self.options.metric).better
         self.sections = _asked(self.config, self.options)
         self.config = from_values({**self.sections, "model": {"name": AUTO if self.ranks else DEFAULT_MODEL}})
         grace = min(_MOST_GRACE, _GRACE * self.clock.seconds)
@@ -276,7 +270,8 @@ class _Race:
     def _train_on_all_rows(self, winner: Entrant) -> str | None:
         config = from_values(self._values(winner))
         made = self._call(etl, config, self.workspace)
-        return None if made is None else self._call(train, made.artifact, config, self.workspace)
+        run = None if made is None else self._train_run(made.artifact, config)
+        return None if run is None else run.folder.name
 
     def _leaderboard(self, tested: Sequence[Entrant]) -> tuple[LeaderboardRow, ...]:
         """Return the tested ones and the baselines of their evaluations, with the differences from the best."""
@@ -298,8 +293,7 @@ class _Race:
         return next((one for one in self._ordered(self.entrants.values()) if one.value is not None), None)
 
     def _ordered(self, entrants: Iterable[Entrant]) -> list[Entrant]:
-        better = order_of(self.options.metric).better
-        return sorted(entrants, key=lambda one: sort_key(one.value, better))
+        return sorted(entrants, key=lambda one: sort_key(one.value, self.better))
 
     def _enter(self, label: str, why: str, model: Mapping[str, Any]) -> Entrant:
         train = {"monitor": self.options.metric, **model.get("train", {})}
@@ -309,7 +303,11 @@ class _Race:
         return with_model(self.config, BenchModel.model_validate(one.model), seed=self.config.train.seed)
 
     def _epochs(self, one: Entrant) -> list[dict[str, Any]]:
-        return epochs_of(unfinished_run(self.workspace, run_key(self._config(one), self.data)))
+        """Return the epochs of an interrupted training."""
+        run = unfinished_run(self.workspace, run_key(self._config(one), self.data))
+        header = {} if run is None else header_of(run.checkpoint("last"))
+        epochs: list[dict[str, Any]] = header.get("progress", {}).get("history", [])
+        return epochs
 
     def _train_each(self, entrants: Sequence[Entrant], seconds: float) -> None:
         """Train entrants for some seconds each, from where they are; an error is a note."""
@@ -326,20 +324,25 @@ class _Race:
 
     def _train(self, one: Entrant, config: RunConfig, seconds: float) -> None:
         made = finished_run(self.workspace, run_key(config, self.data), self.emit)
-        name = made.folder.name if made else self._call(train, self.data, config, self.workspace, seconds=seconds)
-        if name is not None:
-            manifest, one.run = self.workspace.run(name).manifest, name
-            one.value = (manifest["valid"] or manifest.get("held_out", {}).get("valid", {})).get(self.options.metric)
-            one.seconds = max(one.seconds, float(manifest["seconds"]["train"]))
-            self._check_latency(one)
+        run = made or self._train_run(self.data, config, seconds)
+        values: list[float | None] = []
+        if run is not None:
+            values, one.run = [value_on_valid(run, self.options.metric)], run.folder.name
+            one.seconds = max(one.seconds, float(run.manifest["seconds"]["train"]))
         elif one.is_closed:
             one.note = f"not fitted in {seconds:.0f} s"
         else:
-            better = order_of(self.options.metric).better
             values = [epoch["valid"].get(self.options.metric) for epoch in self._epochs(one)]
-            one.value = min(values, key=lambda value: sort_key(value, better), default=None)
-        if one.value is None and (one.run or self._epochs(one)):
+        one.value = min(values, key=lambda value: sort_key(value, self.better), default=None)
+        if run is not None:
+            self._check_latency(one)
+        if one.value is None and values:
             one.note = one.note or f"{self.options.metric} is undefined on valid"
+
+    def _train_run(self, data: PreparedData, config: RunConfig, seconds: float = math.inf) -> TrainedRun | None:
+        """Train or continue a config."""
+        made = self._call(partial(train_on, resume=None), data, config, self.workspace, seconds=seconds)
+        return None if made is None else made.artifact
 
     def _end_early(self, one: Entrant) -> None:
         """End the training of an entrant as a run of the epochs that it has."""
@@ -353,7 +356,8 @@ class _Race:
 
     def _evaluate(self, one: Entrant, seconds: float = math.inf) -> bool:
         run = self.workspace.run(str(one.run))
-        return bool(self._call(evaluated, run, self.workspace, self.config.evaluate, seconds=seconds))
+        task = partial(evaluate, config=self.config.evaluate)
+        return self._call(task, run, self.workspace, seconds=seconds) is not None
 
     def _check_latency(self, one: Entrant) -> None:
         if (limit := self.options.latency_ms) is None:

@@ -165,17 +165,19 @@ def unfinished_run(workspace: Workspace, key: str) -> TrainedRun | None:
     runs = [run for run in workspace.runs() if not run.exists and run.folder.name.endswith(key[:8])]
     for run in reversed(runs):
         last = run.checkpoint("last")
-        if not last.is_file() or _key_in(last) == key:
+        if not last.is_file() or header_of(last).get("key") == key:
             return run
     return None
 
 
-def _key_in(checkpoint: Path) -> str | None:
+def header_of(checkpoint: Path) -> dict[str, Any]:
+    """Return the plain values of a checkpoint, such as `key` and `progress`; empty without a readable one."""
     try:
         with safe_open(checkpoint, framework="np") as file:  # framework="pt" would load torch
-            return str(json.loads((file.metadata() or {})["recsys"])["key"])
+            header: dict[str, Any] = json.loads((file.metadata() or {})["recsys"])
     except (OSError, SafetensorError, KeyError, ValueError):
-        return None
+        return {}
+    return header
 
 
 def _nothing_to_resume(workspace: Workspace, config: RunConfig) -> MissingArtifactError:

@@ -89,8 +89,9 @@ class Timed:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_ENDING)
             self._kill()
-        over = answer is None or isinstance(answer[1], KeyboardInterrupt)
-        return ("result", None) if over or answer is None else answer
+        if answer is None or isinstance(answer[1], KeyboardInterrupt):
+            return "result", None
+        return answer
 
     def _wait(self, seconds: float) -> tuple[str, Any] | None:
         end = time.monotonic() + seconds

@@ -369,12 +369,13 @@ def variant_table(board: Leaderboard) -> tuple[list[str], list[list[str]]]:
     for row in board.standings:
         if variants and (not row.is_baseline or row.label in BASELINES):
             of = {"published": row.scores} | {one.name: one.scores.get(row.label, {}) for one in variants}
-            cells += [[row.label if name == "published" else "", name, *(_with_interval(scores.get(m)) for m in board.metrics)]
+            cells += [[row.label if name == "published" else "", name, *(with_interval(scores.get(m)) for m in board.metrics)]
                       for name, scores in of.items()]  # fmt: skip
     return ["model", "", *map(title_of, board.metrics)], cells
 
 
-def _with_interval(score: SeededScore | None) -> str:
+def with_interval(score: SeededScore | None) -> str:
+    """Return a score and its interval, if any, for tables."""
     ends = score.interval if score else None
     return f"{_written(score.value if score else None)}{f' [{ends[0]:.4f}, {ends[1]:.4f}]' if ends else ''}"
 

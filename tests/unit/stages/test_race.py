@@ -30,6 +30,18 @@ def halves(path, users=120, times=True):
     (rows if times else rows.drop("time")).write_csv(path)
 
 
+def written(table, model, *, time="null"):
+    """Write a config for a table, with the model and further sections."""
+    path = table.with_suffix(".yaml")
+    path.write_text(
+        f"dataset: {{name: files, interactions: {table}}}\n"
+        f"features: {{user: user, item: item, label: label, timestamp: {time}, ops: "
+        "[{op: Categorify, columns: [user, item]}, {op: LambdaOp, expression: '1', output: label, dtype: int8}]}\n"
+        f"model: {model}\n"
+    )
+    return path
+
+
 @pytest.fixture
 def table(tmp_path):
     halves(tmp_path / "visits.csv")
@@ -59,15 +71,8 @@ def test_a_race_ends_with_a_served_model_and_its_reasons(table, recsys):  # noqa
 
 
 def test_an_interrupted_training_ends_as_one_of_its_epochs(table, workspace):
-    path = table.with_suffix(".yaml")
-    path.write_text(
-        f"dataset: {{name: files, interactions: {table}}}\n"
-        "split: {method: leave-last-out}\n"
-        "features: {user: user, item: item, label: label, timestamp: time, ops: [{op: Categorify, columns: [user, item]}, "
-        "{op: LambdaOp, expression: '1', output: label, dtype: int8}]}\n"
-        "model: {name: sasrec, embedding_dim: 8}\n"
-        "train: {epochs: 9, trackers: []}\n"
-    )
+    model = "{name: sasrec, embedding_dim: 8}\ntrain: {epochs: 9, trackers: []}\nsplit: {method: leave-last-out}"
+    path = written(table, model, time="time")
     data = etl(load(path), workspace).artifact
 
     def after(event):
@@ -111,13 +116,7 @@ def test_no_time_is_an_error_with_the_reason(table, workspace):
     from recsys_cli.stages.race import RaceOptions, race
     from recsys_cli.stages.timed import Clock
 
-    path = table.with_suffix(".yaml")
-    path.write_text(
-        f"dataset: {{name: files, interactions: {table}}}\n"
-        "features: {user: user, item: item, label: label, ops: [{op: Categorify, columns: [user, item]}, "
-        "{op: LambdaOp, expression: '1', output: label, dtype: int8}]}\n"
-        "model: {name: auto}\n"
-    )
+    path = written(table, "{name: auto}")
     options = RaceOptions(minutes=0.01, metric="ndcg@10")
     with pytest.raises(TrainingError, match="takes longer than 0"):
         race(load(path), workspace, options, clock=Clock(0.6, start=time.monotonic()), write=print, emit=ignore)
