@@ -21,7 +21,7 @@ class Interactions:
         times: Timestamps in the unit of the data (`Schema.ticks`), int64 or float64, shape (N,); None without timestamps.
         mean: Mean of a numeric label in train; None for a binary label.
         row_numbers: Row numbers in the raw input, shape (N,); order rows of equal time. None if unknown.
-        weights: Weight of each row in a loss (`features.weight`), float32, shape (N,); None for ones.
+        weights: Weight of each row (`features.weight`), float32, shape (N,); None for ones.
     """
 
     user_idx: npt.NDArray[np.int32]
@@ -79,6 +79,10 @@ class Interactions:
     def observed(self) -> Interactions:
         """Return the real interactions, without sampled negatives."""
         return self if self.sampled is None else self.chosen(~self.sampled)
+
+    def counted(self) -> Interactions:
+        """Return the real interactions without those of weight 0."""
+        return self if self.weights is None else self.chosen(self.weights > 0)
 
     def chosen(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Interactions:
         """Return some of the real interactions, by mask or indices."""

@@ -36,7 +36,7 @@ class InteractionMatrix:
         positive_only: bool = False,
         device: torch.device,
     ) -> InteractionMatrix:
-        """Build the matrix; repeated interactions count once. `positive_only` keeps `Interactions.positive`."""
+        """Build the matrix; repeats count once, rows of weight 0 not. `positive_only` keeps `Interactions.positive`."""
         pairs, _ = _pairs(interactions, user, item, positive_only=positive_only, device=device)
         return cls._of_pairs(torch.unique(pairs), user, item)
 
@@ -52,12 +52,12 @@ class InteractionMatrix:
     ) -> tuple[InteractionMatrix, Tensor]:
         """Build the matrix and the strength r of each element, float32, shape (N,).
 
-        r is the number of rows of the pair, or the sum of their labels if labels are numeric. Pairs without a positive
+        r is the sum of the weights of the pair's rows, times their labels if labels are numeric. Pairs without a positive
         sum are excluded.
         """
-        pairs, labels = _pairs(interactions, user, item, positive_only=positive_only, device=device)
+        pairs, values = _pairs(interactions, user, item, positive_only=positive_only, device=device)
         pairs, index = torch.unique(pairs, return_inverse=True)
-        strengths = torch.bincount(index, labels.double(), minlength=len(pairs)).float()
+        strengths = torch.bincount(index, values.double(), minlength=len(pairs)).float()
         return cls._of_pairs(pairs[strengths > 0], user, item), strengths[strengths > 0]
 
     @classmethod
@@ -120,15 +120,20 @@ def spans(offsets: Tensor, *, max_elements: int) -> Iterator[slice]:
 def _pairs(
     interactions: Interactions, user: Column, item: Column, *, positive_only: bool, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Return one number per (user, item) pair with ids in the vocabulary, and the row's label or 1; shape (N,) each."""
+    """Return one number per row with a weight above 0 and ids in the vocabulary, and its weight times a numeric label.
+
+    Shapes are (N,).
+    """
+    interactions = interactions.counted()
     users, items = (torch.tensor(ids, device=device).long() for ids in (interactions.user_idx, interactions.item_idx))
     keep = _in_vocabulary(users, user) & _in_vocabulary(items, item)
     if positive_only:
         keep &= torch.from_numpy(interactions.positive).to(device)
     pairs = (users * int(item.cardinality or 0) + items)[keep]
-    if interactions.mean is None:
-        return pairs, torch.ones(len(pairs), device=device)
-    return pairs, torch.tensor(interactions.labels, device=device)[keep]
+    values = torch.ones(len(keep), device=device)
+    for factor in (interactions.weights, None if interactions.mean is None else interactions.labels):
+        values = values if factor is None else values * torch.tensor(factor, device=device)
+    return pairs, values[keep]
 
 
 def _in_vocabulary(ids: Tensor, column: Column) -> Tensor:

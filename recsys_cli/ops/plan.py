@@ -52,8 +52,8 @@ class FeaturePlan(BaseModel):
     """Target column, or a list of them; the first is the main label of metrics and reports. Write a numeric target, such as
     a rating, as {name: rating, task: regression}."""
     weight: str | None = None
-    """Column of sample weights in the loss, at least 0; never a feature, and optional in new rows. `train` says if a model does not
-    use them."""
+    """Column of row weights, at least 0: a row of weight 2 counts as two rows, one of weight 0 as none. Never a feature, and
+    optional in new rows. `train` says if a model counts each pair of user and item once."""
     list_weights: dict[str, str] = {}
     """Columns of element weights by list column, for weighted sums of embeddings, such as {genres: genre_scores}. Both lists
     of a row need the same length; the weights are no feature of their own."""

@@ -113,7 +113,8 @@ def _objective(data: PreparedData, model: Model, config: RunConfig, *, emit: Emi
 def announce_unused(options: Iterable[str], name: str, emit: Emit) -> None:
     """Warn of options without an effect on a model."""
     for option in options:
-        emit(Message(f"{option} has no effect on {name}", "warning"))
+        why = ", which counts a pair of user and item once, unless its rows have weight 0"
+        emit(Message(f"{option} has no effect on {name}{why if option == 'features.weight' else ''}", "warning"))
 
 
 def _batches(

@@ -310,7 +310,10 @@ class CollaborativeColumns(nn.Module):
     @torch.no_grad()
     def fit(self, context: TrainingContext) -> None:
         """Fit to the rows of train, on the CPU; a context without rows changes nothing."""
-        batches = [Rows.of(batch.to("cpu"), self.schema, self.categories) for batch in context.batches()]
+        batches = [
+            Rows.of(batch, self.schema, self.categories).counted(batch.weight)
+            for batch in (each.to("cpu") for each in context.batches())
+        ]
         if not batches:
             return
         rows = Rows.concat(batches)

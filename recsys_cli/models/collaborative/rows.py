@@ -295,6 +295,10 @@ class Rows:
         renumbered = Elements(numbers[elements.row], elements.column, elements.category, elements.weight)
         return type(self)(self.users[mask], self.items[mask], renumbered, self.labels[mask])
 
+    def counted(self, weight: Tensor | None) -> Self:
+        """Return the rows with a weight above 0, of weights of shape (N,)."""
+        return self if weight is None else self.select(weight > 0)
+
     def without(self, *sides: str) -> Self:
         """Return the rows as cold-start rows: ids of the given sides, `users` or `items`, become padding."""
         users, items = (

@@ -26,6 +26,7 @@ class HistoryOptions(Section):
     """Options of models fitted to the interaction matrix instead of labels."""
 
     train_defaults: ClassVar[Mapping[str, Any]] = {"monitor": "ndcg@10"}
+    format: ClassVar[int] = 2
 
     positive_only: bool = False
     """Use positive interactions only, not all: those with label 1, or with a numeric label above its mean in train."""
@@ -36,7 +37,7 @@ OWN_FIRST = "popularity, own items first"
 
 
 class PopularityConfig(HistoryOptions):
-    """Popularity: ranks items by their number of interactions in train; the baseline for every other model."""
+    """Popularity: ranks items by their number of interactions in train, as weighted; the baseline for every other model."""
 
     # In seconds: from a day to three years.
     search_space: ClassVar[Mapping[str, Any]] = {"model.half_life": {"low": 86_400.0, "high": 1e8, "log": True}}
@@ -116,7 +117,7 @@ class EASEConfig(HistoryOptions):
 
     search_space: ClassVar[Mapping[str, Any]] = {"model.regularization": {"low": 1.0, "high": 50_000.0, "log": True}}
 
-    format: ClassVar[int] = 3
+    format: ClassVar[int] = 4
 
     regularization: float | None = Field(None, gt=0)
     """L2 penalty λ of the weights. None: chosen by leave-one-out cross-validation on train, from 1, 2, 5, …, 50,000."""
@@ -168,7 +169,7 @@ class IALSConfig(ColdItemOptions, HistoryOptions):
         "model.regularization": {"low": 1.0, "high": 200.0, "log": True},
     }
 
-    format: ClassVar[int] = 3
+    format: ClassVar[int] = 4
 
     embedding_dim: PositiveInt = 128
     """Width of the user and item factors."""
@@ -177,7 +178,7 @@ class IALSConfig(ColdItemOptions, HistoryOptions):
     each averaged over interactions; 2, 4 or 8 times as much where items held out of train rank better."""
     alpha: float | None = Field(None, gt=0)
     """Confidence c = 1 + alpha r of an interaction, against 1 for all other pairs. r is the number of rows of the pair, or the sum
-    of their labels where the label is numeric. None: the root of the number of pairs per interaction, at most 100, in units of the
-    mean r: more for sparser data."""
+    of their weights, times their labels where the label is numeric. None: the root of the number of pairs per interaction, at most
+    100, in units of the mean r: more for sparser data."""
     iterations: PositiveInt = 10
     """Number of alternations, each over all users and then all items."""

@@ -30,6 +30,7 @@ class IALS(ClosedFormModel):
 
     scoring = "dot_product"
     folds_in = True
+    loss_options = frozenset({"features.weight"})
     items: Tensor
     penalty: Tensor
     alpha: Tensor

@@ -79,22 +79,25 @@ class OwnItems:
         pairs: user * items + item, ascending; shape (N,).
         matrix: The pairs as a matrix.
         rows: Score of each pair, at least 1, ordered by its sum of weights; float32, shape (N,).
+        whole: Whether the sums are whole numbers, so that less than 1 breaks their ties.
     """
 
     pairs: Tensor
     matrix: InteractionMatrix
     rows: Tensor
+    whole: bool
 
     @classmethod
     def of(
         cls, rows: Interactions, weights: npt.NDArray[np.float64], user: Column, item: Column, *, device: torch.device
     ) -> Self:
         """Add the weights of each pair; the logarithm of other sums than counts keeps old rows apart in float32."""
-        weighted = replace(rows, labels=weights.astype(np.float32), mean=0.0)
+        weighted = replace(rows, labels=weights.astype(np.float32), mean=0.0, weights=None)
         matrix, sums = InteractionMatrix.with_strengths(weighted, user, item, device=device)
+        whole = bool((sums == sums.floor()).all())
         if len(sums) and float(sums.min()) < 1:
             sums = 1 + sums.log2() - sums.log2().min()
-        return cls(matrix.users * matrix.num_items + matrix.items, matrix, sums)
+        return cls(matrix.users * matrix.num_items + matrix.items, matrix, sums, whole)
 
     def of_pairs(self, users: Tensor, items: Tensor) -> Tensor:
         """Return the rows of each pair, 0 for a new one; shape (B,)."""
@@ -130,9 +133,9 @@ def _values_of_items(context: TrainingContext, item: Column, values: Column, dev
 
 
 class Popularity(ClosedFormModel):
-    """An item's score is its number of rows in train, for all users.
+    """An item's score is the sum of the weights of its rows in train, their number by default, for all users.
 
-    `half_life` and `window` weight rows by age. With `within`, items without a favorite value of the user get scores
+    `half_life` and `window` weight rows by age too. With `within`, items without a favorite value of the user get scores
     below 1, in unchanged order; with `own_first`, items outside the user's history.
     """
 
@@ -140,6 +143,7 @@ class Popularity(ClosedFormModel):
     folds_in = True
     ranks_without_history = True
     deterministic = True
+    loss_options = frozenset({"features.weight"})
     counts: Tensor
 
     def __init__(self, config: PopularityConfig, schema: Schema) -> None:
@@ -199,14 +203,14 @@ class Popularity(ClosedFormModel):
         """Map the counts of other items below 1, and those of favorites and of own items, by their rows, to 1 and above."""
         if favorite is not None:
             counts = torch.where(favorite, 1 + counts, counts / (1 + self.counts.max()))
-        if own is not None:
+        if own is not None and self._own is not None:
             share = counts / (2 + self.counts.max())
-            among_equals = share if self.config.half_life is None else 0.0
+            among_equals = share if self._own.whole else 0.0
             counts = torch.where(own > 0, own + among_equals, share)
         return counts.float()
 
     def _weights(self, rows: Interactions) -> npt.NDArray[np.float64]:
-        weights = np.ones(len(rows))
+        weights = np.ones(len(rows)) if rows.weights is None else rows.weights.astype(np.float64)
         if self.config.positive_only:
             weights *= rows.positive
         if self.config.half_life is None and self.config.window is None:

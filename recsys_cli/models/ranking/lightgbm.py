@@ -146,7 +146,7 @@ class LightGBM(ClosedFormModel):
         setattr(self, name, torch.from_numpy(np.frombuffer(text, np.uint8).copy()).to(self.device))
 
     def _read(self, context: TrainingContext) -> tuple[Rows, Tensor, Tensor | None]:
-        """Return the rows of train, their own features, and their weights."""
+        """Return the rows of train with a weight above 0, their own features, and their weights."""
         parts, plain, weights = [], [], []
         for device_batch in context.batches():
             batch = device_batch.to("cpu")
@@ -154,7 +154,10 @@ class LightGBM(ClosedFormModel):
             parts.append(rows)
             plain.append(self.plain.columns(batch, rows.elements))
             weights += [batch.weight] if batch.weight is not None else []
-        return Rows.concat(parts), torch.cat(plain), torch.cat(weights) if weights else None
+        if not weights:
+            return Rows.concat(parts), torch.cat(plain), None
+        weight = torch.cat(weights)
+        return Rows.concat(parts).counted(weight), torch.cat(plain)[weight > 0], weight[weight > 0]
 
     def _lightgbm_parameters(self) -> dict[str, Any]:
         return {

@@ -15,7 +15,7 @@ from recsys_cli.models.retrieval.negative_sampling import POSITIVE, Encoded, Ite
 
 
 class RetrievalModel(Model):
-    """Trains on positives, rows with a label above 0.5; other rows count only in the divisor of the mean loss.
+    """Trains on positives, rows with a label above 0.5 and a weight above 0; others count only in the divisor of the mean loss.
 
     A model implements `encode`, or overrides its callers: `loss`, `score`, `user_vectors` and `item_vectors`.
 
@@ -68,8 +68,8 @@ class RetrievalModel(Model):
     def positives(self, batch: Batch) -> Positives:
         """Return the positive rows of a batch."""
         label = batch.labels[self.label]
-        rows = (label > POSITIVE).nonzero().flatten()
         weight = label if batch.weight is None else label * batch.weight
+        rows = ((label > POSITIVE) & (weight > 0)).nonzero().flatten()
         users, items = pair_ids(batch, self.user, self.item)
         return Positives(users[rows], items[rows], weight[rows].float(), batch.num_rows)
 

@@ -59,6 +59,7 @@ class ItemCatalog:
     """
 
     def __init__(self, interactions: Interactions, user: Column, item: Column, *, device: torch.device) -> None:
+        interactions = interactions.counted()
         items = np.flatnonzero(np.bincount(interactions.item_idx))
         items = items[items >= FIRST].astype(np.int64)
         if not len(items):

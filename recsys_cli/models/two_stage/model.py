@@ -231,7 +231,7 @@ class TwoStage(ClosedFormModel):
         progress(0, total)
         if self.ranker is not None and (rows := self.training_rows(context, step)) is not None:
             self.ranker.fit(rows, context)
-        self._fit_generators(self._models, self.statistics, self._part(context.interactions(), context), step)
+        self._fit_generators(self._models, self.statistics, self._part(context.interactions().counted(), context), step)
 
     def training_rows(
         self, context: TrainingContext, step: Callable[[], None] = lambda: None
@@ -244,7 +244,7 @@ class TwoStage(ClosedFormModel):
         """
         parts: list[LabeledCandidates] = []
         for number, fold in enumerate(
-            folds_of(context.interactions(), self.config.holdout, rounds=self.num_rounds, seed=self._seed)
+            folds_of(context.interactions().counted(), self.config.holdout, rounds=self.num_rounds, seed=self._seed)
         ):
             with torch.random.fork_rng():
                 torch.manual_seed(self._seed)

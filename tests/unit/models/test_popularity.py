@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -126,6 +128,8 @@ def test_own_items_rank_first_by_their_rows_then_by_popularity() -> None:
     assert [late[0][:3], late[1][:2]] == [[1, 10, 11], [1, 11]]  # of times 0, 900 and 1,000
     positive = scores(fitted(own_first=True, positive_only=True))[2]
     assert positive == pytest.approx([2 / 4, 0, 1 / 4, 0, 0])  # no positive row of its own
+    weights = np.array([1.25, 1, 9, 1.5, 1, 1], np.float32)  # the popular item 3 has the lower sum of user 3
+    assert scores(fitted(own_first=True, rows=replace(ROWS, weights=weights)))[0][:3] == [1.25, 1.5, 1]
 
 
 @pytest.mark.parametrize("column", ["year", "item"])

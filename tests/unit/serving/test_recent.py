@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from recsys_cli.interactions import Interactions
 from recsys_cli.serving.histories import Histories, History, extended
 from recsys_cli.serving.query import Query, RecentInteraction
 from recsys_cli.serving.recommender import Recommender
@@ -38,6 +40,20 @@ def test_recent_interactions_with_a_time_are_in_its_order() -> None:
     assert found.items.tolist() == [6, 3, 4, 7, 5, 8, 9]
     assert found.times is not None
     assert found.times.tolist() == [5, 10, 20, 20, 30, 10**12, 10**12 + 4]
+
+
+def test_stored_rows_keep_their_weights_and_recent_ones_have_weight_1(tmp_path: Path) -> None:
+    items, weights = np.array([3, 4, 5], np.int32), np.array([2, 0, 0.5], np.float32)
+    rows = Interactions(items, items, np.ones(3, np.float32), times=np.arange(3), weights=weights)
+    Histories.of(rows, num_users=6).write(tmp_path / "histories")
+    stored = Histories.read(tmp_path / "histories", mean=None, num_users=6, num_items=9)
+    for users in (None, np.array([3, 5])):
+        found = stored.interactions(users)
+        assert dict(zip(found.item_idx.tolist(), found.weights, strict=True)) == (
+            {3: 2, 4: 0, 5: 0.5} if users is None else {3: 2, 5: 0.5}
+        )
+    recent = extended(stored, stored.of_user(5), [RecentInteraction("b")], np.array([7]))
+    assert stored.together([stored.of_user(3), recent]).weights.tolist() == [2, 0.5, 1]
 
 
 def test_a_sequence_model_reads_recent_interactions_by_time(recommenders: Callable[[str], Recommender]) -> None:
