@@ -12,6 +12,7 @@ import yaml
 from recsys_cli.batch import Batch
 from recsys_cli.config import RunConfig
 from recsys_cli.evaluation import Evaluation
+from recsys_cli.events import Message
 from recsys_cli.features.schema import Role
 from recsys_cli.metrics.labels import AUC
 from recsys_cli.models import build
@@ -56,6 +57,35 @@ def test_events_have_weights_and_labels(name, tmp_path, monkeypatch, workspace):
     labels = {name: torch.tensor([1.0, 0.0]) for name in ("purchase", "cart")}
     loss = [model.loss(Batch(ids, labels, torch.tensor(weight))).item() for weight in ([5.0, 0.0], [1.0, 0.0])]
     assert loss[0] == pytest.approx(5 * loss[1])
+
+
+def test_only_a_model_that_counts_pairs_says_that_weights_have_no_effect(tmp_path, monkeypatch, workspace):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{row % 7},{row % 5},{row % 3}" for row in range(100)]
+    Path("orders.csv").write_text("\n".join(["user_id,item_id,quantity", *rows]) + "\n")
+
+    def said(model):
+        config = RunConfig.model_validate({
+            "dataset": {"name": "files", "interactions": "orders.csv"},
+            "features": {
+                "user": "user_id", "item": "item_id", "label": "label", "weight": "quantity",
+                "ops": [
+                    {"op": "Categorify", "columns": ["user_id", "item_id"]},
+                    {"op": "LambdaOp", "expression": "1", "output": "label", "dtype": "int8"},
+                ],
+            },
+            "model": {"name": model},
+        })  # fmt: skip
+        etl(config, workspace)
+        events = []
+        train(config, workspace, emit=events.append)
+        return [event.text for event in events if isinstance(event, Message) and "weight" in event.text]
+
+    assert said("popularity") == said("ials") == []
+    what = (
+        "features.weight has no effect on {}, which counts a pair of user and item once, unless its rows have weight 0"
+    )
+    assert [said("ease"), said("item-knn")] == [[what.format("ease")], [what.format("item-knn")]]
 
 
 def test_frequent_labels_help_to_predict_a_rare_one(tmp_path, monkeypatch, workspace):
