@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.models.interaction_matrix import InteractionMatrix
-from recsys_cli.models.matrix.inverse import inverse_of
+from recsys_cli.models.matrix.inverse import columns_of_inverse
 from recsys_cli.models.model import Progress
 
 POOL = 2_000
@@ -88,10 +88,11 @@ def near_weights(products: Products, penalty: float, *, number: int, progress: P
         near = nearest[seed][nearest[seed] >= 0]
         columns, items = pool_of(np.append(seed, near[~done[near]]), nearest[:, :_OWN])
         done[columns] = True
-        inverse = inverse_of(products.of(items), penalty)
         at = torch.from_numpy(np.searchsorted(items, columns)).to(device)
-        weights = -inverse[:, at] / inverse[at, at]
-        weights[at, torch.arange(len(at), device=device)] = 0
+        inverse = columns_of_inverse(products.of(items), penalty, at)
+        own = at, torch.arange(len(at), device=device)
+        weights = -inverse / inverse[own]
+        weights[own] = 0
         keys = torch.from_numpy(items[:, None] * size + columns).to(device)
         largest.add(keys.flatten(), weights.float().flatten())
         progress(int(done.sum()), size)
