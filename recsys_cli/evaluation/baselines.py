@@ -21,7 +21,7 @@ from recsys_cli.errors import RecsysError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
-from recsys_cli.models.configs.matrix import OWN_FIRST, affordable_items
+from recsys_cli.models.configs.matrix import OWN_FIRST, affordable_ease
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.weights import checksum_of_tensors
 from recsys_cli.workspace import key_of
@@ -165,14 +165,12 @@ WORTH_KEEPING = 0.2
 """Minimum fitting time in seconds for the cache: popularity is counted faster than read."""
 
 
-def _within_limits(schema: Schema) -> dict[str, Any]:
-    return {"max_items": affordable_items(len(schema.only(Role.USER).own_ids))}
-
-
-def ranking_baselines(schema: Schema, config: EvaluateConfig) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return the registry name and the options of each baseline by label, in table order."""
+def ranking_baselines(schema: Schema, config: EvaluateConfig, num_rows: int) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return the registry name and the options of each baseline by label, in table order, for some rows of train."""
     own_first = {OWN_FIRST: ("popularity", {"own_first": True})} if config.repeats else {}
-    return {"popularity": ("popularity", {}), **own_first, "ease": ("ease", _within_limits(schema))}
+    users, items = (len(schema.only(role).own_ids) for role in (Role.USER, Role.ITEM))
+    ease = {"ease": ("ease", affordable_ease(users, items, num_rows))}
+    return {"popularity": ("popularity", {}), **own_first, **ease}
 
 
 def fit_baseline(

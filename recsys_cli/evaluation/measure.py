@@ -337,7 +337,7 @@ class _Measurement:
                 "The model ranks seen items behind all others, so evaluate.repeats counts repeats as misses."
             )
         fitted = {MODEL: self.model}
-        for label in ranking_baselines(schema, self.config) if self.baselines else {}:
+        for label in ranking_baselines(schema, self.config, self.data.rows("train")) if self.baselines else {}:
             with self._timed(f"fit {label}"):
                 fitted[label] = systems.system(label)
         self.notes += _catalog_notes(fitted)

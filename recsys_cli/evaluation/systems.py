@@ -63,7 +63,7 @@ class Systems:
             return self.model if not name.startswith(STAGE) else self.model.stages[name.removeprefix(STAGE)].model
         if name not in self._baselines:
             schema, by_user = self.data.schema, self.by_user
-            of_model, options = ranking_baselines(schema, self.config)[name]
+            of_model, options = ranking_baselines(schema, self.config, self.data.rows("train"))[name]
             train = TrainingContext(lambda: by_user.hidden(by_user.train.observed()), self.tables.join)
             cache = FittedCache(self.data.folder / "baselines")
             self._baselines[name] = fit_baseline(

@@ -15,7 +15,7 @@ from recsys_cli.config import BenchModel, RunConfig, with_model
 from recsys_cli.errors import ConfigError, MissingArtifactError, RecsysError, TrainingError
 from recsys_cli.events import Emit, Message, Progress, divert_messages
 from recsys_cli.features.schema import Column, Role
-from recsys_cli.models.configs.matrix import OWN_FIRST, affordable_items
+from recsys_cli.models.configs.matrix import OWN_FIRST, affordable_ease
 from recsys_cli.packages import pq
 from recsys_cli.registry import AUTO
 from recsys_cli.stages import Candidate, StageResult
@@ -176,8 +176,8 @@ def quick_models(data: PreparedData, *, repeats: bool) -> tuple[dict[str, dict[s
     models |= own_first
     models |= {name: {"name": name} for name in ("popularity", "item-knn", "ease")}
     users, items = (len(data.schema.only(role).own_ids) for role in (Role.USER, Role.ITEM))
-    if (most := affordable_items(users)) < items:
-        models["ease"]["max_items"] = most
+    models["ease"] |= affordable_ease(users, items, data.rows("train"))
+    if (most := models["ease"].get("max_items")) is not None:
         left_out.append(
             f"ease is tried on the {most:,} most popular of {items:,} items: recsys train model.name=ease takes all"
         )

@@ -187,6 +187,8 @@ class _Race:
             models, _ = quick_models(self.data, repeats=self.config.evaluate.repeats)
             models = {label: model for label, model in models.items() if model["name"] != "sasrec"}
             models["ials"] = {"name": "ials"}
+            if "max_items" in models["ease"]:
+                models["ease, all items"] = {"name": "ease"}
         early = {} if self.data.rows("valid") else {"early_stopping": 1}
         for label, model in models.items():
             why = "a baseline" if model["name"] == "popularity" else "fitted in one pass"

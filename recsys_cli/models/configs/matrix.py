@@ -12,6 +12,10 @@ from recsys_cli.config.section import Section
 
 WORK = 5e11
 """Maximum multiplications of a baseline, or of a candidate of `auto`: about ten seconds on two cores, under one on a GPU."""
+NEAR_ITEMS, NEAR_MIB = 20_000, 512
+"""Items whose near weights take as long, and their memory budget."""
+_WORK_OF_A_PAIR = 6_000
+"""Multiplications in the time of a pair of items of one user, times 4: the mean square of lengths over the squared mean."""
 
 
 class ColdItemOptions(Section):
@@ -129,9 +133,16 @@ class EASEConfig(HistoryOptions):
     float64 where that fits, up to 12,300 items."""
 
 
-def affordable_items(num_users: int) -> int:
-    """Return the maximum number of items, for users times items squared within `WORK`; the memory is then 1.3 GB at most."""
-    return max(1, math.isqrt(int(WORK / max(1, num_users))))
+def affordable_ease(num_users: int, num_items: int, num_rows: int) -> dict[str, int]:
+    """Return the options of EASE within `WORK`: for all weights, those of near items, or, with long histories, of popular items."""
+    pairs = _WORK_OF_A_PAIR * num_rows**2 / max(1, num_users)
+    counts, factors = min(num_users * num_items**2, pairs), min(num_users, num_items) ** 2 * num_items
+    if counts + factors <= WORK:
+        return {}
+    most, near = max(1, math.isqrt(int(WORK / max(1, num_users)))), min(num_items, NEAR_ITEMS)
+    if pairs > WORK or most > near:
+        return {"max_items": most} if most < num_items else {}
+    return {"memory_mib": NEAR_MIB} | ({"max_items": near} if near < num_items else {})
 
 
 class SLIMConfig(HistoryOptions):

@@ -61,7 +61,7 @@ def test_ranking_baseline_is_the_model_of_that_name_with_the_longer_history(labe
     later = Interactions(np.array([6], np.int32), np.array([3], np.int32), np.ones(1, np.float32))
     everybody, everything = torch.arange(10), torch.arange(8)
 
-    name, options = ranking_baselines(schema, EvaluateConfig(repeats=True))[label]
+    name, options = ranking_baselines(schema, EvaluateConfig(repeats=True), 10)[label]
     fitted = fit_baseline(name, options, schema, _known(TRAIN), _known(TRAIN + later), device="cpu")
     found = fitted.scores(everybody, everything)
 
@@ -73,11 +73,22 @@ def test_ranking_baseline_is_the_model_of_that_name_with_the_longer_history(labe
     assert torch.equal(found, model.scores(everybody, everything)) == (label == "popularity")
 
 
-@pytest.mark.parametrize(("num_users", "max_items"), [(610, 28_629), (162_541, 1_753), (10**9, 22)])
-def test_ease_stays_within_its_limits_as_a_baseline(num_users: int, max_items: int) -> None:
-    found = ranking_baselines(_schema(users=num_users + 3, items=60_000), EvaluateConfig())
-    assert found == {"popularity": ("popularity", {}), "ease": ("ease", {"max_items": max_items})}
-    assert num_users * max_items**2 <= WORK < num_users * (max_items + 1) ** 2
+@pytest.mark.parametrize(
+    ("users", "items", "rows", "options"),
+    [
+        (610, 9_700, 100_000, {}),  # few users
+        (16_000, 7_000, 100_000, {}),
+        (19_412, 11_924, 128_773, {"memory_mib": 512}),
+        (150_000, 100_000, 2_500_000, {"memory_mib": 512, "max_items": 20_000}),
+        (162_541, 60_000, 25_000_000, {"max_items": 1_753}),  # long histories
+        (10**9, 60_000, 10**11, {"max_items": 22}),
+    ],
+)
+def test_ease_stays_within_its_limits_as_a_baseline(users: int, items: int, rows: int, options: dict[str, int]) -> None:
+    found = ranking_baselines(_schema(users=users + 3, items=items + 3), EvaluateConfig(), rows)
+    assert found == {"popularity": ("popularity", {}), "ease": ("ease", options)}
+    if "memory_mib" not in options:
+        assert min(users, options.get("max_items", items)) ** 2 * options.get("max_items", items) <= WORK
 
 
 @pytest.mark.parametrize("name", POINTWISE)

@@ -18,6 +18,7 @@ def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """No room for all weights."""
     monkeypatch.setattr(ease, "most_items", lambda *_: 0)
     monkeypatch.setattr(ease, "_fit_with", lambda *_: 0)
+    monkeypatch.setattr(near_weights, "_POPULAR", 0)
 
 
 def groups(*, number: int, num_users: int, num_items: int) -> np.ndarray:
@@ -63,10 +64,24 @@ def test_a_column_is_the_regression_on_its_near_items(monkeypatch: pytest.Monkey
         assert found == pytest.approx(dict(zip(near, solved, strict=True)), abs=1e-5)
 
 
+def test_popular_items_are_in_all_regressions(monkeypatch: pytest.MonkeyPatch, no_memory: None) -> None:
+    """With all items popular, a regression on one near item is that on all."""
+    monkeypatch.setattr(near_weights, "_OWN", 1)
+    monkeypatch.setattr(near_weights, "POOL", 2)
+    monkeypatch.setattr(near_weights, "_POPULAR", 12)
+    matrix = some_matrix(60, 12)
+    inverse = np.linalg.inv(matrix.T @ matrix + 5 * np.eye(12))
+    weights = -inverse / np.diag(inverse)
+    np.fill_diagonal(weights, 0)
+
+    np.testing.assert_allclose(fitted("ease", matrix, regularization=5.0)[1], matrix @ weights, atol=1e-5)
+
+
 def test_near_weights_rank_like_all_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regressions on 60 of 320 items find as many held-out items as those on all."""
     monkeypatch.setattr(near_weights, "POOL", 60)
     monkeypatch.setattr(near_weights, "_OWN", 20)
+    monkeypatch.setattr(near_weights, "_POPULAR", 0)
     matrix = groups(number=8, num_users=60, num_items=40)
     draw = np.random.default_rng(0)
     matrix = np.maximum(matrix, draw.random(matrix.shape) < 0.02)
