@@ -45,7 +45,7 @@ def resolve(name: str, *, what: str) -> str | None:
     Raises:
         ConfigError: The import path is not trusted.
     """
-    is_path = is_import_path(name)
+    is_path = len(name) <= _LONGEST and ("." in name or ":" in name) and _IMPORT_PATH.fullmatch(name) is not None
     if is_path and _is_reserved(name):
         owner = "recsys" if _top(name) == _OWN else "Python's standard library"
         raise ConfigError(f"{name!r} is part of {owner}, no {what} plugin")
@@ -68,11 +68,6 @@ def declared(what: str) -> EntryPoints:
     from importlib import metadata  # slow to import, and most configs use no plugin
 
     return metadata.entry_points(group=f"recsys.{what}s")
-
-
-def is_import_path(name: str) -> bool:
-    """Whether a name has the form package.module or package.module:Name."""
-    return len(name) <= _LONGEST and ("." in name or ":" in name) and _IMPORT_PATH.fullmatch(name) is not None
 
 
 def trust(*modules: str) -> Callable[[], None]:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from recsys_cli.config import RunConfig
     from recsys_cli.stages.race import RaceResult
 
-_HEAD = "# Chosen by recsys auto"
-
 
 def auto(
     ctx: typer.Context,
@@ -72,17 +70,24 @@ def auto(
     config, source = _config(tables, session)
     chosen = _metric(config, metric)
     path = output or Path(f"{source.partition('.')[0]}.auto.yaml")
-    _refuse_foreign(path)
+    _refuse_foreign(path, chosen)
     if not open_source(config.dataset.name, config.dataset.options).info.is_own:
         run_download(session, config.dataset)
     with session.working("auto") as emit:
-        from recsys_cli.stages.race import RaceOptions, race
-        from recsys_cli.stages.timed import Clock
+        from recsys_cli.stages.race_result import Journal, RaceOptions
 
-        budget = None if memory is None else int(1_024 * memory)
+        budget, write = None if memory is None else int(1_024 * memory), partial(_write, path)
         options = RaceOptions(minutes=minutes, metric=chosen, memory_mib=budget, latency_ms=latency)
-        clock = Clock(60 * minutes, start=started)
-        found = race(config, session.workspace, options, clock=clock, write=partial(_write, path), emit=emit)
+        journal = Journal.open(config, session.workspace, options)
+        found = journal.finished(minutes, session.workspace)
+        if found is not None:
+            write(journal.config)
+        else:
+            from recsys_cli.stages.race import race  # loads torch
+            from recsys_cli.stages.timed import Clock
+
+            clock = Clock(60 * minutes, start=started)
+            found = race(config, session.workspace, options, clock=clock, write=write, emit=emit)
     if found.on_all_rows:
         with current_config(session, [str(path)]):
             pass  # it is that of later commands
@@ -137,9 +142,15 @@ def _metric(config: RunConfig, given: str | None) -> str:
     return given
 
 
-def _refuse_foreign(path: Path) -> None:
-    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(_HEAD):
-        raise ConfigError(f"{path} exists and is not of recsys auto", hint="choose another file with --out")
+def _refuse_foreign(path: Path, metric: str) -> None:
+    """Refuse to replace a file other than the config of a race by the same metric."""
+    from recsys_cli.stages.winner import head
+
+    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(head(metric)):
+        raise ConfigError(
+            f"{path} exists and is not of recsys auto by {metric}",
+            hint=f"choose another file with --out, such as --out {path.stem}.{metric}.yaml",
+        )
 
 
 def _write(path: Path, text: str) -> None:

@@ -62,7 +62,8 @@ def explain(error: Exception, line: list[str], session: Session | None = None) -
         command = context.command_path if context else "recsys"
         message = error.format_message().replace(": Value error, ", ": ")
         return show_error(message, f"{command} --help", USAGE, as_json=as_json)
-    if _is_out_of_memory(error):
+    is_full = isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
+    if is_full or isinstance(error, MemoryError):
         hint: str | None = (
             "`recsys train --plan` prints a memory estimate; etl.memory_mib and train.memory_mib are budgets in MiB"
         )
@@ -79,12 +80,6 @@ def explain(error: Exception, line: list[str], session: Session | None = None) -
         traceback.print_exception(error, file=sys.stderr)
     hint = None if verbose else "--verbose shows the traceback; report it as a bug if the message does not help"
     return show_error(f"unexpected {type(error).__name__}: {error}", hint, UNEXPECTED, as_json=as_json)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
-    )
 
 
 def _for_this_python(hint: str | None) -> str | None:

@@ -171,7 +171,8 @@ def _torch() -> dict[str, Any]:
     release = _torch_release()
     if release is None:
         return {"error": "torch is not installed"}
-    if release["cuda"] and _has_gpu_driver():
+    has_driver = any(Path(path).exists() for path in _GPU_DRIVERS) or shutil.which("nvidia-smi") is not None
+    if release["cuda"] and has_driver:
         from recsys_cli.training.hardware import facts
 
         return facts()
@@ -191,10 +192,6 @@ def _torch_release() -> dict[str, Any] | None:
     if spec is None or not spec.submodule_search_locations:
         return None
     return runpy.run_path(str(Path(spec.submodule_search_locations[0]) / "version.py"))
-
-
-def _has_gpu_driver() -> bool:
-    return any(Path(path).exists() for path in _GPU_DRIVERS) or shutil.which("nvidia-smi") is not None
 
 
 def _sharding() -> dict[str, Any]:

@@ -238,7 +238,8 @@ def _component_problems(document: Document) -> list[str]:
     problems: list[str] = []
     dataset, model, etl, train = (document.values.get(name) for name in ("dataset", "model", "etl", "train"))
     if isinstance(dataset, dict) and isinstance(dataset.get("name"), str):
-        problems += _problems_of(lambda: _open_dataset(dataset), document, ("dataset",))
+        given = {key: value for key, value in dataset.items() if key != "name"}
+        problems += _problems_of(lambda: open_source(dataset["name"], given), document, ("dataset",))
     if isinstance(model, dict) and isinstance(model.get("name", DEFAULT_MODEL), str):
         problems += _model_problems(document, model)
     if isinstance(etl, dict) and isinstance(etl.get("engine"), str) and etl["engine"] != "auto":
@@ -265,10 +266,6 @@ def _metric_problems(document: Document) -> list[str]:
             partial(check_additional, name, of_numbers=of_numbers), document, ("evaluate", "metrics", position)
         )
     ]
-
-
-def _open_dataset(section: dict[str, Any]) -> None:
-    open_source(section["name"], {key: value for key, value in section.items() if key != "name"})
 
 
 def _model_problems(document: Document, section: dict[str, Any]) -> list[str]:

@@ -134,7 +134,8 @@ def _sentence(detail: ErrorDetails, known: list[str], path: Key) -> str:  # noqa
         case "missing":
             return "is missing"
         case "extra_forbidden":
-            return f"unknown key{suggest(str(path[-1]), known) or _listing(known)}"
+            listing = f"; known: {', '.join(known)}" if known else ""
+            return f"unknown key{suggest(str(path[-1]), known) or listing}"
         case "too_short":
             return f"needs at least {context['min_length']}, and has {context['actual_length']}"
         case "too_long":
@@ -145,10 +146,6 @@ def _sentence(detail: ErrorDetails, known: list[str], path: Key) -> str:  # noqa
             return str(context["error"])
         case _:
             return f"{detail['msg'][0].lower()}{detail['msg'][1:]}, not {got}"
-
-
-def _listing(known: list[str]) -> str:
-    return f"; known: {', '.join(known)}" if known else ""
 
 
 def _wrong_tag(context: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ def clicks(rows: int, seed: int) -> tuple[dict[str, pa.Table], dict[str, object]
     The logit of a click is a sum of weights of the tokens, a product of vectors of C3 and C4, and logs of the counts.
     """
     rng = np.random.default_rng(seed)
-    values = [_popular(rng, size, rows) for size in _CARDINALITIES]
+    values = [(rng.random(rows) ** 2.5 * size).astype(np.int64) for size in _CARDINALITIES]
     logit = np.full(rows, -1.2)
     for value, size in zip(values, _CARDINALITIES, strict=True):
         logit += rng.normal(0, 0.45, size)[value]
@@ -119,10 +119,6 @@ def _shown(rng: np.random.Generator, rows: int, news: int) -> Ints:
 
 def _sizes(rows: int) -> list[int]:
     return [min(_CHUNK, rows - start) for start in range(0, rows, _CHUNK)]
-
-
-def _popular(rng: np.random.Generator, size: int, rows: int) -> Ints:
-    return np.asarray((rng.random(rows) ** 2.5 * size).astype(np.int64))
 
 
 def _coins(rng: np.random.Generator, logit: Floats) -> tuple[NDArray[np.int8], Floats]:

@@ -152,7 +152,7 @@ def find(pattern: str) -> list[RemoteFile]:
     with url_errors(pattern):
         system, path = _system(pattern)
         system.invalidate_cache()  # cached listings may be outdated
-        if _has_magic(path, pattern):
+        if any(sign in path for sign in ("*[" if pattern.startswith("http") else "*?[")):  # "?" starts a query
             entries = system.glob(path, detail=True)
             entries = {name: entries[name] for name in without_marks(entries, path)}
         else:
@@ -184,11 +184,6 @@ def _cause(error: Exception) -> Exception:
     cause = error.__cause__
     is_missing = isinstance(cause, FileNotFoundError) or getattr(cause, "status", None) == _NOT_FOUND
     return cause if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and not is_missing else error
-
-
-def _has_magic(path: str, pattern: str) -> bool:
-    """Whether a path is a glob; "?" starts the query of a web address."""
-    return any(sign in path for sign in ("*[" if pattern.startswith("http") else "*?["))
 
 
 def without_marks(names: Iterable[str], pattern: str) -> list[str]:

@@ -54,7 +54,8 @@ def treatments(columns: Iterable[Profile]) -> FeatureColumns:
 def _treatment(one: Profile) -> str:
     if one.width is not None:
         return "vectors"
-    if not one.is_numeric or _is_category(one):
+    is_code = one.kind == "integer" and (one.unique <= _FEW_VALUES or bool(_ID_WORDS & set(words(one.name))))
+    if is_code or not one.is_numeric:
         return "categories"
     return "skewed" if (one.high or 0) > _SKEWED and (one.low or 0) >= -_SKEWED / 10 else "numbers"
 
@@ -64,10 +65,6 @@ def _is_useless(one: Profile) -> bool:
         return True
     is_row_id = one.kind == "text" and not one.is_list and one.unique > 0.9 * one.filled and one.rows >= ENOUGH
     return is_row_id or (one.kind == "text" and one.length > _LONGEST) or (one.kind == "integer" and one.is_key)
-
-
-def _is_category(one: Profile) -> bool:
-    return one.kind == "integer" and (one.unique <= _FEW_VALUES or bool(_ID_WORDS & set(words(one.name))))
 
 
 def number_ops(found: FeatureColumns) -> list[tuple[dict[str, Any], str]]:

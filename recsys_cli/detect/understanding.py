@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from recsys_cli.data.raw_files import is_url, unpacked_name
 from recsys_cli.detect.features import SEPARATES, with_times_before
 from recsys_cli.detect.names import ALIASES, simplified
@@ -16,7 +19,7 @@ from recsys_cli.detect.roles import ENOUGH, TARGETS, positive_text
 from recsys_cli.detect.sampling import tables as sampled
 from recsys_cli.detect.tables import Dimension, Table, dimensions, interactions_of, named, read
 from recsys_cli.detect.task import Asked, Task, task_of
-from recsys_cli.errors import ConfigError, listed
+from recsys_cli.errors import ConfigError, DataError, listed
 from recsys_cli.registry import suggest
 
 _LONGEST_NAME = 100
@@ -172,7 +175,7 @@ def understand(patterns: Sequence[str], given: Mapping[str, str | None], asked: 
 
     Raises:
         ConfigError: A file is no table, a given column does not fit, or the tables cannot train a recommender.
-        DataError: A file is unreadable.
+        DataError: A file is unreadable, or a rating is infinite or NaN.
     """
     all_tables = read(sampled(patterns), given)
     first = interactions_of(all_tables)
@@ -180,6 +183,7 @@ def understand(patterns: Sequence[str], given: Mapping[str, str | None], asked: 
     main = with_times_before(named(first))
     joined, unused = dimensions(main, [table for table in all_tables if table is not first])
     _refuse_parts(main, [table for table, _ in unused])
+    _refuse_infinite(main)
     task = task_of(main, asked)
     if task is None:
         return Understanding(main, joined, unused, questions=_questions(main))
@@ -219,6 +223,17 @@ def _refuse_parts(main: Table, unused: Sequence[Table]) -> None:
                 hint="give both the same columns in the same format, or leave one out: "
                 f"recsys init {shlex.quote(main.sample.address)}",
             )
+
+
+def _refuse_infinite(table: Table) -> None:
+    """Refuse infinite and NaN ratings, labels and counts: no threshold or weight follows from them."""
+    for role in TARGETS:
+        column = table.of(role)
+        if column is not None and column.is_numeric:
+            values = table.sample.rows.column(column.name).cast(pa.float64())
+            if wrong := pc.sum(pc.invert(pc.is_finite(values))).as_py():
+                what = f"{wrong:,} of {column.rows:,} values of the {role} column {column.name} are infinite or NaN"
+                raise DataError(f"{table.sample.address}: {what}", hint="correct these rows, or leave them out")
 
 
 def _questions(table: Table) -> tuple[Question, ...]:

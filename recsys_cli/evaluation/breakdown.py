@@ -285,7 +285,10 @@ def measure_stages(
     recalls = {stage: RANKING["recall"].compute(ranked[stage], stages[stage].k or k) for stage in generators}
     recalls[UNION] = _recall_of_union([(ranked[stage], stages[stage].k or k) for stage in generators])
     recalls = {stage: by_owner(values, whole.owners) for stage, values in recalls.items()}
-    scores = {stage: by_owner(_ndcg(lists, k), whole.owners) for stage, lists in {name: whole, **ranked}.items()}
+    scores = {
+        stage: by_owner(RANKING["ndcg"].compute(lists, k), whole.owners)
+        for stage, lists in {name: whole, **ranked}.items()
+    }
     gains = _gains(scores, config)
     for stage in [*generators, UNION, *(stage for stage in stages if stage not in generators), name]:
         gain = gains.get(stage)
@@ -306,10 +309,6 @@ def _gains(scores: Mapping[str, Floats], config: EvaluateConfig) -> dict[str, Di
     systems = {name: Outcomes.of_users({"ndcg@10": -values}) for name, values in scores.items()}
     (figure,) = figures_of(systems, ["ndcg@10"], resamples=config.bootstrap, seed=config.seed)
     return figure.differences
-
-
-def _ndcg(ranked: Ranked, k: int) -> Floats:
-    return np.asarray(RANKING["ndcg"].compute(ranked, k), np.float64)
 
 
 def _recall_of_union(ranked: list[tuple[Ranked, int]]) -> Floats:

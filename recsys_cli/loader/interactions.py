@@ -63,7 +63,9 @@ def read_interactions(
         items = np.where(rows >= int(schema[item].cardinality or 0), rows, items)
     is_sampled = table[sampled[0]].to_numpy() != 0 if sampled else None
     timestamps = _without_nulls(table[timed[0]]) if timed else None
-    numbers = _narrow(_without_nulls(table[ROW_NUMBER])) if numbered else None
+    numbers = _without_nulls(table[ROW_NUMBER]) if numbered else None
+    if numbers is not None and numbers.max(initial=0) < 2**31:
+        numbers = numbers.astype(np.int32, copy=False)
     weights = table[weight[0]].fill_null(1).to_numpy().astype(np.float32) if weight else None
     return Interactions(users, items, labels, is_sampled, timestamps, _mean(data), numbers, weights)
 
@@ -152,10 +154,6 @@ def _mean(data: PreparedData) -> float | None:
 def _without_nulls(values: pa.ChunkedArray) -> npt.NDArray[Any]:
     """Return the values, 0 for null; only sampled negatives have nulls, and no order."""
     return values.fill_null(pa.scalar(0, values.type)).to_numpy()
-
-
-def _narrow(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.integer]:
-    return numbers.astype(np.int32, copy=False) if numbers.max(initial=0) < 2**31 else numbers
 
 
 def _is_time(column: Column) -> bool:

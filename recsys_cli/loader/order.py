@@ -38,8 +38,9 @@ class Permutation:
         width, height = 1 << self._bits, max(-(-size >> self._bits), 1)
         self._height = self._type(height)
         self._tables = [
-            _random_numbers(*((height, width) if number % 2 else (width, height)), mix(key, number)).astype(self._type)
+            (hash_counters(np.arange(count, dtype=np.uint64), mix(key, number)) % np.uint64(below)).astype(self._type)
             for number in range(ROUNDS)
+            for count, below in [(height, width) if number % 2 else (width, height)]
         ]
 
     def __call__(self, start: int, stop: int) -> npt.NDArray[np.signedinteger[Any]]:
@@ -66,10 +67,6 @@ class Permutation:
         rows <<= self._type(self._bits)
         rows |= columns
         return rows
-
-
-def _random_numbers(count: int, below: int, key: int) -> npt.NDArray[np.uint64]:
-    return hash_counters(np.arange(count, dtype=np.uint64), key) % np.uint64(below)
 
 
 def pieces(num_rows: int, *, parts: int = 1, rank: int = 0, world_size: int = 1) -> list[tuple[int, int]]:

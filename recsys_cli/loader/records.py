@@ -187,7 +187,8 @@ class Records:
             words = words.unsqueeze(1)
         features: dict[str, Feature] = {}
         for column in self.layout.columns:
-            dtype = _TORCH[stored_type(column)] if column.role is Role.TIMESTAMP else _batch_type(column)
+            plain = torch.int32 if column.kind is Kind.CATEGORICAL else torch.float32
+            dtype = _TORCH[stored_type(column)] if column.role is Role.TIMESTAMP else plain
             if column.ragged:
                 starts, lengths = self._field(words, _start(column)), self._field(words, _length(column))
                 weights = self.weights.get(column.name)
@@ -267,10 +268,6 @@ def stored_type(column: Column) -> str:
     if column.role is Role.TIMESTAMP:
         return "float64" if column.dtype.startswith("float") else "int64"
     return column.dtype if column.dtype in {"int8", "int16"} else "float32"
-
-
-def _batch_type(column: Column) -> torch.dtype:
-    return torch.int32 if column.kind is Kind.CATEGORICAL else torch.float32
 
 
 def _words(records: npt.NDArray[Any]) -> Tensor:

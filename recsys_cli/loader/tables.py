@@ -21,7 +21,7 @@ from recsys_cli.batch import Feature
 from recsys_cli.errors import DataError
 from recsys_cli.features.columns import SHARED_ID
 from recsys_cli.features.parquet import read_parquet
-from recsys_cli.features.schema import Column, Schema
+from recsys_cli.features.schema import Schema
 from recsys_cli.loader.reading import REDO, ListArrays, RowGroup, arrays_of, groups_of, open_parquet
 from recsys_cli.loader.records import Layout, Records, read_records
 from recsys_cli.workspace import PreparedData
@@ -105,7 +105,9 @@ def _read(data: PreparedData, schema: Schema, key: str, device: torch.device | s
     path, cardinality = data.table(key), schema[key].cardinality
     with open_parquet(path) as file:
         names = file.schema_arrow.names
-    columns = [column for column in schema.features if _belongs(column, key, names)]
+    # By the schema, or as a flat-joined column also in the table.
+    joined = {name for name in names if name != key}
+    columns = [one for one in schema.features if one.table == key or (one.table is None and one.name in joined)]
     groups = groups_of(path, columns)
     num_rows = sum(group.num_rows for group in groups)
     if num_rows != cardinality and not (num_rows > int(cardinality or 0) and SHARED_ID in names):
@@ -114,8 +116,3 @@ def _read(data: PreparedData, schema: Schema, key: str, device: torch.device | s
     if SHARED_ID in names:
         shared = torch.from_numpy(read_parquet(path, [SHARED_ID])[SHARED_ID].to_numpy().copy()).to(device)
     return _Table(read_records(Layout.of(columns, groups), groups).to(device), shared)
-
-
-def _belongs(column: Column, key: str, names: Collection[str]) -> bool:
-    """Return whether a column is looked up by this key: by the schema, or as a flat-joined column also in the table."""
-    return column.table == key or (column.table is None and column.name in names and column.name != key)

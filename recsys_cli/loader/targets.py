@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.schema import Column
@@ -92,15 +91,12 @@ def _range(data: PreparedData, split: str, column: Column) -> _Range:
         with open_parquet(group.path) as file:
             metadata = file.metadata.row_group(group.index)
             statistics = metadata.column(file.schema_arrow.names.index(column.name)).statistics
-            if _is_complete(statistics, file.schema_arrow.field(column.name).type):
+            is_real = pa.types.is_floating(file.schema_arrow.field(column.name).type)  # NaN is in no statistics
+            if statistics and statistics.has_min_max and statistics.has_null_count and not is_real:
                 total.add(statistics.min, statistics.max, statistics.null_count)
             else:
                 total.add(*_range_of_values(file.read_row_group(group.index, columns=[column.name])[column.name]))
     return total
-
-
-def _is_complete(statistics: pq.Statistics | None, kind: pa.DataType) -> bool:
-    return bool(statistics and statistics.has_min_max and statistics.has_null_count and not pa.types.is_floating(kind))
 
 
 def _range_of_values(values: pa.ChunkedArray) -> tuple[float, float, int]:

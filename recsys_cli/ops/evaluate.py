@@ -146,10 +146,6 @@ def _smaller(one: Operand, other: Operand) -> Operand:
     return np.where(one[0] <= other[0], one[0], other[0]), one[1] | other[1]
 
 
-def _clip(number: Operand, low: Operand, high: Operand) -> Operand:
-    return _smaller(_greater(number, low), high)
-
-
 def _log(number: Operand) -> Operand:
     values = np.log(number[0].astype(np.float64))
     return values, number[1] | np.isnan(values)
@@ -207,7 +203,7 @@ _ON_NUMPY: dict[str, Callable[..., Operand]] = {
     "round": lambda number: (np.round(number[0]), number[1]),
     "min": _smaller,
     "max": _greater,
-    "clip": _clip,
+    "clip": lambda number, low, high: _smaller(_greater(number, low), high),
     "year": _part(lambda seconds: _months(seconds) // 12 + 1970),
     "month": _part(lambda seconds: _months(seconds) % 12 + 1),
     "day": _part(_day),

@@ -229,7 +229,9 @@ def reader(name: str, kind: pa.DataType, *, is_id: bool = False, how: str = "iso
             if values.ndim == 1 and not ragged and (fast := _from_numpy(values, kind, dtype)) is not None:
                 return fast
             values = list(values) if ragged else values.tolist()
-        _check_sequence(name, values)
+        if isinstance(values, str | bytes) or not hasattr(values, "__len__") or isinstance(values, dict):
+            what = f"column {name}: {values!r} is no column of values"
+            raise DataError(what, hint="give a list with one value for each row")
         if not ragged:
             return _packed([converted(row, value) for row, value in enumerate(values)], dtype)
         lists = [[converted(row, one) for one in _elements(name, kind, row, each)] for row, each in enumerate(values)]
@@ -262,13 +264,6 @@ def _elements(name: str, kind: pa.DataType, row: int, listed: Any) -> Sequence[A
     if isinstance(listed, list | tuple):
         return listed
     raise _wrong(name, kind, row, listed, TypeError("a list is expected"))
-
-
-def _check_sequence(name: str, values: Any) -> None:
-    if isinstance(values, str | bytes) or not hasattr(values, "__len__") or isinstance(values, dict):
-        raise DataError(
-            f"column {name}: {values!r} is no column of values", hint="give a list with one value for each row"
-        )
 
 
 def _wrong(name: str, kind: pa.DataType, row: int, value: Any, error: Exception) -> DataError:

@@ -1,17 +1,15 @@
-"""The entrants of a race, and the work on them in the process of `timed`."""
+"""Models of a race, and the work on them in the process of `timed`."""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from recsys_cli.config import RunConfig, dump
-from recsys_cli.evaluation.compare.leaderboard import SeededScore, with_interval
 from recsys_cli.events import Emit, Progress
-from recsys_cli.models import kind_of
 from recsys_cli.serving.query import Query
 from recsys_cli.stages.recommend import open_recommender
 from recsys_cli.stages.run_selection import run_key, unfinished_run
@@ -37,39 +35,6 @@ LABELS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "fm": ("pairs of features", {"name": "fm", "train": _FEW}),
     "dcn-v2": ("crosses of features", {"name": "dcn-v2", "train": _FEW}),
 }
-
-
-@dataclass
-class Entrant:
-    """A model in the race.
-
-    Attributes:
-        why: Why it runs.
-        model: Its `model` section, with its `train` section as `train`.
-        run: Name of its finished run.
-        value: The metric on valid, of its best epoch so far.
-        seconds: Time of its training.
-        note: Why it has no value, or ended.
-    """
-
-    label: str
-    why: str
-    model: dict[str, Any]
-    run: str | None = None
-    value: float | None = None
-    seconds: float = 0.0
-    note: str = ""
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it is fitted at once."""
-        return kind_of(self.model["name"]).rows == "all"
-
-    def line(self, score: SeededScore | None) -> str:
-        """Return its figures and the reason."""
-        valid = "–" if self.value is None else f"{self.value:.4f}"
-        test = f", test {with_interval(score)}" if score is not None and score.interval else ""
-        return f"{self.label}: valid {valid}{test}; {self.note or self.why}"
 
 
 def end_early(

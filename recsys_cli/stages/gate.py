@@ -8,7 +8,7 @@ import numpy as np
 
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.etl.prepare import Preparation
-from recsys_cli.evaluation.compare.outcomes import Outcomes, PairedTest
+from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.loaded_run import config_of, model_of
 from recsys_cli.evaluation.measure import ComputeSettings, measure
 from recsys_cli.evaluation.rankings import Rankings
@@ -102,12 +102,9 @@ def judge(metric: str, yesterday: Rankings, today: Rankings, *, tolerance: float
     users = len(first.users[metric]) if metric in first.users else first.clusters.count
     before = first.value(metric)
     worst = tolerance * abs(before)
-    passed = users < _FEWEST or not _is_worse(tested, worst, higher_is_better=better_of(metric) != "lower")
+    is_worse = tested.low > worst if better_of(metric) == "lower" else tested.high < -worst
+    passed = users < _FEWEST or not is_worse
     return Gate(metric, users, before, other.value(metric), tested.low, tested.high, worst, passed)
-
-
-def _is_worse(tested: PairedTest, worst: float, *, higher_is_better: bool) -> bool:
-    return tested.high < -worst if higher_is_better else tested.low > worst
 
 
 def _on_common_users(

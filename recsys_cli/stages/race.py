@@ -12,29 +12,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
-from recsys_cli.config import BenchModel, RunConfig, from_values, with_model, yaml12
+from recsys_cli.config import BenchModel, RunConfig, from_values, with_model
 from recsys_cli.config.tune import TuneConfig
 from recsys_cli.errors import ConfigError, MissingExtraError, RecsysError, TrainingError
 from recsys_cli.evaluation.compare.leaderboard import LeaderboardRow, standings_of
-from recsys_cli.evaluation.result import Frozen
 from recsys_cli.events import Emit, Event, Message, Progress, divert_messages
 from recsys_cli.features.schema import Role
 from recsys_cli.features.split import SPLITS
 from recsys_cli.metrics.named import CutOff, check_reported, find_metric, sort_key
 from recsys_cli.registry import AUTO, DEFAULT_MODEL
 from recsys_cli.stages.auto import quick_models, value_on_valid
-from recsys_cli.stages.entrants import LABELS, QUICK_LABELS, STEPS, Entrant, end_early, latency
+from recsys_cli.stages.entrants import LABELS, QUICK_LABELS, STEPS, end_early, latency
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.monitor import order_of
+from recsys_cli.stages.race_result import Entrant, Journal, RaceOptions, RaceResult
 from recsys_cli.stages.run_selection import finished_run, header_of, run_key, unfinished_run
 from recsys_cli.stages.timed import Clock, Timed
 from recsys_cli.stages.train import train_on
 from recsys_cli.stages.tune import study_key, tune_on
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, read_json, write_json
+from recsys_cli.stages.winner import config_text, keeps_split, race_sections, verdict_on, winner_sections
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 T = TypeVar("T")
 _QUICK, _ROUND = 0.25, 0.5
@@ -48,47 +48,13 @@ _LAST, _GRACE, _MOST_GRACE = 2.0, 0.02, 20.0
 """Seconds to write the result; from an interrupt to a kill, as a share of the time and in seconds."""
 _MARGIN = 1.3
 """Expected times are exceeded by so much on a busy machine."""
-_REPLACED = frozenset({"model", "train", "bench", "tune", "protocol"})
-_ALL_ROWS = {"method": "random", "valid": 0.0, "test": 0.0}
-_OF_THE_RACE = frozenset({"monitor", "devices", "early_stopping"})
-"""Training options absent from the config of all rows."""
-
-
-class RaceOptions(Frozen):
-    """What is asked of a race."""
-
-    minutes: float
-    """Wall-clock time of all calls."""
-    metric: str
-    """Metric of the order, on valid."""
-    memory_mib: int | None = None
-    """Budget of matrices and loaders; None for the defaults of the models."""
-    latency_ms: float | None = None
-    """Most milliseconds of 95 in 100 requests."""
-
-
-class RaceResult(Frozen):
-    """The winner of a race, and its figures."""
-
-    options: RaceOptions
-    winner: str
-    run: str
-    """Run to serve."""
-    on_all_rows: bool
-    """Whether the run has seen all rows; else those of train."""
-    entrants: tuple[Entrant, ...]
-    """All models, best first by valid."""
-    board: tuple[LeaderboardRow, ...]
-    """The best ones and the baselines on rows that chose nothing."""
-    verdict: str
-    seconds: float
 
 
 def race(
     config: RunConfig, workspace: Workspace, options: RaceOptions, *,
     clock: Clock, write: Callable[[str], None], emit: Emit,
 ) -> RaceResult:  # fmt: skip
-    """Prepare the data, run the race, and train the winner on all rows; a later call goes on within the same minutes.
+    """Prepare the data, run the race, and train the winner on all rows; a later call goes on, within the same minutes or more.
 
     Args:
         config: Data and features; its model does not run.
@@ -106,8 +72,6 @@ def race(
     own = _Race(config, workspace, options, clock, write, emit)
     try:
         own.prepare()
-        if (known := own.known()) is not None:
-            return known
         own.fit_quick()
         own.train_rounds()
         own.tune_leader()
@@ -129,16 +93,17 @@ class _Race:
         check_reported(self.options.metric)
         self.ranks = isinstance(find_metric(self.options.metric), CutOff)
         self.better = order_of(self.options.metric).better
-        self.sections = _asked(self.config, self.options)
+        self.sections = race_sections(self.config, self.options)
         self.config = from_values({**self.sections, "model": {"name": AUTO if self.ranks else DEFAULT_MODEL}})
         grace = min(_MOST_GRACE, _GRACE * self.clock.seconds)
         memory = None if self.options.memory_mib is None else self.options.memory_mib << 20
         self.timed = Timed(grace=grace, memory=memory, emit=divert_messages(self._hear, lambda _: None))
-        self.journal, self.saved = Path(), 0.0
+        self.journal = Journal.open(self.config, self.workspace, self.options)
         self.last = grace + _LAST
         self.entrants: dict[str, Entrant] = {}
         self.evaluating = 0.0
         self.announced: str | None = None
+        self.keeps_split = keeps_split(self.sections)
 
     def prepare(self) -> None:
         """Prepare the data."""
@@ -150,33 +115,13 @@ class _Race:
             )
         self.data = made.artifact
         self.preparing = max(time.monotonic() - started, float(self.data.manifest["seconds"]["total"]))
-        key = key_of("auto", self.data.key, self.options.model_dump(exclude={"minutes"}))
-        self.journal = self.workspace.root / "auto" / f"{key[:16]}.json"
-
-    def known(self) -> RaceResult | None:
-        """Return the result of a finished race of as many minutes; else count what earlier calls have spent."""
-        if not self.journal.is_file():
-            return None
-        saved = read_json(self.journal, hint=f"remove {self.journal}")
-        if (result := saved["result"]) is not None and result["options"]["minutes"] >= self.options.minutes:
-            found = RaceResult.model_validate(result)
-            if self.workspace.run_named(found.run).exists:
-                return found
-        self.clock.before = float(saved["seconds"])
-        return None
+        self.clock.before = self.journal.seconds
 
     def _hear(self, event: Event) -> None:
         """Forward progress, and note the time: a kill then loses seconds."""
         self.emit(event)
-        if self.journal.name and self.clock.spent > self.saved + _NOTED:
-            self.save()
-
-    def save(self, result: RaceResult | None = None) -> None:
-        """Write the time that is spent, and the result."""
-        self.saved = self.clock.spent
-        self.journal.parent.mkdir(exist_ok=True)
-        saved = None if result is None else result.model_dump(mode="json")
-        write_json(self.journal, {"seconds": self.clock.spent, "result": saved})
+        if self.clock.spent > self.journal.seconds + _NOTED:
+            self.journal.save(self.clock.spent)
 
     # The phases
 
@@ -255,22 +200,19 @@ class _Race:
             )
         winner, *others = finished[:_FINALISTS]
         tested = [winner] if self._evaluate(winner) else []
-        self.write(self._text(winner, (), "Trained on train alone so far."))
-        name = None if self._keeps_split else self._train_on_all_rows(winner)
+        self._write(winner, "Trained on train alone so far.")
+        name = None if self.keeps_split else self._train_on_all_rows(winner)
         tested += [one for one in others if tested and self._evaluate(one)]
         board = self._leaderboard(tested)
         untried = [one.label for one in self.entrants.values() if one.note == _NO_TIME]
-        verdict = _verdict(winner.label, board) + (f" No time for {', '.join(untried)}." if untried else "")
-        self.write(self._text(winner, board, verdict))
-        result = RaceResult(
-            options=self.options, winner=winner.label, run=name or str(winner.run), on_all_rows=name is not None,
-            entrants=tuple(self._ordered(self.entrants.values())), board=board, verdict=verdict, seconds=self.clock.spent,
-        )  # fmt: skip
-        self.save(result)
+        verdict = verdict_on(winner.label, board) + (f" No time for {', '.join(untried)}." if untried else "")
+        result = self._write(winner, verdict, board, name)
+        self.journal.result, self.journal.config = result, self.text
+        self.journal.save(self.clock.spent)
         return result
 
     def _train_on_all_rows(self, winner: Entrant) -> str | None:
-        config = from_values(self._values(winner))
+        config = from_values(self._sections(winner))
         made = self._call(etl, config, self.workspace)
         run = None if made is None else self._train_run(made.artifact, config)
         return None if run is None else run.folder.name
@@ -321,7 +263,7 @@ class _Race:
             except (RecsysError, MemoryError, RuntimeError) as error:
                 one.note = error.message if isinstance(error, RecsysError) else str(error).partition("\n")[0]
             one.seconds += time.monotonic() - started
-            self.save()
+            self.journal.save(self.clock.spent)
             self._announce()
 
     def _train(self, one: Entrant, config: RunConfig, seconds: float) -> None:
@@ -377,7 +319,7 @@ class _Race:
         if leader is None or leader.run is None or leader.run == self.announced:
             return
         self.announced = leader.run
-        self.write(self._text(leader, (), "The race goes on."))
+        self._write(leader, "The race goes on.")
         what = f"{leader.label} leads after {self.clock.spent:.0f} s, with {leader.value:.4f} on valid"
         self.emit(Message(f"{what}: run {leader.run}", facts=asdict(leader)))
 
@@ -390,69 +332,22 @@ class _Race:
 
     def _refitting(self, leader: Entrant) -> float:
         rows = sum(self.data.rows(split) for split in SPLITS) / max(1, self.data.rows("train"))
-        return 0.0 if self._keeps_split else _MARGIN * rows * (self.preparing + leader.seconds)
+        return 0.0 if self.keeps_split else _MARGIN * rows * (self.preparing + leader.seconds)
 
     # The config of the winner
 
-    @property
-    def _keeps_split(self) -> bool:
-        """Whether the splits are files of their own, so that there is no training on all rows."""
-        return self.config.split.method == "files"
+    def _sections(self, one: Entrant) -> dict[str, Any]:
+        epochs = None if one.is_closed else self.workspace.run(str(one.run)).manifest["best_epoch"]
+        return winner_sections(self.sections, one, epochs)
 
-    def _values(self, one: Entrant) -> dict[str, Any]:
-        """Return the sections of the training on all rows, with the keys that are set."""
-        model = {name: value for name, value in one.model.items() if name != "train"}
-        train = {name: value for name, value in one.model["train"].items() if name not in _OF_THE_RACE}
-        if not one.is_closed:
-            epochs = self.workspace.run(str(one.run)).manifest["best_epoch"]
-            train |= {"epochs": epochs, "early_stopping": None}
-        sections = dict(self.sections)
-        if not self._keeps_split:
-            sections["split"] = _ALL_ROWS
-            sections["evaluate"] = {k: v for k, v in sections.get("evaluate", {}).items() if k != "fold_in_targets"}
-        return {**sections, "model": model, **({"train": train} if train else {})}
-
-    def _text(self, one: Entrant, board: Sequence[LeaderboardRow], verdict: str) -> str:
-        """Return the config of the leader as YAML, with the figures and the reasons as comments."""
-        figures = {row.label: next(iter(row.scores.values())) for row in board}
-        time = f"{self.clock.spent / 60:.1f} of {self.options.minutes:g} min"
-        lines = [f"Chosen by recsys auto in {time}.", verdict, ""]
-        lines += [one.line(figures.get(one.label)) for one in self._ordered(self.entrants.values())]
-        lines += ["", f"By {self.options.metric}: valid chose the model, and test chose nothing."]
-        if not self._keeps_split:
-            lines.append("Trained on all rows; the figures are of")
-            kept = {name: self.sections[name] for name in ("split", "evaluate") if name in self.sections}
-            lines += [f"  {name}: {yaml12.quoted(section)}" for name, section in kept.items()]
-        comments = "".join(f"# {line}".rstrip() + "\n" for line in lines)
-        return f"{comments}\n{yaml12.write({name: part for name, part in self._values(one).items() if part})}"
-
-
-def _asked(config: RunConfig, options: RaceOptions) -> dict[str, Any]:
-    """Return the sections of a config without its model, with what is asked of the race."""
-    values = config.model_dump(mode="json", exclude_unset=True)
-    sections = {name: part for name, part in values.items() if part and name not in _REPLACED}
-    metric = find_metric(options.metric)
-    if isinstance(metric, CutOff) and metric.k not in config.evaluate.k:
-        sections["evaluate"] = {**sections.get("evaluate", {}), "k": [*config.evaluate.k, metric.k]}
-    if options.memory_mib is not None:
-        sections["etl"] = {**sections.get("etl", {}), "memory_mib": max(256, options.memory_mib // 4)}
-    return sections
-
-
-def _verdict(winner: str, board: Sequence[LeaderboardRow]) -> str:
-    """Return what test says of the winner, corrected for the number of models."""
-    if winner not in {row.label for row in board}:
-        return f"{winner} is best on valid; there was no time to test it."
-    best, own = board[0], next(row for row in board if row.label == winner)
-    if best is not own:
-        how = "ahead, within noise" if own.is_same_as_best else "significantly better: valid and test disagree"
-        return f"{winner} is best on valid; on test {best.label} is {how}."
-    level = [row.label for row in board[1:] if row.is_same_as_best]
-    if winner == "ease" or not level:
-        return (
-            "Nothing tried beats ease here."
-            if winner == "ease"
-            else f"{winner} is significantly better than all others tested."
-        )
-    simple = next((label for label in ("popularity", "ease") if label in level), level[0])
-    return f"{winner} is best, but not measurably: nothing tried beats {simple} here."
+    def _write(
+        self, one: Entrant, verdict: str, board: Sequence[LeaderboardRow] = (), name: str | None = None
+    ) -> RaceResult:
+        """Write the config of the leader with the figures so far, and return these; `name` is its run on all rows."""
+        result = RaceResult(
+            options=self.options, winner=one.label, run=name or str(one.run), on_all_rows=name is not None,
+            entrants=tuple(self._ordered(self.entrants.values())), board=board, verdict=verdict, seconds=self.clock.spent,
+        )  # fmt: skip
+        self.text = config_text(self.sections, self._sections(one), result)
+        self.write(self.text)
+        return result

@@ -99,7 +99,8 @@ def shares_of(given: Sequence[str], bundles: Mapping[str, object], *, option: st
     hint = f"{option}a=0.9,b=0.1"
     for part in ",".join(given).split(","):
         name, _, share = part.partition("=")
-        _check_name(name, bundles, option.strip())
+        if name not in bundles:
+            raise ConfigError(f"{option.strip()} {name}: no such bundle", hint=f"the bundles are {', '.join(bundles)}")
         try:
             shares[name] = float(share)
         except ValueError:
@@ -176,11 +177,6 @@ def _unit(kind: pa.DataType, how: str, form: str) -> str:
     if pa.types.is_timestamp(kind):
         return str(kind.unit) if form == "parquet" else "iso" if kind.tz is None else "%Y-%m-%d %H:%M:%S+00:00"
     return "%Y-%m-%d" if pa.types.is_date(kind) else "s"
-
-
-def _check_name(name: str, bundles: Mapping[str, object], option: str) -> None:
-    if name not in bundles:
-        raise ConfigError(f"{option} {name}: no such bundle", hint=f"the bundles are {', '.join(bundles)}")
 
 
 def origins_of(given: Sequence[str]) -> tuple[str, ...]:

@@ -168,15 +168,12 @@ def serve(number: int, parent: int, memory: int | None) -> None:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
                 answer = "result", task(*arguments, emit=emit)
             except (Exception, KeyboardInterrupt) as error:
-                answer = "error", error if _travels(error) else RuntimeError(str(error))
+                travels = type(error).__module__.partition(".")[0] in {"recsys_cli", "builtins"}
+                answer = "error", error if travels else RuntimeError(str(error))
             signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)
             pipe.send(answer)
     except (EOFError, OSError, KeyboardInterrupt):
         return
-
-
-def _travels(error: BaseException) -> bool:
-    return type(error).__module__.partition(".")[0] in {"recsys_cli", "builtins"}
 
 
 def _end_with(parent: int) -> None:

@@ -109,13 +109,9 @@ class Workspace:
         parts = [run for run in runs if run.folder.name.startswith(name) or run.folder.name.endswith(name)]
         return exact or parts or [run for run in runs if model_of(run) == name]
 
-    def data_like(self, key: str) -> list[PreparedData]:
-        """Return the prepared data by prefix of the key."""
-        return [data for data in self.all_data() if data.folder.name.startswith(key[:16])]
-
     def run_or_data(self, name: str) -> TrainedRun | PreparedData:
         """Return the run of a name, see `run`, or the single prepared data."""
-        runs, data = self.runs_like(name), self.data_like(name)
+        runs, data = self.runs_like(name), [data for data in self.all_data() if data.folder.name.startswith(name[:16])]
         if runs and not data:
             return self.run(name)
         if len(data) == 1 and not runs:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 from recsys_cli.config import load
 
@@ -165,3 +166,18 @@ def test_a_config_that_fails_is_not_written(recsys):
     assert answer.code == 4
     assert "no config written, because it would fail" in answer.err
     assert not list(Path.cwd().glob("*u.yaml*"))
+
+
+@pytest.mark.parametrize(("value", "ending"), [("inf", "csv"), ("inf", "parquet"), ("nan", "parquet")])
+def test_a_rating_without_a_finite_value_is_refused(value, ending, recsys, tmp_path):
+    """An infinite one would move the threshold of positive rows, and in Parquet NaN is a number."""
+    users, items = [user for user in range(30) for _ in range(10)], [(7 * row) % 23 for row in range(300)]
+    ratings = [float(value), *((row % 5) + 1.0 for row in range(1, 300))]
+    table = tmp_path / f"scores.{ending}"
+    (pq.write_table if ending == "parquet" else csv.write_csv)(
+        pa.table({"user": users, "item": items, "rating": ratings}), table
+    )
+    answer = recsys("init", table)
+    assert answer.code == 4
+    assert "1 of 300 values of the rating column rating are infinite or NaN" in answer.err
+    assert not (tmp_path / "scores.yaml").exists()

@@ -160,7 +160,7 @@ def collect(downloads: Sequence[Download], given: Path, folder: Path, *, emit: E
     if given.is_dir():
         for download in downloads:
             _from_folder(download, given, folder, emit)
-    elif is_archive(given):
+    elif given.name.lower().endswith((".zip", *TAR_SUFFIXES)):
         _from_archive(downloads, given, folder, emit)
     else:
         _from_one_file(downloads, given, folder, emit)
@@ -175,11 +175,6 @@ def expected(downloads: Sequence[Download], *, content: bool = True) -> str:
     if len(downloads) > 1:
         return f"a folder with {shown}"
     return f"the path of {shown}" + (", or the folder of its unpacked files" if downloads[0].members else "")
-
-
-def is_archive(path: Path) -> bool:
-    """Whether a file is a zip or a tar archive, by its name."""
-    return path.name.lower().endswith((".zip", *TAR_SUFFIXES))
 
 
 def place(download: Download, archive: Path, folder: Path, *, emit: Emit) -> None:

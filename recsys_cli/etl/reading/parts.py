@@ -77,18 +77,14 @@ def _groups(file: RawFile, num_bytes: int) -> Iterator[FilePart]:
 
 def _ranges(file: RawFile, size: int, num_bytes: int) -> Iterator[FilePart]:
     start = 0
-    if size > num_bytes and _can_seek(file):
+    can_seek = isinstance(file, Path) or (isinstance(file, RemoteFile) and not file.url.startswith("http"))
+    if size > num_bytes and can_seek:
         with opened(file) as (_, raw):
             for wanted in range(num_bytes, size, num_bytes):
                 if wanted > start and start < (stop := _after_line(raw, wanted)) < size:
                     yield FilePart(file, start, stop)
                     start = stop
     yield FilePart(file, start)
-
-
-def _can_seek(file: RawFile) -> bool:
-    """Whether a file can be read from a position: all but the answers of web servers."""
-    return isinstance(file, Path) or (isinstance(file, RemoteFile) and not file.url.startswith("http"))
 
 
 def _after_line(raw: BinaryIO, offset: int) -> int:

@@ -220,17 +220,13 @@ def _from_best(
 
 def _coverage(system: _SeededSystem, metrics: Sequence[str]) -> float | None:
     """Return the catalog coverage at the cut-off of the first ranking metric; None if undefined for a seed."""
-    accuracy = next(filter(_is_ranking, metrics), None)
+    accuracy = next((name for name in metrics if isinstance(metric_of(name), RankingMetric)), None)
     if accuracy is None:
         return None
     label = SAMPLED if accuracy.startswith(SAMPLED) else ""
     name = f"{label}{COVERAGE.name}@{accuracy.rpartition('@')[2]}"
     values = [estimates[name].value for estimates in system.estimates if name in estimates]
     return None if not values or None in values else statistics.fmean(values)
-
-
-def _is_ranking(metric: str) -> bool:
-    return isinstance(metric_of(metric), RankingMetric)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -1,6 +1,9 @@
 """`recsys auto` on tables whose best model is known, cut short, continued, and asked for more."""
 
 import shutil
+import subprocess
+import sys
+import time
 
 import numpy as np
 import polars as pl
@@ -11,6 +14,9 @@ from recsys_cli.errors import TrainingError
 from recsys_cli.events import Message, ignore
 from recsys_cli.stages.entrants import end_early
 from recsys_cli.stages.etl import etl
+from recsys_cli.stages.race import race
+from recsys_cli.stages.race_result import RaceOptions
+from recsys_cli.stages.timed import Clock
 from recsys_cli.stages.train import train_on
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.workspace import Workspace
@@ -66,8 +72,40 @@ def test_a_race_ends_with_a_served_model_and_its_reasons(table, recsys):  # noqa
     assert len(named["items"]) == 10
     if found["on_all_rows"]:  # there was time for it
         assert recsys("--json", "recommend", "--user", "3").json == named
+
+    written = table.with_name("visits.auto.yaml")
+    written.unlink()
     again = recsys("--json", "auto", table, "--minutes", "1").json
-    assert again == found == recsys("--json", "auto", table, "--minutes", "1").json
+    assert (again, written.read_text()) == (found, text)
+    answer = recsys("auto", table, "--minutes", "1", "--metric", "recall@10")
+    assert answer.code == 2
+    assert "is not of recsys auto by recall@10" in answer.err
+    assert "--out visits.auto.recall@10.yaml" in answer.err
+    assert written.read_text() == text
+
+    def stop(event):
+        if isinstance(event, Message):
+            raise KeyboardInterrupt
+
+    assert recsys("init", table, "--out", "visits.yaml").code == 0
+    options, clock = RaceOptions(minutes=3, metric="ndcg@10"), Clock(180, start=time.monotonic())
+    with pytest.raises(KeyboardInterrupt):
+        race(
+            load(table.with_name("visits.yaml")),
+            Workspace("workspace"),
+            options,
+            clock=clock,
+            write=written.write_text,
+            emit=stop,
+        )
+    assert clock.before == pytest.approx(found["seconds"], abs=1)  # it went on
+    assert recsys("--json", "auto", table, "--minutes", "1").json == found
+    assert written.read_text() == text
+
+
+def test_a_finished_race_is_read_without_torch():
+    program = "import sys, recsys_cli.stages.race_result as _, recsys_cli.stages.winner as _; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_an_interrupted_training_ends_as_one_of_its_epochs(table, workspace):
@@ -111,11 +149,6 @@ def test_labels_race_by_auc(tmp_path, recsys):  # noqa: F811
 
 
 def test_no_time_is_an_error_with_the_reason(table, workspace):
-    import time
-
-    from recsys_cli.stages.race import RaceOptions, race
-    from recsys_cli.stages.timed import Clock
-
     path = written(table, "{name: auto}")
     options = RaceOptions(minutes=0.01, metric="ndcg@10")
     with pytest.raises(TrainingError, match="takes longer than 0"):
