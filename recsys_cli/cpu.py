@@ -103,9 +103,10 @@ def cpu_quota(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> float | None
     quotas = []
     for _, controllers, path in (line for line in lines if len(line) == 3):
         if not controllers:
-            quotas += [_quota_v2(folder) for folder in _parents(cgroups, path)]
+            quotas += [_quota(folder / "cpu.max") for folder in _parents(cgroups, path)]
         elif "cpu" in controllers.split(","):
-            quotas += [_quota_v1(folder) for folder in _parents(cgroups / "cpu", path)]
+            folders = _parents(cgroups / "cpu", path)
+            quotas += [_quota(folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us") for folder in folders]
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
@@ -146,19 +147,10 @@ def _parents(root: Path, path: str) -> list[Path]:
     return [folder, *(parent for parent in folder.parents if parent.is_relative_to(root))]
 
 
-def _quota_v2(folder: Path) -> float | None:
+def _quota(*files: Path) -> float | None:
+    """Return the quotient of quota and period, in one file (v2) or two (v1); "max" (v2) and -1 (v1) are no limit."""
     try:
-        quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
-        return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError, ZeroDivisionError):
-        return None
-
-
-def _quota_v1(folder: Path) -> float | None:
-    try:
-        quota, period = (
-            int((folder / name).read_text(encoding="ascii")) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        )
+        quota, period = (int(text) for file in files for text in file.read_text(encoding="ascii").split())
         return quota / period if quota > 0 else None
     except (OSError, ValueError, ZeroDivisionError):
         return None

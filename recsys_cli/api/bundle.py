@@ -129,7 +129,7 @@ class LoadedBundle:
     def search(self, text: str, k: Count = 10) -> list[CatalogItem]:
         """Return items by a part of their title or id, most popular first."""
         with self._one_call:
-            return self._recommender.search(text, k)
+            return self._recommender.catalog.search(text, k)
 
 
 def _checked(query: Query) -> Query:

@@ -340,8 +340,12 @@ class _Measurement:
         for label in ranking_baselines(schema, self.config, self.data.rows("train")) if self.baselines else {}:
             with self._timed(f"fit {label}"):
                 fitted[label] = systems.system(label)
-        self.notes += _catalog_notes(fitted)
-        self.partial += (name for name, system in fitted.items() if system.left_out is not None)
+        for name, system in fitted.items():
+            if system.left_out is not None:
+                self.partial.append(name)
+                self.notes.append(
+                    system.left_out.sentence("The model" if name == MODEL else f"The baseline {name}") + "."
+                )
         return list(fitted)
 
     def _ranked(
@@ -395,10 +399,3 @@ class _Measurement:
         started = time.perf_counter()
         yield
         self.seconds[part] = round(time.perf_counter() - started, 3)
-
-
-def _catalog_notes(systems: Mapping[str, Model]) -> Iterator[str]:
-    """Yield a note for each system that leaves out items."""
-    for name, system in systems.items():
-        if system.left_out is not None:
-            yield system.left_out.sentence("The model" if name == MODEL else f"The baseline {name}") + "."

@@ -14,6 +14,7 @@ from recsys_cli.metrics.metric import (
     Influence,
     PointwiseMetric,
     ScoreCounts,
+    Summary,
     by_name,
     count_runs,
     mean_influence,
@@ -25,14 +26,22 @@ from recsys_cli.packages import np, npt
 _OfScores = Callable[[ScoreCounts], tuple[Floats, Floats]]
 
 
-def _mean(name: str, title: str, better: Better, values: _OfScores, **options: Any) -> PointwiseMetric:
-    """Return the metric of the mean over rows of values of a positive and of a negative row of each score, each (G,)."""
+def _mean(
+    name: str, title: str, better: Better, values: _OfScores, *, root: bool = False, **options: Any
+) -> PointwiseMetric:
+    """Return the metric of the mean, or its root, over values of a positive and of a negative row of each score, each (G,)."""
 
     def compute(counts: ScoreCounts) -> float:
-        return mean_of(*values(counts), counts)
+        mean = mean_of(*values(counts), counts)
+        return math.sqrt(mean) if root else mean
 
     def influence(counts: ScoreCounts) -> Influence:
-        return mean_influence(*values(counts), counts)
+        of_mean = mean_influence(*values(counts), counts)
+        if not root:
+            return of_mean
+        value = compute(counts)
+        slope = 1 / (2 * value) if value else 0.0
+        return np.asarray(of_mean[0] * slope), np.asarray(of_mean[1] * slope)
 
     return PointwiseMetric(name, title, better, compute, influence, **options)
 
@@ -218,52 +227,25 @@ def _predicted_plus_actual(counts: ScoreCounts) -> float:
 F1 = PointwiseMetric("f1", "F1", "higher", f1, f1_influence)
 
 
-def _root_mean(name: str, title: str, values: _OfScores, **options: Any) -> PointwiseMetric:
-    """Return the metric of the root of the mean over rows; see `_mean`."""
-
-    def compute(counts: ScoreCounts) -> float:
-        return math.sqrt(mean_of(*values(counts), counts))
-
-    def influence(counts: ScoreCounts) -> Influence:
-        root, of_mean = compute(counts), mean_influence(*values(counts), counts)
-        slope = 1 / (2 * root) if root else 0.0
-        return np.asarray(of_mean[0] * slope), np.asarray(of_mean[1] * slope)
-
-    return PointwiseMetric(name, title, "lower", compute, influence, **options)
+def _errors(power: int) -> _OfScores:
+    """Return |probability - label| to a power: squared the score of Brier (1950), else no proper score: it favors 0 and 1."""
+    return lambda counts: ((1 - counts.probabilities) ** power, counts.probabilities**power)
 
 
-def _squares(counts: ScoreCounts) -> tuple[Floats, Floats]:
-    """Return (probability - label)²: the score of Brier (1950)."""
-    return (1 - counts.probabilities) ** 2, counts.probabilities**2
+def _of_numbers(power: int) -> _OfScores:
+    return lambda counts: (np.abs(counts.logits) ** power,) * 2
 
 
-def _squared_errors(counts: ScoreCounts) -> tuple[Floats, Floats]:
-    return counts.logits**2, counts.logits**2
+def _by_row(power: int, summary: Summary) -> ByRow:
+    return ByRow(lambda labels, found: np.abs(np.subtract(found, labels, dtype=np.float64)) ** power, summary)
 
 
-def _row_squares(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> Floats:
-    return np.square(np.subtract(predictions, labels, dtype=np.float64))
-
-
-RMSE = _root_mean("rmse", "RMSE", _squares)
-RMSE_OF_ERRORS = _root_mean("rmse", "RMSE", _squared_errors, by_row=ByRow(_row_squares, "root mean"), of_errors=True)
-
-
-def _off(counts: ScoreCounts) -> tuple[Floats, Floats]:
-    """Return |probability - label|. Its mean is not a proper score: it favors probabilities of 0 and 1."""
-    return 1 - counts.probabilities, counts.probabilities
-
-
-def _off_by(counts: ScoreCounts) -> tuple[Floats, Floats]:
-    return np.abs(counts.logits), np.abs(counts.logits)
-
-
-def _row_errors(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> Floats:
-    return np.abs(np.subtract(predictions, labels, dtype=np.float64))
-
-
-MAE = _mean("mae", "MAE", "lower", _off)
-MAE_OF_ERRORS = _mean("mae", "MAE", "lower", _off_by, by_row=ByRow(_row_errors), of_errors=True)
+RMSE = _mean("rmse", "RMSE", "lower", _errors(2), root=True)
+RMSE_OF_ERRORS = _mean(
+    "rmse", "RMSE", "lower", _of_numbers(2), root=True, by_row=_by_row(2, "root mean"), of_errors=True
+)
+MAE = _mean("mae", "MAE", "lower", _errors(1))
+MAE_OF_ERRORS = _mean("mae", "MAE", "lower", _of_numbers(1), by_row=_by_row(1, "mean"), of_errors=True)
 
 
 BINS = 15

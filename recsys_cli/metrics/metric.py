@@ -131,6 +131,7 @@ Influence = tuple[Floats, Floats]
 """Derivative of a metric by row weight: for a positive and for a negative row of each score; each (G,)."""
 
 Better = Literal["higher", "lower", "one"]
+Summary = Literal["mean", "root mean", "class means"]
 """Direction of a metric; `one`: the ideal value is 1."""
 
 
@@ -139,7 +140,7 @@ class ByRow:
     """Row values of a metric, for paired tests: from labels and scores (N,) to values (N,), and their summary."""
 
     values: Callable[[npt.ArrayLike, npt.ArrayLike], Floats]
-    summary: Literal["mean", "root mean", "class means"] = "mean"
+    summary: Summary = "mean"
 
 
 @dataclass(frozen=True)

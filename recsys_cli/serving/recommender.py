@@ -24,7 +24,7 @@ from recsys_cli.models.top_lists import pool_size, top_places
 from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.encoder import RowEncoder
 from recsys_cli.serving.histories import History
-from recsys_cli.serving.query import NO_RECENT, Answer, CatalogItem, Query, Recent, RecommendedItem
+from recsys_cli.serving.query import NO_RECENT, Answer, Query, Recent, RecommendedItem
 from recsys_cli.serving.requests import Request, Resolver
 from recsys_cli.serving.scoring import MOST_USERS, CatalogScorer
 from recsys_cli.serving.served import ServedModel
@@ -277,24 +277,10 @@ class Recommender:
         items = tuple(RecommendedItem(self.catalog.item(int(one)), float(between[0, one])) for one in best)
         return Answer(items, "model" if items else "none")
 
-    def search(self, text: str, k: int) -> list[CatalogItem]:
-        """Return items by a part of their title or id, most popular first."""
-        return self.catalog.search(text, k)
-
     def users(self, k: int) -> list[Any]:
         """Return raw ids of users of train, at most k."""
         ids: list[Any] = self.served.users.values[: min(max(0, k), self.served.users.num_train)].to_pylist()
         return ids
-
-    @property
-    def inputs(self) -> Mapping[str, pa.DataType]:
-        """Types of the raw columns of `score`."""
-        return self.rows.inputs
-
-    @property
-    def optional_inputs(self) -> tuple[str, ...]:
-        """Further raw columns of `score`; see `RowScorer.optional_inputs`."""
-        return self.rows.optional_inputs
 
     def places(self, query: Query) -> tuple[npt.NDArray[np.int64] | None, list[str]]:
         """Return the places that the filters of a query leave, ascending, None for the catalog; and notes on the filters.

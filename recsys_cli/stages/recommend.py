@@ -50,10 +50,10 @@ def similar(recommender: Recommender, name: str, *, k: int) -> dict[str, Any]:
     place = int(recommender.catalog.places_of([name])[0])
     if place >= 0:
         item = recommender.catalog.item(place)
-    elif not name.isdecimal() and (found := recommender.search(name, 2)):
+    elif not name.isdecimal() and (found := recommender.catalog.search(name, 2)):
         item = found[0]
         if len(found) > 1 and (found[0].title or "").casefold() != name.casefold():
-            titles = "; ".join(f"{one.id} ({one.title})" for one in recommender.search(name, 5))
+            titles = "; ".join(f"{one.id} ({one.title})" for one in recommender.catalog.search(name, 5))
             raise ConfigError(f"several items match {name!r}: {titles}", hint="name one by its id")
     else:
         raise ConfigError(f"unknown item {name!r}", hint=f"use a value of {recommender.served.item.name}, or a title")

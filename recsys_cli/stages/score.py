@@ -90,12 +90,12 @@ def _read(rows: Path, recommender: Recommender) -> pa.Table:
     options = {"files": str(rows)} | {name: found[name] for name in _DIALECT & found.keys()}
     dataset = {"name": "files", "interactions": options}
     config = RunConfig.model_validate({"dataset": dataset, "features": fitted.plan})
-    raw, kinds = fitted.inputs[INTERACTIONS], dict(recommender.inputs)
-    kinds |= {name: raw.field(name).type for name in recommender.optional_inputs}
+    raw, kinds = fitted.inputs[INTERACTIONS], dict(recommender.rows.inputs)
+    kinds |= {name: raw.field(name).type for name in recommender.rows.optional_inputs}
     is_raw = {field.name for field in raw if kinds.get(field.name) == field.type}
     schema = pa.schema([raw.field(n) if n in is_raw else pa.field(n, kind) for n, kind in kinds.items()])
     new = NewRows(config, [str(rows)], schema)
-    if missing := [name for name in recommender.inputs if name not in new.names]:
+    if missing := [name for name in recommender.rows.inputs if name not in new.names]:
         raise DataError(
             f"{rows}: no column {', '.join(missing)}; the columns are {listed(new.names)}",
             hint="name the columns as in the raw data; text files have a header",

@@ -328,7 +328,7 @@ def warm(model: Recommender) -> float:
     users = model.served.users.values
     first = users[0].as_py() if len(users) else None
     model.recommend([Query(), Query(user=first, explain=True)])
-    model.search("a", 1)
+    model.catalog.search("a", 1)
     started = time.perf_counter()
     model.recommend([Query(user=first)])
     return time.perf_counter() - started

@@ -108,7 +108,7 @@ def catalog_routes(service: Service) -> APIRouter:
         """Return items by a part of their title or id, most popular first."""
         service.check("k", k, limits.k)
         deployment = fleet.named(bundle)
-        items = await deployment.thread.call(lambda model: model.search(search, k))
+        items = await deployment.thread.call(lambda model: model.catalog.search(search, k))
         shown = [catalog_item(item, hidden=state.is_hidden(item.id)) for item in items]
         return json_response({"bundle": deployment.name, "items": shown})
 

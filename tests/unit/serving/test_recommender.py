@@ -168,8 +168,8 @@ def test_reasons_similar_items_and_diversity(name: str, recommenders: Recommende
     assert len(similar.items) == 3
     assert 5 not in ids(similar)
     assert recommender.similar("nothing", 3).source == "none"
-    assert [item.title for item in recommender.search("movie 07", 5)] == ["Movie 07"]
-    assert recommender.search("no such title", 5) == []
+    assert [item.title for item in recommender.catalog.search("movie 07", 5)] == ["Movie 07"]
+    assert recommender.catalog.search("no such title", 5) == []
 
 
 @pytest.mark.parametrize(

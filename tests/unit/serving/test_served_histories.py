@@ -75,7 +75,7 @@ def test_files_of_rows_score_with_their_times(
 def test_recommendations_see_the_whole_history(run: recsys.TrainedRun, served_workspace: recsys.Workspace) -> None:
     recommender = Recommender(served_run(run, served_workspace))
     assert recommender.scorer.why_not is None
-    assert recommender.optional_inputs == ("timestamp",)
+    assert recommender.rows.optional_inputs == ("timestamp",)
 
 
 def test_histories_of_requests_are_scored(run: recsys.TrainedRun, served_workspace: recsys.Workspace) -> None:
