@@ -17,23 +17,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from measure import Run, figures, keep, machine, run
+from measure import Run, figures, keep, log_config, machine, run
 
 RECSYS = shutil.which("recsys", path=str(Path(sys.executable).parent)) or "recsys"
 DAY, START, YEAR, GROUPS = 86_400, 1_700_006_400, 364, 20
-CONFIG = """
-dataset: {{name: files, interactions: {log}/*.parquet}}
-features:
-  user: user
-  item: item
-  label: label
-  timestamp: time
-  ops:
-    - {{op: Categorify, columns: [user, item]}}
-    - {{op: LambdaOp, expression: "rating > 0", output: label, dtype: int8}}
-model: {{name: {model}}}
-train: {{device: cpu, trackers: [], epochs: 1, early_stopping: null}}
-"""
+TRAIN = "train: {device: cpu, trackers: [], epochs: 1, early_stopping: null}\n"
 
 
 class Shop:
@@ -81,7 +69,7 @@ def replay(model: str, rows: int, days: int, folder: Path) -> dict[str, object]:
     log, shop = folder / "log", Shop(rows)
     log.mkdir()
     config = folder / "shop.yaml"
-    config.write_text(CONFIG.format(log=log, model=model))
+    config.write_text(log_config(log / "*.parquet", model, time="time") + TRAIN)
     for week in range(YEAR // 7):
         shop.write(log / f"{week:03}.parquet", 7 * week, 7)
     update = [RECSYS, "-q", "-w", str(folder / "workspace"), "update", str(config), "--accept", "gate"]

@@ -89,5 +89,21 @@ def keep(name: str, result: dict[str, Any]) -> None:
     print(text)
 
 
+def log_config(files: Path, model: str, *, time: str) -> str:
+    """Return the config of a growing log of user, item, rating and time: all rows are positive."""
+    return f"""
+dataset: {{name: files, interactions: {files}}}
+features:
+  user: user
+  item: item
+  label: label
+  timestamp: {time}
+  ops:
+    - {{op: Categorify, columns: [user, item]}}
+    - {{op: LambdaOp, expression: "rating > 0", output: label, dtype: int8}}
+model: {{name: {model}}}
+"""
+
+
 def _lines(path: str) -> list[str]:
     return Path(path).read_text(encoding="utf-8").splitlines() if Path(path).is_file() else []

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from measure import keep, machine
+from measure import keep, log_config, machine
 
 from recsys_cli.config import load
 from recsys_cli.data.planted import END, YEAR, PlantedWorld
@@ -35,20 +35,7 @@ from recsys_cli.stages.train import train
 from recsys_cli.stages.update import update
 from recsys_cli.workspace import Workspace
 
-CONFIG = """
-dataset: {{name: files, interactions: {log}/*.csv}}
-features:
-  user: user
-  item: item
-  label: label
-  timestamp: timestamp
-  ops:
-    - {{op: Categorify, columns: [user, item]}}
-    - {{op: LambdaOp, expression: "rating > 0", output: label, dtype: int8}}
-model: {{name: {model}}}
-train: {{device: cpu, trackers: []}}
-update: {{full_every: null, held_out: 0.5}}
-"""
+MORE = "train: {device: cpu, trackers: []}\nupdate: {full_every: null, held_out: 0.5}\n"
 CHECKS = ("rows", "late", "time", "gate", "unknown users", "unknown items", "one user", "values of rating")
 """Days of equal size are no days of a calendar."""
 
@@ -90,7 +77,7 @@ def replay(model: str, rows: pl.DataFrame, given: argparse.Namespace, folder: Pa
     """Return the figures of one model."""
     (folder / "log").mkdir()
     path, workspace = folder / "shop.yaml", Workspace(folder / "workspace")
-    path.write_text(CONFIG.format(log=folder / "log", model=model))
+    path.write_text(log_config(folder / "log" / "*.csv", model, time="timestamp") + MORE)
     config, first = load(path, given.set), round(len(rows) * (1 - given.share))
     ends = np.linspace(first, len(rows), given.days + 1).astype(int)
     rows[: ends[0]].write_csv(folder / "log" / "000.csv")

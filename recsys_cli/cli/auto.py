@@ -154,9 +154,9 @@ def _refuse_foreign(path: Path, metric: str) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    from recsys_cli.workspace import refuse_new_folders, write_text
+    from recsys_cli.workspace import check_output, write_text
 
-    refuse_new_folders(path)
+    check_output(path)
     write_text(path, text)
 
 

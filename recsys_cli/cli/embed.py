@@ -13,7 +13,6 @@ from recsys_cli.cli.params import Overwrite
 from recsys_cli.cli.quantities import share
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import line
-from recsys_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,12 +41,11 @@ def embed(
     """Encode the texts of items as vectors, to rank new items by."""
     session: Session = ctx.obj
     output = out or Path(Path(items).name.partition(".")[0] + ".vectors.parquet")
-    if output.exists() and not force:
-        raise ConfigError(f"{output} already exists", hint="name another file with --out, or replace it with --force")
     with session.working("embed"):
         from recsys_cli.stages.embed import embed
 
-        made = embed(items, model, item=item, columns=list(filter(None, columns.split(","))), output=output)
+        names = list(filter(None, columns.split(",")))
+        made = embed(items, model, item=item, columns=names, output=output, force=force)
     table = re.sub(r"\W", "_", output.name.removesuffix(".parquet"))
     made |= {"output": str(output), "config": _LINES.format(table=table, output=output, item=made["item"])}
     session.report(made, _draw)

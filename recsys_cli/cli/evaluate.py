@@ -71,8 +71,7 @@ def run_evaluate(
 
 def result(run: TrainedRun, *, up_to_date: bool) -> dict[str, Any]:
     """Return the evaluation and the path of its report as plain values."""
-    evaluation = {name: value for name, value in run.read_evaluation().items() if name != "files"}
-    return {"up_to_date": up_to_date, **evaluation, "path": str(run.evaluation), "report": str(run.report)}
+    return {"up_to_date": up_to_date, **run.read_evaluation(), "path": str(run.evaluation), "report": str(run.report)}
 
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import facts, line, notes, table
-from recsys_cli.errors import ConfigError, DataError, RecsysError
+from recsys_cli.errors import DataError, RecsysError
 
 _MOST_BAD = 0.1
 """Share of unreadable rows that a config may skip."""
@@ -76,6 +76,7 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter per option
     from recsys_cli.detect import understand
     from recsys_cli.detect.understanding import problems_error
     from recsys_cli.packages import leave_out_pandas
+    from recsys_cli.workspace import check_output
 
     leave_out_pandas()
     found = understand(files, given, task)
@@ -86,8 +87,7 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter per option
         given[question.role] = _answer(question, found.interactions)
         found = understand(files, given, task)
     path = output or Path(found.config_name)
-    if path.exists() and not force:
-        raise ConfigError(f"{path} already exists", hint="choose another file with --out, or overwrite it with --force")
+    check_output(path, force=force)
     checked = write_config(found, path, session)
     session.report({**understood(found, path), "notes": [*found.notes, *checked]}, _draw)
 
@@ -100,7 +100,7 @@ def write_config(found: Understanding, path: Path, session: Session) -> list[str
     """
     from recsys_cli.config import load
     from recsys_cli.stages.validate import validate
-    from recsys_cli.workspace import refuse_new_folders, write_text
+    from recsys_cli.workspace import check_output, write_text
 
     notes: list[str] = []
     with TemporaryDirectory(prefix="recsys-") as folder:
@@ -121,7 +121,7 @@ def write_config(found: Understanding, path: Path, session: Session) -> list[str
                 raise DataError(
                     f"no config written, because it would fail: {notes[0]}", hint="give tables of one format each"
                 )
-            refuse_new_folders(path)
+            check_output(path)
             write_text(path, text)
             return notes if checked is None else [*notes, *checked.notes]
     raise AssertionError("the second attempt ends")

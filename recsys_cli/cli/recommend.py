@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from recsys_cli.serving.query import Query
     from recsys_cli.serving.recommender import Recommender
     from recsys_cli.stages.recommend import Written
-    from recsys_cli.stages.score import Scored
     from recsys_cli.workspace import Bundle, TrainedRun
 
 
@@ -163,7 +162,7 @@ def score(
         from recsys_cli.stages.score import score
 
         made = score(find_source(session, source, emit), rows, out, session.workspace, force=force, emit=emit)
-    session.report(scored(made), draw_scored)
+    session.report(vars(made), draw_scored)
 
 
 def find_source(session: Session, name: str | None, emit: Emit) -> TrainedRun | Bundle:
@@ -205,13 +204,11 @@ def _check(
     if out is not None:
         from recsys_cli.stages.tables import check_format
 
-        check_format(out)
+        check_format(out, force=force)
         if user is not None or similar_to is not None or not (many or history is not None):
             raise ConfigError("--out is for many users", hint="add --all, --users FILE or --history FILE")
         if history is not None and not Path(history).is_file():
             raise ConfigError(f"--history {history} is no file", hint="with --out, name a file of interactions")
-        if out.exists() and not force:
-            raise ConfigError(f"{out} already exists", hint="name another file with --out, or overwrite it: --force")
         return
     if many:
         raise ConfigError("--all and --users need --out", hint="add --out recs.parquet")
@@ -251,18 +248,9 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
 
 
 def written(made: Written) -> dict[str, Any]:
-    """Return the result of a file of recommendations as plain values."""
-    return {
-        "output": str(made.output),
-        "users": made.users,
-        "rows": made.rows,
-        "without": made.without,
-        "popular": made.popular,
-        "why_popular": made.why_popular,
-        "skipped": made.skipped,
-        "seconds": round(made.seconds, 3),
-        "rows_per_second": round(made.rows / made.seconds, 1) if made.seconds else None,
-    }
+    """Return the result of a file of recommendations, with the speed."""
+    speed = round(made.rows / made.seconds, 1) if made.seconds else None
+    return {**vars(made), "seconds": round(made.seconds, 3), "rows_per_second": speed}
 
 
 def draw_written(to: Console, result: Mapping[str, Any]) -> None:
@@ -277,11 +265,6 @@ def draw_written(to: Console, result: Mapping[str, Any]) -> None:
              style="yellow")  # fmt: skip
     line(to, f"{result['rows']:,} recommendations for {result['users']:,} users in {duration(result['seconds'])}{speed}: "
          f"{result['output']}")  # fmt: skip
-
-
-def scored(made: Scored) -> dict[str, Any]:
-    """Return the result of scored rows as plain values."""
-    return {"output": str(made.output), "rows": made.rows, "probabilistic": made.probabilistic}
 
 
 def draw_scored(to: Console, result: Mapping[str, Any]) -> None:

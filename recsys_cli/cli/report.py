@@ -93,7 +93,8 @@ def _of_run(run: TrainedRun) -> dict[str, Any]:
     name = run.folder.name
     if not run.report.is_file():
         raise MissingArtifactError(f"run {name} has no report yet", hint=f"recsys evaluate {name}")
-    return {"run": name, "report": str(run.report.resolve()), "facts": _of_evaluation(run)}
+    run.verify_evaluation()
+    return {"run": name, "report": str(run.report.resolve()), "facts": run.read_evaluation()}
 
 
 def _of_data(data: PreparedData) -> dict[str, Any]:
@@ -110,8 +111,3 @@ def _of_data(data: PreparedData) -> dict[str, Any]:
         "report": str(data.report.resolve()),
         "facts": read_json(data.facts, hint=data.remake),
     }
-
-
-def _of_evaluation(run: TrainedRun) -> dict[str, Any]:
-    run.verify_evaluation()
-    return {name: value for name, value in run.read_evaluation().items() if name != "files"}

@@ -59,16 +59,14 @@ def submit(  # noqa: PLR0913, PLR0917 - one parameter per option
     with session.working("submit"):
         from recsys_cli.stages.submit import COMMANDS, job_file
         from recsys_cli.stages.submit import submit as hand_over
-        from recsys_cli.workspace import refuse_new_folders, write_text
+        from recsys_cli.workspace import check_output, write_text
 
         arguments = ["-w", session.address, "train", "--", config, *(overrides or ())]
         text = job_file(
             chosen[0], settings, session.workspace, arguments, name=path.stem, nodes=nodes, processes=gpus or processes,
             gpus=gpus > 0, minutes=minutes, image=image, folder=Path.cwd(), volume=volume,
         )  # fmt: skip
-        if file.exists() and not force and file.read_text(encoding="utf-8") != text:
-            raise ConfigError(f"{file} already exists", hint="name another file with --out, or replace it with --force")
-        refuse_new_folders(file)
+        check_output(file, force=force or (file.is_file() and file.read_text(encoding="utf-8") == text))
         write_text(file, text)
         answer = hand_over(chosen[0], file) if run else None
     following = None if run else shlex.join([*COMMANDS[chosen[0]], str(file)])

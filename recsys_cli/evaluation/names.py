@@ -81,7 +81,7 @@ class IdNames:
 
     def __init__(self, data: PreparedData, titles: pa.Array | None = None) -> None:
         self._data = data
-        self._titles = titles
+        self.titles = titles
         self._columns = {role: data.schema.only(role) for role in (Role.USER, Role.ITEM)}
         self._vocabularies: dict[str, pa.Array] = {}
         self._ids: dict[Role, Ids] = {}
@@ -186,17 +186,15 @@ class IdNames:
 
     def _title(self, position: int) -> str | None:
         title: str | None = (
-            None if self._titles is None or not 0 <= position < len(self._titles) else self._titles[position].as_py()
+            None if self.titles is None or not 0 <= position < len(self.titles) else self.titles[position].as_py()
         )
         return title
 
     def _titled(self, text: str) -> list[int]:
         """Return positions of items with that title, or else with a title that contains it; not of a number."""
-        if self._titles is None or not text:
+        if self.titles is None or not text:
             return []
-        holds = pc.indices_nonzero(
-            pc.match_substring(self._titles, text, ignore_case=True).fill_null(False)
-        ).to_pylist()
+        holds = pc.indices_nonzero(pc.match_substring(self.titles, text, ignore_case=True).fill_null(False)).to_pylist()
         exact = [position for position in holds if str(self._title(position)).casefold() == text.casefold()]
         return exact or ([] if text.isdecimal() else holds)
 

@@ -11,7 +11,7 @@ from recsys_cli.etl.new_rows import Applied, NewRows, apply_plan
 from recsys_cli.events import Emit, ignore
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.program import INTERACTIONS
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, refuse_new_folders
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, check_output
 
 ALLOWED_OVERRIDES = ("etl.engine=", "etl.device=", "etl.memory_mib=")
 """Overrides without effect on the result."""
@@ -73,9 +73,7 @@ def _output(files: Sequence[str], output: Path | None, *, force: bool) -> Path:
     if output is None:
         name = files[0].rstrip("/").rpartition("/")[2]
         output = Path(f"{name.partition('.')[0].replace('*', '') or 'new'}.prepared.parquet")
-    refuse_new_folders(output)
     if any(Path(file).exists() and output.exists() and Path(file).samefile(output) for file in files):
         raise ConfigError(f"{output} is one of the input files", hint="choose another file with --out")
-    if output.exists() and not force:
-        raise ConfigError(f"{output} already exists", hint="choose another file with --out, or overwrite it: --force")
+    check_output(output, force=force)
     return output

@@ -27,7 +27,7 @@ from recsys_cli.stages.cluster import open_cluster
 from recsys_cli.stages.etl import etl, prepared_data
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train_on
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, refuse_new_folders, write_text
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, check_output, write_text
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def bench_on(
 ) -> Leaderboard:
     """Run the bench on prepared data; see `bench`."""
     if html is not None:
-        refuse_new_folders(html)
+        check_output(html)
     section = bench_section(config)
     metrics = _metrics(config, section, metric)
     cells = cells_of(section)

@@ -9,7 +9,7 @@ from recsys_cli.evaluation.compare.comparison import Comparison, compare_runs
 from recsys_cli.evaluation.compare.pages import comparison_page
 from recsys_cli.serving.feedback.arms import Arms, arms_of
 from recsys_cli.stages.serve import shares_of
-from recsys_cli.workspace import Workspace, refuse_new_folders, write_text
+from recsys_cli.workspace import Workspace, check_output, write_text
 
 
 def compare(
@@ -25,7 +25,7 @@ def compare(
         DataError: A file of an evaluation is unreadable.
     """
     if html is not None:
-        refuse_new_folders(html)
+        check_output(html)
     runs = [workspace.run(name) for name in names]
     if against is not None:
         first = workspace.run(against)

@@ -22,18 +22,20 @@ from recsys_cli.errors import ConfigError, listed
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.features.spec import is_list
 from recsys_cli.stages.etl import digest
-from recsys_cli.workspace import refuse_new_folders, replacing
+from recsys_cli.workspace import check_output, replacing
 
 _ROWS, _LIST = 1_024, pa.list_(pa.string())
 
 
-def embed(table: str, model: Path, *, item: str | None, columns: Sequence[str], output: Path) -> dict[str, Any]:
+def embed(
+    table: str, model: Path, *, item: str | None, columns: Sequence[str], output: Path, force: bool = True
+) -> dict[str, Any]:
     """Write a `vector` of length 1 for each row of a table, null without known words, in bounded memory; return the manifest.
 
     The manifest has columns, counts and the digests of all files read; it is `recsys` in the metadata of the Parquet file.
     `item` None is the first column with another id in each row, no `columns` are all of text.
     """
-    refuse_new_folders(output)
+    check_output(output, force=force)
     sample = tables([table])[0]
     key, names = _chosen(profiles(sample.rows), item, columns)
     raw = Files(FilesOptions.model_validate({"interactions": sample.options})).tables(Path())[0]

@@ -16,7 +16,6 @@ from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, Recs
 from recsys_cli.etl.reading.reader import Inputs
 from recsys_cli.etl.titles import read_item_values
 from recsys_cli.evaluation.loaded_run import config_of
-from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.result import Evaluation
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.schema import FIRST, Role
@@ -27,9 +26,9 @@ from recsys_cli.registry import load as load_component
 from recsys_cli.registry import suggest
 from recsys_cli.serving.served import ServedModel
 from recsys_cli.stages.apply import apply
-from recsys_cli.stages.names import evaluated_title, titles_of
+from recsys_cli.stages.names import evaluated_title, names_of
 from recsys_cli.stages.score import score_rows_by_run
-from recsys_cli.workspace import Artifact, Bundle, TrainedRun, Workspace, key_of, refuse_new_folders, replacing_folder
+from recsys_cli.workspace import Artifact, Bundle, TrainedRun, Workspace, check_output, key_of, replacing_folder
 
 
 @dataclass(frozen=True)
@@ -187,9 +186,9 @@ def check_tables(tables: str) -> None:
 def served_run(run: TrainedRun, workspace: Workspace, *, newest: bool = False, emit: Emit = ignore) -> ServedModel:
     """Load a run for recommendations, with titles and raw values of items; `newest` as of `export`."""
     config, data = config_of(run), workspace.data_of(run)
-    titles = titles_of(config, data, workspace, title=evaluated_title(run) or config.evaluate.title)
-    raw, ids = workspace.raw(config.dataset.name).fetch().folder, IdNames(data).values(Role.ITEM)
-    values, listed = read_item_values(config, raw, ids, FittedPlan.read(data.folder))
+    names = names_of(config, data, workspace, title=evaluated_title(run) or config.evaluate.title)
+    raw, titles = workspace.raw(config.dataset.name).fetch().folder, names.titles
+    values, listed = read_item_values(config, raw, names.values(Role.ITEM), FittedPlan.read(data.folder))
     served = ServedModel.of_run(run, workspace, titles=titles, item_values=values, newest=newest)
     if listed is None and titles is not None:
         listed = titles.is_valid()
@@ -235,14 +234,13 @@ def _source(run: TrainedRun) -> dict[str, Any]:
 
 
 def _check_target(target: Path, *, force: bool) -> None:
-    refuse_new_folders(target)
+    check_output(target)
     if target.exists() and not target.is_dir():
         raise ConfigError(f"{target} is a file", hint="name another folder with --out")
     if target.is_dir() and any(target.iterdir()):
         if not Bundle(target).exists:
             raise ConfigError(f"{target} is not empty, and no bundle", hint="name another folder with --out")
-        if not force:
-            raise ConfigError(f"{target} already exists", hint="name another folder with --out, or replace it: --force")
+        check_output(target, force=force)
 
 
 TOLERANCE = 1e-5

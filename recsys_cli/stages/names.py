@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.etl.titles import read_titles
@@ -25,13 +23,8 @@ def names_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, tit
     Raises:
         ConfigError: The column of `title` does not exist.
     """
-    return IdNames(data, titles_of(config, data, workspace, title=title))
-
-
-def titles_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, title: str | None) -> pa.Array | None:
-    """Return item titles in the order of `IdNames.values`; see `names_of`."""
-    ids = IdNames(data).values(Role.ITEM)
-    return read_titles(config, workspace.raw(config.dataset.name).fetch().folder, ids, title=title)
+    raw = workspace.raw(config.dataset.name).fetch().folder
+    return IdNames(data, read_titles(config, raw, IdNames(data).values(Role.ITEM), title=title))
 
 
 def evaluated_title(run: TrainedRun) -> str | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.events import Emit, ignore
 from recsys_cli.stages.export import bundle_key, export
-from recsys_cli.workspace import Bundle, TrainedRun, Workspace, refuse_new_folders, replacing, replacing_folder
+from recsys_cli.workspace import Bundle, TrainedRun, Workspace, check_output, replacing, replacing_folder
 from recsys_cli.workspace.delta import Version, apply_delta, read_delta, write_delta
 from recsys_cli.workspace.files import flush
 from recsys_cli.workspace.locks import locked
@@ -67,7 +67,7 @@ class Publication:
 
         The latest run gets no second version: an interrupted call is completed, and a version rolled back is served again.
         """
-        refuse_new_folders(self.folder)
+        check_output(self.folder)
         with self._locked("publish", emit):
             base, key = self.current, bundle_key(run, newest=newest)
             version = next((one for one in reversed(self.versions.values()) if one.key == key), None)

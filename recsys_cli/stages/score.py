@@ -13,7 +13,7 @@ from recsys_cli.config import RunConfig
 from recsys_cli.data.files import SUFFIXES, locate
 from recsys_cli.data.raw_files import unpacked_name
 from recsys_cli.detect.dialect import dialect
-from recsys_cli.errors import ConfigError, DataError, listed
+from recsys_cli.errors import DataError, listed
 from recsys_cli.etl.new_rows import Applied, NewRows
 from recsys_cli.evaluation.loaded_run import config_of, model_in_context
 from recsys_cli.evaluation.pointwise import score_rows
@@ -68,9 +68,7 @@ def score(
         DataError: A column is missing, or a value does not fit its type.
         TrainingError: A score is not finite.
     """
-    check_format(output)
-    if output.exists() and not force:
-        raise ConfigError(f"{output} already exists", hint="choose another file with --out, or overwrite it: --force")
+    check_format(output, force=force)
     if isinstance(source, Bundle):
         recommender = load_bundle(source.folder)
         table = _read(rows, recommender)

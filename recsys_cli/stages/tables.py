@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from recsys_cli.data.raw_files import open_parquet
 from recsys_cli.errors import ConfigError, DataError, listed
-from recsys_cli.workspace import refuse_new_folders, replacing
+from recsys_cli.workspace import check_output, replacing
 
 FORMATS = (".parquet", ".csv", ".jsonl")
 
@@ -82,13 +82,13 @@ def _lacking(path: Path, missing: Sequence[str], table: pa.Table) -> DataError:
     )
 
 
-def check_format(path: Path) -> None:
-    """Check folder and suffix of an output file.
+def check_format(path: Path, *, force: bool = True) -> None:
+    """Check folder and suffix of an output file, and without `force` that it is new.
 
     Raises:
-        ConfigError: The suffix is none of `FORMATS`, or the parent of the folder does not exist.
+        ConfigError: The suffix is none of `FORMATS`, the parent of the folder does not exist, or the file exists.
     """
-    refuse_new_folders(path)
+    check_output(path, force=force)
     if path.suffix not in FORMATS:
         raise ConfigError(f"{path}: unknown format {path.suffix!r}", hint=f"end the name with {', '.join(FORMATS)}")
 

@@ -15,10 +15,10 @@ from recsys_cli.workspace.artifacts import (
 )
 from recsys_cli.workspace.files import (
     MAX_JSON,
+    check_output,
     naming,
     read_json,
     read_text,
-    refuse_new_folders,
     replacing,
     whole,
     write_json,
@@ -29,7 +29,28 @@ from recsys_cli.workspace.mirror import publishing
 from recsys_cli.workspace.workspace import Workspace, finished, not_finished, run_lock
 
 __all__ = [
-    "MAX_JSON", "Artifact", "Bundle", "PreparedData", "RawData", "TrainedRun", "TunedStudy", "Workspace", "finished",
-    "key_of", "naming", "not_finished", "publishing", "read_evaluation", "read_json", "read_text", "refuse_new_folders",
-    "replacing", "replacing_folder", "run_lock", "whole", "write_json", "write_manifest", "write_text",
+    "MAX_JSON",
+    "Artifact",
+    "Bundle",
+    "PreparedData",
+    "RawData",
+    "TrainedRun",
+    "TunedStudy",
+    "Workspace",
+    "check_output",
+    "finished",
+    "key_of",
+    "naming",
+    "not_finished",
+    "publishing",
+    "read_evaluation",
+    "read_json",
+    "read_text",
+    "replacing",
+    "replacing_folder",
+    "run_lock",
+    "whole",
+    "write_json",
+    "write_manifest",
+    "write_text",
 ]  # fmt: skip

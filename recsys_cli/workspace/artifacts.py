@@ -189,6 +189,8 @@ class PreparedData(Artifact):
     report = _File("report.html")
     facts = _File("report.json")
     """The facts of the data report."""
+    raw_columns = _File(f"state/inputs/{file_of(INTERACTIONS)}")
+    """The Parquet file, without rows, with names and types of the raw interactions."""
 
     @property
     def schema(self) -> Schema:
@@ -215,10 +217,13 @@ class PreparedData(Artifact):
         """Return a vocabulary, with `value` and `count`: row i belongs to id i + 3."""
         return self.folder / "vocab" / file_of(name)
 
-    @property
-    def raw_columns(self) -> Path:
-        """The Parquet file, without rows, with names and types of the raw interactions."""
-        return self.folder / "state" / "inputs" / file_of(INTERACTIONS)
+
+class _EvaluationFile(_File):
+    """A file of the evaluation that a run selects."""
+
+    def __get__(self, artifact: Artifact, owner: type[Artifact]) -> Path:
+        path, candidates = super().__get__(artifact, owner), artifact.candidates  # type: ignore[attr-defined]
+        return path if candidates == "all" else path.with_stem(f"{path.stem}-{candidates}")
 
 
 @dataclass(frozen=True)
@@ -236,6 +241,11 @@ class TrainedRun(Artifact):
     """Events and metrics of the training, one JSON object per line."""
     choice = _File("candidates.json")
     """Candidates of `auto`, in the run of the best."""
+    evaluation = _EvaluationFile("evaluation.json")
+    """The results of `recsys evaluate`."""
+    rankings = _EvaluationFile("rankings.safetensors")
+    """The values behind the metrics."""
+    report = _EvaluationFile("report.html")
 
     @property
     def remake(self) -> str:
@@ -255,10 +265,6 @@ class TrainedRun(Artifact):
             return self
         return replace(self, candidates=sampled[0].stem.removeprefix("evaluation-"))
 
-    def _evaluation_file(self, name: str) -> Path:
-        stem, _, suffix = name.partition(".")
-        return self.folder / (name if self.candidates == "all" else f"{stem}-{self.candidates}.{suffix}")
-
     def contents(self) -> list[Path]:
         """Return the inputs of an evaluation; `last` has its own checksum, because --resume has no manifest."""
         return [path for path in (self.config, self.metrics, self.checkpoint("best")) if path.is_file()]
@@ -267,11 +273,6 @@ class TrainedRun(Artifact):
         """Return the file of the `best` or the `last` checkpoint."""
         return self.folder / "checkpoints" / f"{which}.safetensors"
 
-    @property
-    def evaluation(self) -> Path:
-        """The results of `recsys evaluate`."""
-        return self._evaluation_file("evaluation.json")
-
     def read_evaluation(self) -> dict[str, Any]:
         """Read the results of `recsys evaluate`.
 
@@ -279,7 +280,7 @@ class TrainedRun(Artifact):
             MissingArtifactError: The run has no evaluation.
             DataError: The file is damaged.
         """
-        return read_evaluation(self.evaluation)
+        return {name: value for name, value in read_evaluation(self.evaluation).items() if name != "files"}
 
     def write_evaluation(self, results: Mapping[str, Any]) -> None:
         """Write the results, with checksums of rankings and report; the last file of an evaluation."""
@@ -294,17 +295,7 @@ class TrainedRun(Artifact):
             DataError: A file is damaged.
         """
         self.fetch(self.rankings, self.report)
-        verify(self.folder, self.read_evaluation().get("files", {}), hint=_REMEASURE)
-
-    @property
-    def rankings(self) -> Path:
-        """The values behind the metrics."""
-        return self._evaluation_file("rankings.safetensors")
-
-    @property
-    def report(self) -> Path:
-        """The page of the evaluation."""
-        return self._evaluation_file("report.html")
+        verify(self.folder, read_evaluation(self.evaluation).get("files", {}), hint=_REMEASURE)
 
 
 @dataclass(frozen=True)
@@ -329,76 +320,41 @@ class Bundle(Artifact):
     """The output of `recsys export`: a relocatable folder with a model and all that its answers need."""
 
     expected: ClassVar[Mapping[str, type]] = {"key": str, "run": dict, "files": dict}
-
-    @property
-    def remake(self) -> str:
-        """Hint with the command to create the artifact again."""
-        return "recsys export RUN --force"
+    command: ClassVar[str] = "recsys export RUN --force"
+    model = _File("model.json")
+    """Name, options and traits of the model, as JSON."""
+    weights = _File("weights.safetensors")
+    """The weights of the model."""
+    histories = _File("histories")
+    """The folder of user histories; missing if they were left out."""
+    counts = _File("counts.npy")
+    """Train rows by encoded item."""
+    titles = _File("titles.parquet")
+    """Item titles, in the order of `IdNames.values`; missing without titles."""
+    items = _File("items.parquet")
+    """Raw values of items by joined column, in the order of `IdNames.values`; missing in bundles of earlier versions."""
+    index = _File("vocab-index")
+    """The folder of sorted hashes of all vocabularies."""
+    signature = _File("signature.json")
+    """Inputs and outputs with their types, as JSON."""
+    card = _File("model_card.md")
+    """The model card, as Markdown."""
 
     @property
     def data(self) -> PreparedData:
         """Schema, feature plan, vocabularies and dimension tables, without rows."""
         return PreparedData(self.folder / "data")
 
-    @property
-    def model(self) -> Path:
-        """Name, options and traits of the model, as JSON."""
-        return self.folder / "model.json"
-
-    @property
-    def weights(self) -> Path:
-        """The weights of the model."""
-        return self.folder / "weights.safetensors"
-
-    @property
-    def histories(self) -> Path:
-        """The folder of user histories; missing if they were left out."""
-        return self.folder / "histories"
-
-    @property
-    def counts(self) -> Path:
-        """Train rows by encoded item."""
-        return self.folder / "counts.npy"
-
-    @property
-    def titles(self) -> Path:
-        """Item titles, in the order of `IdNames.values`; missing without titles."""
-        return self.folder / "titles.parquet"
-
-    @property
-    def items(self) -> Path:
-        """Raw values of items by joined column, in the order of `IdNames.values`; missing in bundles of earlier versions."""
-        return self.folder / "items.parquet"
-
-    @property
-    def index(self) -> Path:
-        """The folder of sorted hashes of all vocabularies."""
-        return self.folder / "vocab-index"
-
     def ids(self, role: Role) -> Path:
         """Return the raw ids of users or items."""
         return self.index / f"{role}.arrow"
-
-    @property
-    def signature(self) -> Path:
-        """Inputs and outputs with their types, as JSON."""
-        return self.folder / "signature.json"
-
-    @property
-    def card(self) -> Path:
-        """The model card, as Markdown."""
-        return self.folder / "model_card.md"
 
 
 class TritonRepository(Artifact):
     """The output of `recsys export --format triton`: a model repository of the Triton Inference Server, with one bundle."""
 
     expected: ClassVar[Mapping[str, type]] = {"key": str, "bundle": str, "models": list, "files": dict}
-
-    @property
-    def remake(self) -> str:
-        """Hint with the command to create the artifact again."""
-        return "recsys export RUN --format triton --force"
+    command: ClassVar[str] = "recsys export RUN --format triton --force"
 
     @property
     def bundle(self) -> Bundle:

@@ -109,16 +109,18 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     write_text(path, json.dumps({**plain, CHECKSUM: checksum_of_json(plain)}, indent=2) + "\n")
 
 
-def refuse_new_folders(path: Path) -> None:
-    """Refuse a path of the user below several new folders, as by a typing error; one folder may be new.
+def check_output(path: Path, *, force: bool = True) -> None:
+    """Refuse a path of the user below several new folders, as by a typing error, and without `force` an existing file.
 
     Raises:
-        ConfigError: The parent of its folder does not exist.
+        ConfigError: The parent of its folder does not exist, or the file exists.
     """
     if not (above := path.parent.parent).is_dir():
         raise ConfigError(
             f"{path}: {above} is no folder", hint=f"name another path, or mkdir -p {shlex.quote(str(above))}"
         )
+    if path.exists() and not force:
+        raise ConfigError(f"{path} already exists", hint="choose another file with --out, or overwrite it: --force")
 
 
 @contextmanager

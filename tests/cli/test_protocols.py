@@ -17,6 +17,7 @@ from recsys_cli.config import load
 from recsys_cli.data.published import given_splits
 from recsys_cli.protocols import path_of
 from tests.cli.conftest import Recsys
+from tests.event_configs import config_text
 from tests.publishers import OF_PROTOCOLS, SAMPLES, _likes
 
 PENALTY = 20.0
@@ -264,16 +265,7 @@ def test_mistakes_name_the_next_command(recsys):
 
 
 BY_TIME = f"""
-dataset: {{name: files, interactions: rows.csv}}
 split: {{method: temporal, valid: 0.2, test: 0.2}}
-features:
-  user: user
-  item: item
-  label: label
-  timestamp: time
-  ops:
-    - {{op: Categorify, columns: [user, item]}}
-    - {{op: LambdaOp, expression: "1", output: label, dtype: int8}}
 model: {{name: ease, regularization: {PENALTY}}}
 evaluate: {{k: [5], bootstrap: 20, max_ranking_users: null}}
 """
@@ -287,7 +279,7 @@ def rows(tmp_path):
     when = [user * 5 + rng.integers(0, 400) for user, _ in pairs]
     made = [(*pairs[row], 1_000 + place) for place, row in enumerate(np.argsort(when, kind="stable").tolist())]
     (tmp_path / "rows.csv").write_text("user,item,time\n" + "".join(f"{u},{i},{t}\n" for u, i, t in made))
-    (tmp_path / "config.yaml").write_text(BY_TIME)
+    (tmp_path / "config.yaml").write_text(config_text("rows.csv", more=BY_TIME))
     return made
 
 

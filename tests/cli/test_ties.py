@@ -8,20 +8,12 @@ import pytest
 
 from recsys_cli.cli.bench import draw
 from tests.cli.conftest import drawn
+from tests.event_configs import config_text
 
 DAY, START, ITEMS = 86_400, 1_400_000_000, 40
 SASREC = "{name: sasrec, embedding_dim: 16, max_seq_len: 10, train: {epochs: 12, batch_size: 64, learning_rate: 0.01}}"
-CONFIG = f"""
-dataset: {{name: files, interactions: ratings.csv}}
+MORE = f"""
 split: {{method: leave-last-out}}
-features:
-  user: user
-  item: item
-  label: label
-  timestamp: time
-  ops:
-    - {{op: Categorify, columns: [user, item]}}
-    - {{op: LambdaOp, expression: "1", output: label, dtype: int8}}
 model: {{name: sasrec}}
 evaluate: {{k: [10], relevance: all, max_ranking_users: null, bootstrap: 100}}
 bench:
@@ -49,7 +41,7 @@ def planted(tmp_path: Path) -> Path:
 def write(folder: Path, rows: list[tuple[int, int, int]], **files: str) -> Path:
     lines = ["user,item,time", *(",".join(map(str, row)) for row in rows)]
     (folder / "ratings.csv").write_text("\n".join(lines) + "\n")
-    (folder / "c.yaml").write_text(CONFIG)
+    (folder / "c.yaml").write_text(config_text("ratings.csv", more=MORE))
     return folder / "c.yaml"
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -220,15 +221,7 @@ class Reader:
         with open_parquet(file) as opened:
             number = opened.metadata.num_row_groups
         schema = pa.schema([self._file_schema.field(name) for name in self._in_files])
-        stored, group = replace(self._stored, files=(file,)), min(number - 1, int(share * number))
-        rows = parquet_rows(
-            stored,
-            schema,
-            typed_by=self.table.files[0],
-            chunk_bytes=self.chunk_bytes,
-            check=self._require,
-            groups=[group],
-        )
+        rows = self._parquet_rows(file, groups=[min(number - 1, int(share * number))])
         return self._with_constants(pa.concat_tables([schema.empty_table(), *rows]), file)
 
     def estimated_rows(self) -> int:
@@ -364,22 +357,17 @@ class Reader:
         if self._arrays is not None:
             yield from self._arrays.batches(self._in_files, chunk_bytes=self.chunk_bytes)
             return
-        schema = pa.schema([self._file_schema.field(name) for name in self._in_files])
         part = self.part
         for file in self.table.files if part is None else [part.file]:
-            stored = replace(self._stored, files=(file,))
             groups = None if part is None or part.stop is None else range(part.start, part.stop)
-            rows_of_file = parquet_rows(
-                stored,
-                schema,
-                typed_by=self.table.files[0],
-                chunk_bytes=self.chunk_bytes,
-                check=self._require,
-                groups=groups,
-                first=0 if part is None else part.first,
-            )
-            for rows in rows_of_file:
+            for rows in self._parquet_rows(file, groups=groups, first=0 if part is None else part.first):
                 yield self._with_constants(rows, file)
+
+    def _parquet_rows(self, file: RawFile, **part: Any) -> Iterator[pa.Table]:
+        """Yield the rows of a file, or of some of its row groups; see `parquet_rows`."""
+        schema = pa.schema([self._file_schema.field(name) for name in self._in_files])
+        how: dict[str, Any] = {"typed_by": self.table.files[0], "chunk_bytes": self.chunk_bytes, "check": self._require}
+        return parquet_rows(replace(self._stored, files=(file,)), schema, **how, **part)
 
     def _with_constants(self, rows: pa.Table, file: RawFile) -> pa.Table:
         for name, value in self._constants[file].items():

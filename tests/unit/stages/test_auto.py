@@ -25,6 +25,7 @@ from recsys_cli.stages.plan import plan
 from recsys_cli.stages.train import train
 from recsys_cli.stages.tune import tune
 from recsys_cli.workspace import Workspace
+from tests.event_configs import config_text
 
 
 def halves(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -48,14 +49,8 @@ def config_of(
     users, items = world(np.random.default_rng(7))  # type: ignore[operator]
     pl.DataFrame({"user": users, "item": items}).write_csv(folder / "rows.csv")
     path = folder / "auto.yaml"
-    path.write_text(
-        f"dataset: {{name: files, interactions: {folder / 'rows.csv'}}}\n"
-        f"split: {split}\n"
-        "features:\n  user: user\n  item: item\n  label: label\n  ops:\n"
-        "    - {op: Categorify, columns: [user, item]}\n"
-        "    - {op: LambdaOp, expression: 'user * 0 + 1', output: label, dtype: int8}\n"
-        "model: {name: auto}\n"
-    )
+    more = f"split: {split}\nmodel: {{name: auto}}\n"
+    path.write_text(config_text(folder / "rows.csv", label="user * 0 + 1", time="null", more=more))
     return load(path)
 
 

@@ -21,6 +21,7 @@ from recsys_cli.stages.train import train_on
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.workspace import Workspace
 from tests.cli.conftest import recsys  # noqa: F401 - a fixture
+from tests.event_configs import config_text
 
 pytestmark = pytest.mark.usefixtures("recsys")
 
@@ -39,12 +40,7 @@ def halves(path, users=120, times=True):
 def written(table, model, *, time="null"):
     """Write a config for a table, with the model and further sections."""
     path = table.with_suffix(".yaml")
-    path.write_text(
-        f"dataset: {{name: files, interactions: {table}}}\n"
-        f"features: {{user: user, item: item, label: label, timestamp: {time}, ops: "
-        "[{op: Categorify, columns: [user, item]}, {op: LambdaOp, expression: '1', output: label, dtype: int8}]}\n"
-        f"model: {model}\n"
-    )
+    path.write_text(config_text(table, time=time, more=f"model: {model}\n"))
     return path
 
 

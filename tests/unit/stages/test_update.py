@@ -33,22 +33,10 @@ from recsys_cli.stages.publish import Publication
 from recsys_cli.stages.update import Update, update
 from recsys_cli.stages.watch import watch
 from recsys_cli.workspace import Workspace
+from tests.event_configs import config_text
 
 FIRST_DAY = 19_680  # a Sunday in November 2023
 HEAD = "user,item,rating,timestamp\n"
-CONFIG = """
-dataset: {name: files, interactions: LOG}
-features:
-  user: user
-  item: item
-  label: label
-  timestamp: timestamp
-  ops:
-    - {op: Categorify, columns: [user, item]}
-    - {op: LambdaOp, expression: "rating > 2", output: label, dtype: int8}
-model: {name: MODEL}
-train: {device: cpu, trackers: []}
-"""
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -83,7 +71,8 @@ class Shop:
     def __init__(self, folder: Path, *, days: int = 21, model: str = "ease") -> None:
         self.log, self.config = folder / "log", folder / "shop.yaml"
         self.log.mkdir()
-        self.config.write_text(CONFIG.replace("LOG", f"{self.log}/*.csv").replace("MODEL", model))
+        more = f"model: {{name: {model}}}\ntrain: {{device: cpu, trackers: []}}\n"
+        self.config.write_text(config_text(f"{self.log}/*.csv", label="rating > 2", time="timestamp", more=more))
         self.workspace = Workspace(folder / "workspace")
         self.number = 0
         for _ in range(days):
