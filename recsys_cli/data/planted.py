@@ -125,25 +125,6 @@ class PlantedWorld:
         total = MEAN + self.user_bias[user] + self.item_bias[item] + fit + self.item_drift[item] * time
         return total.astype(np.float32)
 
-    def chances(self, user: int, time: float) -> NDArray[np.float64]:
-        """Compute the probability of each item as the next rated item of a user without history; shape (items,).
-
-        Rated items are never rated again, and the order of the others does not depend on them. So this is the optimal
-        ranking for future ratings.
-
-        Args:
-            user: Index of the user.
-            time: From 0 (first day) to 1 (last day).
-        """
-        sampled = np.empty(self.size.items)
-        sampled[self.charts[self._chart(np.array(time))]] = _rank_probabilities(self.size)
-        liking = self.item_vectors[:, :TASTE_DIM] @ self.user_vectors[user, :TASTE_DIM]
-        order = np.argsort(liking)
-        cumulative = np.concatenate([[0], np.cumsum(sampled[order])])
-        # Of two sampled items the better liked one is kept, of equally liked ones the first.
-        worse, no_better = (cumulative[np.searchsorted(liking[order], liking, side)] for side in ("left", "right"))
-        return np.asarray(sampled * (worse + no_better))
-
     def _chart(self, time: NDArray[np.float64]) -> Ints:
         return np.minimum((time * len(self.charts)).astype(np.int64), len(self.charts) - 1)
 
@@ -248,12 +229,6 @@ def _offset(size: SyntheticOptions) -> float:
 
 def _weights(size: SyntheticOptions) -> NDArray[np.float64]:
     return 1 / (np.arange(size.items) + _offset(size)) ** 2
-
-
-def _rank_probabilities(size: SyntheticOptions) -> NDArray[np.float64]:
-    """Return the probability of each rank under `_skewed_ranks`."""
-    bounds = 1 / (np.arange(size.items + 1) + _offset(size))
-    return np.asarray(-np.diff(bounds) / (bounds[0] - bounds[-1]))
 
 
 def _skewed_ranks(uniform: NDArray[np.float64], size: SyntheticOptions) -> Ints:

@@ -86,10 +86,13 @@ class LatestTwo:
 
     def __init__(self) -> None:
         self.counts = np.zeros(0, dtype=np.int64)
-        self.rows = np.zeros((2, 0), dtype=np.int64)
-        self.times = np.zeros((2, 0), dtype=np.int64)
-        self.keys = np.zeros((2, 0), dtype=np.int64)
+        self._held = np.zeros((3, 2, 0), dtype=np.int64)  # times, keys and rows
         self._seen = 0
+
+    @property
+    def rows(self) -> Ints:
+        """The last row of each user, and the one before; shape (2, users), -1 without one."""
+        return self._held[2]
 
     def add(self, users: Ints, times: Ints, keys: Ints) -> None:
         """Add the next rows; equal keys keep the order of the rows."""
@@ -104,26 +107,24 @@ class LatestTwo:
         before = np.maximum(ends - 1, starts)
         for at, valid in ((before, ends > starts), (ends, np.ones(len(owners), dtype=bool))):
             rows = order[at][valid]
-            self._insert(owners[valid], times[rows], keys[rows], rows + self._seen)
+            self._insert(owners[valid], np.stack([times[rows], keys[rows], rows + self._seen]))
         self.counts[owners] += ends - starts + 1
         self._seen += len(users)
 
-    def _insert(self, users: Ints, times: Ints, keys: Ints, rows: Ints) -> None:
+    def _insert(self, users: Ints, values: Ints) -> None:
         """Insert one later row per user by rank; ties in time and key go to the later row."""
-        have = np.minimum((self.rows[:, users] >= 0).sum(axis=0), 2)
-        after = [(times > held) | ((times == held) & (keys >= key))
-                 for held, key in zip(self.times[:, users], self.keys[:, users], strict=True)]  # fmt: skip
+        times, keys, rows = self._held[:, :, users]
+        have = np.minimum((rows >= 0).sum(axis=0), 2)
+        after = (values[0] > times) | ((values[0] == times) & (values[1] >= keys))
         last = (have == 0) | after[0]
         second = ~last & ((have == 1) | after[1])
-        for held, values in ((self.times, times), (self.keys, keys), (self.rows, rows)):
-            held[1, users[last]] = held[0, users[last]]
-            held[0, users[last]] = values[last]
-            held[1, users[second]] = values[second]
+        self._held[:, 1, users[last]] = self._held[:, 0, users[last]]
+        self._held[:, 0, users[last]] = values[:, last]
+        self._held[:, 1, users[second]] = values[:, second]
 
     def _grow(self, users: int) -> None:
-        more = users - len(self.counts)
-        if more > 0:
-            self.counts = np.concatenate([self.counts, np.zeros(more, dtype=np.int64)])
-            self.rows = np.concatenate([self.rows, np.full((2, more), -1, dtype=np.int64)], axis=1)
-            self.times = np.concatenate([self.times, np.zeros((2, more), dtype=np.int64)], axis=1)
-            self.keys = np.concatenate([self.keys, np.zeros((2, more), dtype=np.int64)], axis=1)
+        if (more := users - len(self.counts)) > 0:
+            self.counts = np.append(self.counts, np.zeros(more, dtype=np.int64))
+            fresh = np.zeros((3, 2, more), dtype=np.int64)
+            fresh[2] = -1
+            self._held = np.concatenate([self._held, fresh], axis=2)

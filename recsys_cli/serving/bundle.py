@@ -63,20 +63,11 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
     """Read a bundle; see `load_bundle`."""
     manifest = checked_manifest(bundle, verify=verify)
     with naming(bundle.model, bundle):
-        described = read_json(
-            bundle.model,
-            hint=bundle.remake,
-            expected={"name": str, "options": dict, "placement": str, "batch_size": int, "tables": str},
-        )
-        source = ModelSource(
-            described["name"],
-            described["options"],
-            described["placement"],
-            described["batch_size"],
-            described["tables"],
-            repeats=manifest.get("repeats") is True,  # earlier bundles lack it
-            cold_slots=int(manifest.get("cold_slots", 0)),
-        )
+        expected = {"name": str, "options": dict, "placement": str, "batch_size": int, "tables": str}
+        described = read_json(bundle.model, hint=bundle.remake, expected=expected)
+        own = {name: described[name] for name in expected}
+        repeats = manifest.get("repeats") is True  # earlier bundles lack it
+        source = ModelSource(**own, repeats=repeats, cold_slots=int(manifest.get("cold_slots", 0)))
         for name, known in (("placement", get_args(Placement)), ("tables", get_args(TableType))):
             if described[name] not in known:
                 raise ValueError(f"{name} is {described[name]}, not one of {', '.join(known)}")

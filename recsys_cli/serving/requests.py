@@ -55,13 +55,6 @@ class Request:
     allowed: npt.NDArray[np.int64] | None = None
     notes: list[str] = field(default_factory=list)
 
-    @property
-    def num_rankable(self) -> int | None:
-        """Number of allowed items that are neither seen nor excluded; None for the catalog without them."""
-        if self.allowed is None:
-            return None
-        return len(np.setdiff1d(self.allowed, np.concatenate([self.seen, self.excluded])))
-
 
 class Resolver:
     """Resolves queries; the ids of all queries are looked up at once.

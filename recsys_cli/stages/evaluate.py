@@ -76,12 +76,11 @@ def evaluate(
             measurements, rankings = _measure(run, data, run_config, config, opened, slots=slots, emit=emit)
         split = measurements.split
         selected = selected_on(split, run, workspace)
+        notes = measurements.notes
         if selected:
-            notes = (note(selected, split, has_test=data.rows("test") > 0), *measurements.notes)
-            measurements = measurements.model_copy(update={"notes": notes})
+            notes = (note(selected, split, has_test=data.rows("test") > 0), *notes)
         elif run.choice.is_file():
-            notes = (*measurements.notes, f"Valid chose this model among several; these figures are of {split}.")
-            measurements = measurements.model_copy(update={"notes": notes})
+            notes = (*notes, f"Valid chose this model among several; these figures are of {split}.")
         evaluation = Evaluation(
             key=key,
             run=run.folder.name,
@@ -91,7 +90,7 @@ def evaluate(
             ceiling=_ceiling(workspace, run_config),
             device=str(hardware.device(run_config.train.device)),
             config=config,
-            **dict(measurements),
+            **{**dict(measurements), "notes": notes},
         )
         _write(run, evaluation, rankings, example_users(rankings, data, names, config))
     return StageResult(run, up_to_date=False)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.batch import Batch, Feature, Ragged
-from recsys_cli.data.planted import END, NOISE, YEAR, PlantedWorld, Ratings
+from recsys_cli.data.planted import END, NOISE, TASTE_DIM, YEAR, PlantedWorld, Ratings, _offset
 from recsys_cli.data.synthetic import SyntheticOptions
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
@@ -44,6 +44,23 @@ SCHEMA = Schema(
         Column(name="time", role=Role.TIMESTAMP, kind=Kind.NUMERIC, dtype="int64"),
     )
 )
+
+
+def chances(world: PlantedWorld, user: int, time: float) -> np.ndarray:
+    """How likely each item is the next one of a user without history, from time 0 (first day) to 1 (last day); shape (items,).
+
+    Rated items are never rated again, and the order of the others does not depend on them. So this is the optimal ranking for
+    future ratings.
+    """
+    bounds = 1 / (np.arange(world.size.items + 1) + _offset(world.size))
+    sampled = np.empty(world.size.items)
+    sampled[world.charts[world._chart(np.array(time))]] = -np.diff(bounds) / (bounds[0] - bounds[-1])
+    liking = world.item_vectors[:, :TASTE_DIM] @ world.user_vectors[user, :TASTE_DIM]
+    order = np.argsort(liking)
+    cumulative = np.concatenate([[0], np.cumsum(sampled[order])])
+    # Of two sampled items the better liked one is kept, of equally liked ones the first.
+    worse, no_better = (cumulative[np.searchsorted(liking[order], liking, side)] for side in ("left", "right"))
+    return np.asarray(sampled * (worse + no_better))
 
 
 class SyntheticWorld:
@@ -140,7 +157,7 @@ class SyntheticWorld:
         found, met = self.ratings, np.zeros((OPTIONS.users, OPTIONS.items))
         times = (found.timestamp[self.held_out] - (END - OPTIONS.years * YEAR)) / (OPTIONS.years * YEAR)
         for user, time in zip(found.user[self.held_out].tolist(), times.tolist(), strict=True):
-            met[user] += self.world.chances(user, time)
+            met[user] += chances(self.world, user, time)
         return met * self.likes
 
     @cached_property

@@ -46,14 +46,10 @@ class Difference(Frozen):
     """Verdict on the run: `noise` if p_holm is at least 0.05 or the interval contains zero."""
 
     @property
-    def is_overruled(self) -> bool:
-        """Whether only the correction makes it insignificant: the interval, of this metric alone, excludes zero."""
-        return self.verdict == "noise" and not self.low <= 0 <= self.high
-
-    @property
     def in_words(self) -> str:
-        """The verdict for tables, with the reason if the interval alone says otherwise."""
-        return NAMES[self.verdict] + (f": p (Holm) ≥ {LEVEL}" if self.is_overruled else "")
+        """The verdict for tables, with the reason if the interval, of this metric alone, excludes zero all the same."""
+        is_overruled = self.verdict == "noise" and not self.low <= 0 <= self.high
+        return NAMES[self.verdict] + (f": p (Holm) ≥ {LEVEL}" if is_overruled else "")
 
 
 class Figure(Frozen):

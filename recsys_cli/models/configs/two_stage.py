@@ -163,10 +163,6 @@ class AtMost(Section):
 Reranker = Annotated[Mmr | AtMost, Field(discriminator="name")]
 
 
-def _default_generators() -> tuple[Generator, ...]:
-    return tuple(Generator(name=name) for name in ("ease", "item-knn", "popularity"))
-
-
 class TwoStageConfig(Section):
     """Two stages: candidates of several retrieval models, then a ranker trained on candidates out of fold, then re-ranking.
 
@@ -176,7 +172,9 @@ class TwoStageConfig(Section):
     format: ClassVar[int] = 4
     train_defaults: ClassVar[Mapping[str, Any]] = {"monitor": "ndcg@10"}
 
-    candidates: tuple[Generator, ...] = Field(default_factory=_default_generators, min_length=1)
+    candidates: tuple[Generator, ...] = Field(
+        default_factory=lambda: tuple(Generator(name=name) for name in ("ease", "item-knn", "popularity")), min_length=1
+    )
     """Generators: retrieval, sequence or closed-form models with their options and `k`, such as {name: ease, k: 100} or
     {name: popularity, half_life: 2592000}."""
     ranker: Ranker | None = TreeRanker()

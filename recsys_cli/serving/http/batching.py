@@ -101,11 +101,6 @@ class _Job:
         """Return the job's share of a full batch."""
         return self.number / {"queries": batching.size, "rows": batching.rows, "calls": math.inf}[self.kind]
 
-    @property
-    def is_table(self) -> bool:
-        """Whether the job has rows, in columns of equal length."""
-        return self.rows is not None and len(set(map(len, self.rows.values()))) == 1
-
 
 class ModelThread:
     """Runs a recommender on a thread of its own.
@@ -259,9 +254,11 @@ class ModelThread:
             self._timed(self._recommend, asking)
         scoring: dict[frozenset[str], list[_Job]] = {}
         for job in jobs:
-            if job.is_table:
-                scoring.setdefault(frozenset(job.rows or ()), []).append(job)
-            elif job.rows is not None:
+            if job.rows is None:
+                continue
+            if len(set(map(len, job.rows.values()))) == 1:  # columns of equal length
+                scoring.setdefault(frozenset(job.rows), []).append(job)
+            else:
                 job.call = _scoring(job.rows, job.recent)
         for alike in scoring.values():
             self._timed(self._score, alike)
