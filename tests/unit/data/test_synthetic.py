@@ -20,6 +20,7 @@ from recsys_cli.data.synthetic import SyntheticOptions
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import ignore
 from recsys_cli.metrics.labels import AUC
+from tests.contract import synthetic_world
 from tests.unit.data.wayward import Watcher
 
 OPTIONS = {"users": 150, "items": 200, "rows": 6_000, "seed": 7}
@@ -171,7 +172,7 @@ def test_chances_equal_sampling_frequencies(world: PlantedWorld) -> None:
     rng = np.random.default_rng(0)
     users, charts = np.full(draws, user), np.full(draws, int(time * len(world.charts)))
     chosen = np.bincount(world._candidates(rng, users, charts), minlength=800)
-    chances = world.chances(user, time)
+    chances = synthetic_world.chances(world, user, time)
     assert chances.sum() == pytest.approx(1)
     spread = np.sqrt(draws * chances * (1 - chances)) + 1
     assert (np.abs(chosen - draws * chances) < 4.5 * spread).all()
