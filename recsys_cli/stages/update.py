@@ -10,9 +10,8 @@ import json
 import math
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 from recsys_cli.config import Recent, RunConfig, UpdateConfig
@@ -108,66 +107,63 @@ class _Updating:
     name: str
     accept: frozenset[str]
     emit: Emit
-    steps: dict[str, str] = field(default_factory=dict)
-    repeats: bool = False
 
-    @property
-    def folder(self) -> Path:
-        return self.workspace.root / "daily" / self.name
-
-    @property
-    def options(self) -> UpdateConfig:
-        return self.config.update or UpdateConfig()
+    def __post_init__(self) -> None:
+        self.folder = self.workspace.root / "daily" / self.name
+        self.publication = Publication(self.workspace.root / "published" / self.name)
+        self.options = self.config.update or UpdateConfig()
+        self.settings = _settings(self.config)
+        self.steps: dict[str, str] = {}
+        self.repeats = False
 
     def run(self, since: float | None, *, full: bool) -> Update:
-        publication = Publication(self.workspace.root / "published" / self.name)
-        state = self._state(publication)
-        served = _served(state, publication)
+        self.state = state = self._state()
+        self.served = served = _served(state, self.publication)
         if not open_source(self.config.dataset.name, self.config.dataset.options).info.is_own:
             download(self.config.dataset, self.workspace, emit=self.emit)
         identity = inputs(self.config, self.workspace)
-        key = key_of("update", identity, _settings(self.config))
+        self.key = key_of("update", identity, self.settings)
         if since is not None and state.through is not None:
             self.repeats, state.through = True, min(math.nextafter(since, 0), state.through)
             state.days = [day for day in state.days if day.last < since]
-        elif key == state.key and not full and not (state.refused and self.accept):
-            return self._as_before(state, served)
+        elif self.key == state.key and not full and not (state.refused and self.accept):
+            return self._as_before()
         files, tables = self._contents(identity["raw"])
         try:
-            new = self._take(state, files)
+            new = self._take(files)
             has_rows = bool(served is None or new.rows or {*files} != {*state.files})
             if not has_rows and not full and tables == state.tables:
-                state.key, state.files, state.refused = key, dict(files), None
+                state.key, state.files, state.refused = self.key, dict(files), None
                 state.write(self.folder / "state.json")
-                return self._as_before(state, served)
-            if served is not None and has_rows and (found := self._unusual(state, new)):
-                return self._refused(state, key, served, found)
-            data, own = self._grow(state, new, first=served is None)
+                return self._as_before()
+            if served is not None and has_rows and (found := self._unusual(new)):
+                return self._refused(found)
+            data, own = self._grow(new)
         except (ConfigError, DataError) as error:
             if served is None:
                 raise
-            return self._refused(state, key, served, (Problem("reading", error.message),))
+            return self._refused((Problem("reading", error.message),))
         if served is not None and served["run"] != state.versions[-1]["run"]:
             self._say(
                 "rollback", f"version {served['version']} is served again; a version after it is made and published"
             )
-        candidate = self._candidate(state, served, own, data, full=full)
+        candidate = self._candidate(own, data, full=full)
         gate = candidate.gate
-        self._record(state, new.last, candidate)
+        self._record(new.last, candidate)
         if gate is not None and not gate.passed and "gate" not in self.accept:
-            return self._refused(state, key, served, gate=gate)  # its rows count as new in the next update
-        _taken(state, new, key, files, data)
+            return self._refused(gate=gate)  # its rows count as new in the next update
+        _taken(state, new, self.key, files, data)
         state.tables = tables
-        return self._publish(state, served, publication, candidate, data)
+        return self._publish(candidate, data)
 
-    def _state(self, publication: Publication) -> State:
+    def _state(self) -> State:
         """Return the state, also of an update that was killed after its version was served."""
         path, pending = self.folder / "state.json", self.folder / "next.json"
         if pending.is_file():
-            current, state = publication.current, State.read(pending)
+            current, state = self.publication.current, State.read(pending)
             if current is not None and current.manifest["run"]["name"] == (made := state.versions[-1])["run"]:
                 run = self.workspace.run(made["run"])
-                made["version"] = publication.publish(run, self.workspace, emit=self.emit, newest=True).number
+                made["version"] = self.publication.publish(run, self.workspace, emit=self.emit, newest=True).number
                 self._keep(state)
             pending.unlink()
         state = State.read(path)
@@ -187,23 +183,16 @@ class _Updating:
         if not (isinstance(event, Message) and event.level == "info"):
             self.emit(event)
 
-    def _as_before(self, state: State, served: Mapping[str, Any] | None) -> Update:
-        refused = state.refused
-        if refused is not None:
+    def _as_before(self) -> Update:
+        if (refused := self.state.refused) is not None:
             self._say("take", "no new rows since the refused update")
             gate = Gate(**refused["gate"]) if refused["gate"] else None
-            return self._result("refused", served, [Problem(**one) for one in refused["problems"]], gate)
+            return self._result("refused", [Problem(**one) for one in refused["problems"]], gate)
         self._say("take", "no new rows")
-        return self._result("nothing new", served)
+        return self._result("nothing new")
 
-    def _result(
-        self,
-        verdict: Verdict,
-        served: Mapping[str, Any] | None,
-        found: Sequence[Problem] = (),
-        gate: Gate | None = None,
-    ) -> Update:
-        version, run = (served["version"], served["run"]) if served else (None, None)
+    def _result(self, verdict: Verdict, found: Sequence[Problem] = (), gate: Gate | None = None) -> Update:
+        version, run = (self.served["version"], self.served["run"]) if self.served else (None, None)
         return Update(verdict, dict(self.steps), tuple(found), gate, version, run)
 
     def _contents(self, raw: Mapping[str, Any]) -> tuple[dict[str, str], str]:
@@ -214,12 +203,13 @@ class _Updating:
         tables.pop(INTERACTIONS, None)
         return files_in(files.get(INTERACTIONS, [])), key_of(tables)
 
-    def _take(self, state: State, files: Mapping[str, str]) -> NewInteractions:
+    def _take(self, files: Mapping[str, str]) -> NewInteractions:
+        state = self.state
         if gone := sorted({*state.files} - {*files}):
             raise DataError(f"{listed(gone)} was taken before and is gone", hint="bring it back")
         raw, known, only = self.workspace.raw(self.config.dataset.name).folder, None, None
         if state.through is not None:
-            known = self._known(state)
+            known = self._known()
             new = {path for path in files if path not in state.files}
             if new and not self.repeats and all(files.get(path) == checksum for path, checksum in state.files.items()):
                 only = frozenset(new)
@@ -233,26 +223,26 @@ class _Updating:
         self._say("take", f"{found.rows:,} new rows{f', {found.late:,} of them late' if found.late else ''}")
         return found
 
-    def _known(self, state: State) -> dict[str, Any]:
-        data = self.workspace.data(state.ids)
+    def _known(self) -> dict[str, Any]:
+        data = self.workspace.data(self.state.ids)
         columns = {role.value: data.schema.only(role) for role in (Role.USER, Role.ITEM)}
         names = {role: column.vocabulary for role, column in columns.items() if column.vocabulary is not None}
         return {role: pq.read_table(data.vocabulary(name))["value"].combine_chunks() for role, name in names.items()}
 
-    def _unusual(self, state: State, new: NewInteractions) -> tuple[Problem, ...]:
-        assert state.through is not None
-        found = problems(new, kept(state.days), through=state.through, now=time.time())
+    def _unusual(self, new: NewInteractions) -> tuple[Problem, ...]:
+        assert self.state.through is not None
+        found = problems(new, kept(self.state.days), through=self.state.through, now=time.time())
         for one in (one for one in found if one.check in self.accept):
             self.emit(Message(f"accepted: {one.check}: {one.text}", "warning"))
         return tuple(one for one in found if one.check not in self.accept)
 
-    def _grow(self, state: State, new: NewInteractions, *, first: bool) -> tuple[PreparedData, RunConfig]:
+    def _grow(self, new: NewInteractions) -> tuple[PreparedData, RunConfig]:
         """Prepare all rows with the ids so far, and the latest rows held out."""
-        share = _FIRST_SHARE if first else self.options.held_out * max(1, new.fresh) / new.total
+        share = _FIRST_SHARE if self.served is None else self.options.held_out * max(1, new.fresh) / new.total
         split = TemporalSplit(method="temporal", valid=0, test=share)
         ops = self.config.features.ops
-        if state.ids:
-            ops = tuple(self._with_ids(op, state) for op in ops)
+        if self.state.ids:
+            ops = tuple(self._with_ids(op) for op in ops)
         features = self.config.features.model_copy(update={"ops": ops})
         own = self.config.model_copy(update={"split": split, "features": features})
         made = etl(own, self.workspace, emit=self.emit)
@@ -260,18 +250,17 @@ class _Updating:
         self._say("grow", ", ".join(f"{size:,} values of {name}" for name, size in sizes.items()) or "no ids")
         return made.artifact, own
 
-    def _with_ids(self, op: Any, state: State) -> Any:
+    def _with_ids(self, op: Any) -> Any:
         """Return a Categorify with the vocabularies so far as given ones."""
         if not isinstance(op, Categorify):
             return op
-        data = self.workspace.data(state.ids)
+        data = self.workspace.data(self.state.ids)
         own = {name: str(data.vocabulary(name)) for name in op.vocabularies if name not in op.vocabs}
         return Categorify(**{**op.model_dump(), "vocabs": {**op.vocabs, **own}, "grow": True})
 
-    def _candidate(
-        self, state: State, served: Mapping[str, Any] | None, own: RunConfig, data: PreparedData, *, full: bool
-    ) -> _Candidate:
+    def _candidate(self, own: RunConfig, data: PreparedData, *, full: bool) -> _Candidate:
         """Train today's model, or two if a full training is due, and compare with yesterday's."""
+        state, served = self.state, self.served
         every = self.options.full_every
         is_due = full or served is None or (every is not None and state.since_full + 1 >= every)
         lost, error = -sum(gain for gain, _ in state.drift), math.hypot(*(error for _, error in state.drift))
@@ -303,7 +292,7 @@ class _Updating:
 
     def _continued(self, served: Mapping[str, Any], own: RunConfig, *, is_due: bool) -> dict[str, RunConfig]:
         """Return the config that continues yesterday's run, or refits its model if that is fitted at once."""
-        if served["settings"] != _settings(own):
+        if served["settings"] != self.settings:
             return {}
         yesterday = self.workspace.run(served["run"])
         if own.model.name == AUTO:
@@ -319,31 +308,26 @@ class _Updating:
         }  # fmt: skip
         return {"continued": own.model_copy(update={"train": own.train.model_copy(update=options)})}
 
-    def _record(self, state: State, last: float | None, candidate: _Candidate) -> None:
+    def _record(self, last: float | None, candidate: _Candidate) -> None:
         """Record the figures of a model by the day of the last row, for `recsys watch`."""
-        about = {"day": int(max(state.through or 0, last or 0) // DAY), "at": time.time(), "metric": candidate.metric}
-        state.history.append({**about, "settings": _settings(self.config), **candidate.figures})
+        day = int(max(self.state.through or 0, last or 0) // DAY)
+        about = {"day": day, "at": time.time(), "metric": candidate.metric, "settings": self.settings}
+        self.state.history.append({**about, **candidate.figures})
 
-    def _refused(
-        self, state: State, key: str, served: Mapping[str, Any] | None, found: Sequence[Problem] = (),
-        gate: Gate | None = None,
-    ) -> Update:  # fmt: skip
+    def _refused(self, found: Sequence[Problem] = (), gate: Gate | None = None) -> Update:
         for one in found:
             self._say(f"refused {one.check}", one.text)
-        if self.repeats:  # a stretch that is refused leaves no trace
-            return self._result("refused", served, found, gate)
-        state.key = key
-        state.refused = {"problems": [asdict(one) for one in found], "gate": asdict(gate) if gate else None}
-        state.write(self.folder / "state.json")
-        return self._result("refused", served, found, gate)
+        if not self.repeats:  # a stretch that is refused leaves no trace
+            self.state.key = self.key
+            self.state.refused = {"problems": [asdict(one) for one in found], "gate": asdict(gate) if gate else None}
+            self.state.write(self.folder / "state.json")
+        return self._result("refused", found, gate)
 
-    def _publish(
-        self, state: State, served: Mapping[str, Any] | None, publication: Publication, candidate: _Candidate,
-        data: PreparedData,
-    ) -> Update:  # fmt: skip
+    def _publish(self, candidate: _Candidate, data: PreparedData) -> Update:
+        state, served = self.state, self.served
         made: dict[str, Any] = {
             "version": 0, "run": candidate.run.folder.name, "data": data.key, "metric": candidate.metric,
-            "value": candidate.figures["value"], "settings": _settings(self.config), "through": last_time(data),
+            "value": candidate.figures["value"], "settings": self.settings, "through": last_time(data),
         }  # fmt: skip
         state.versions = [*(one for one in state.versions if one["run"] != made["run"]), made]
         state.since_full = 0 if candidate.is_full else state.since_full + 1
@@ -353,17 +337,18 @@ class _Updating:
             state.drift.append([gate.gain, (gate.high - gate.low) / (2 * _SIGMAS)])
         state.refused = None
         state.write(self.folder / "next.json")
-        current = publication.current
+        current = self.publication.current
         if served and current and current.manifest["run"]["name"] not in {served["run"], made["run"]}:
             self._say("rollback", f"version {current.number} was served meanwhile; a version after it is published")
-        version = publication.publish(
+        version = self.publication.publish(
             candidate.run, self.workspace, emit=self.emit, newest=True, keep=self.options.keep
         )
         made["version"] = version.number
+        self.served = made
         self._keep(state)
         (self.folder / "next.json").unlink()
         self._say("publish", str(version.folder))
-        return self._result("promoted", made, gate=candidate.gate)
+        return self._result("promoted", gate=candidate.gate)
 
     def _keep(self, state: State) -> None:
         """Write the state; remove runs and prepared data that no rollback reaches and nothing else needs."""
