@@ -160,10 +160,6 @@ def _op_details(name: str) -> dict[str, Any]:
     return {"summary": options.summary(kind), **options.explain(kind, leave_out="op")}
 
 
-def _configs(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
-    return [{"name": str(path), "summary": _first_comment(path)} for path in shipped.configs()]
-
-
 def _protocols(session: Session) -> list[dict[str, Any]]:
     from recsys_cli.config import load
     from recsys_cli.protocols import path_of
@@ -196,7 +192,7 @@ _LISTS: dict[ListedKind, Callable[[Session], list[dict[str, Any]]]] = {
     ListedKind.ENGINES: _engines,
     ListedKind.METRICS: _metrics,
     ListedKind.SECTIONS: _of_types(options.sections),
-    ListedKind.CONFIGS: _configs,
+    ListedKind.CONFIGS: lambda _: [{"name": str(path), "summary": _first_comment(path)} for path in shipped.configs()],
     ListedKind.PROTOCOLS: _protocols,
 }
 

@@ -168,11 +168,6 @@ def _is_rating(column: Profile) -> bool:
     )
 
 
-def _is_count(column: Profile) -> bool:
-    """Whether numbers may be counts; negative ones are returns."""
-    return column.is_numeric and (column.high or 0) > 1 and column.unique > 1
-
-
 def _is_day_of_month(column: Profile) -> bool:
     return simplified(column.name) in {"day", "tag"} and (column.high or 0) <= _DAYS
 
@@ -194,7 +189,9 @@ def _is_named_id(column: Profile) -> bool:
 _FITS: dict[str, Callable[[Profile], bool]] = {
     "user": _is_named_id, "session": _is_named_id,
     "item": lambda one: _is_named_id(one) or one.is_list,
-    "label": _is_label, "rating": _is_rating, "count": _is_count, "event": _is_event,
+    "label": _is_label, "rating": _is_rating,
+    "count": lambda one: one.is_numeric and (one.high or 0) > 1 and one.unique > 1,  # negative ones are returns
+    "event": _is_event,
     "timestamp": lambda one: (one.is_numeric and not _is_day_of_month(one)) or one.time is not None,
     "impression": lambda one: _is_id(one) and not one.is_key,
     "order": lambda one: one.kind == "integer" and (one.low or 0) >= 0 and one.unique > 1 and not one.is_binary,
@@ -231,10 +228,6 @@ def _is_scale(one: Profile) -> bool:
     return one.is_numeric and high <= _HIGHEST_BARE and (is_two_sided or (3 <= one.unique <= 21 and low >= 0))
 
 
-def _label_by_content(free: Mapping[str, Profile]) -> str | None:
-    return next((name for name, one in free.items() if one.is_binary and one.unique == 2 and not one.nulls), None)
-
-
 def _is_clock(column: Profile) -> bool:
     """Whether all numbers are times of the last decades, and no id by name."""
     if _KEY_WORDS & set(words(column.name)):
@@ -247,16 +240,6 @@ def _is_clock(column: Profile) -> bool:
     return _CLOCK[0] * ticks <= (column.low or 0) <= (column.high or 0) < _CLOCK[1] * ticks
 
 
-def _time_by_content(free: Mapping[str, Profile]) -> str | None:
-    times = (name for name, one in free.items() if (one.time or one.are_hours) and one.unique > 2)
-    return next((name for name in times if not NO_EVENT_WORDS & set(words(name))), None)
-
-
-def title_of(free: Mapping[str, Profile]) -> str | None:
-    """Return the first column in which almost each row has its own short text, some of several words."""
-    return next((name for name, one in free.items() if _are_titles(one)), None)
-
-
 def _are_titles(column: Profile) -> bool:
     is_own = column.unique > _OWN_TITLES * column.filled
     is_coded = any("://" in one or one[:1] in "[{" for one in column.samples)
@@ -264,11 +247,22 @@ def _are_titles(column: Profile) -> bool:
     return column.kind == "text" and not column.is_list and column.has_spaces and is_own and is_short and not is_coded
 
 
-_BY_CONTENT: dict[str, Callable[[Mapping[str, Profile]], str | None]] = {
-    "timestamp": _time_by_content,
-    "event": lambda free: next((name for name, one in free.items() if _is_event(one)), None),
+_Choice = Callable[[Mapping[str, Profile]], str | None]
+
+
+def _first(fits: Callable[[Profile], bool]) -> _Choice:
+    return lambda free: next((name for name, one in free.items() if fits(one)), None)
+
+
+title_of = _first(_are_titles)
+"""Return the first column in which almost each row has its own short text, some of several words."""
+_BY_CONTENT: dict[str, _Choice] = {
+    "timestamp": _first(
+        lambda one: bool(one.time or one.are_hours) and one.unique > 2 and not NO_EVENT_WORDS & set(words(one.name))
+    ),
+    "event": _first(_is_event),
     "rating": _rating_by_content,
-    "label": _label_by_content,
+    "label": _first(lambda one: one.is_binary and one.unique == 2 and not one.nulls),
     "title": title_of,  # before the ids: a few titles recur
     "user": lambda free: next(iter(_ids(free)), None),
     "item": lambda free: next(iter(_ids(free)), None),

@@ -302,11 +302,8 @@ def choose_rows(
 
 def filters_of(program: Program, part: Part) -> list[tuple[int, Op]]:
     """Return the ops before the split that act on a kind of interactions, with their positions."""
-    return [(index, op) for index, op in program.rows if op.acts and _is_for(op, part)]
-
-
-def _is_for(op: Op, part: Part) -> bool:
-    return not (part == "new" and op.drops_only) and not (part == "held-out" and op.train_only)
+    ops = [(index, op) for index, op in program.rows if op.acts and not (part == "new" and op.drops_only)]
+    return [(index, op) for index, op in ops if not (part == "held-out" and op.train_only)]
 
 
 def _choose(

@@ -114,7 +114,8 @@ def pr_auc_influence(counts: ScoreCounts) -> Influence:
     positive, precision, predicted = _from_above(counts)
     total = float(positive.sum())
     value = float(precision @ positive) / total
-    right, wrong = (_at_and_below(positive * change / predicted) for change in (1 - precision, precision))
+    changes = (positive * change / predicted for change in (1 - precision, precision))
+    right, wrong = (np.cumsum(change[::-1])[::-1] for change in changes)
     return ((precision + right - value) / total)[::-1], (-wrong / total)[::-1]
 
 
@@ -122,10 +123,6 @@ def _from_above(counts: ScoreCounts) -> tuple[Floats, Floats, Floats]:
     """Return positives, precision and number of rows down to each score, from the highest score; each (G,)."""
     positive, predicted = counts.positive[::-1], np.cumsum(counts.rows[::-1])
     return positive, np.cumsum(positive) / predicted, predicted
-
-
-def _at_and_below(values: Floats) -> Floats:
-    return np.cumsum(values[::-1])[::-1]
 
 
 PR_AUC = PointwiseMetric("pr_auc", "PR-AUC", "higher", pr_auc, pr_auc_influence, of_probabilities=False)

@@ -162,7 +162,7 @@ class GroupIndex:
     def __init__(self, table: pa.Table, names: Sequence[str], keys: Sequence[str] | None = None) -> None:
         self._names = tuple(names)
         keys = [f"{KEY}{at}" for at in range(len(self._names))] if keys is None else keys
-        self._keys = [_canonical(from_arrow(table.column(key))) for key in keys]
+        self._keys = [Values(one.data, null_mask(one)) for one in map(from_arrow, map(table.column, keys))]
         hashes = _hashes(self._keys[0])
         for key in self._keys[1:]:
             hashes = hash_counters(hashes, _hashes(key))
@@ -224,10 +224,6 @@ def gathered(groups: Sequence[tuple[GroupIndex, Mapping[str, Array]]]) -> Apply:
                 columns[name] = Values(values[found])
 
     return apply
-
-
-def _canonical(values: Values) -> Values:
-    return Values(values.data, null_mask(values))
 
 
 def _hashes(values: Values) -> npt.NDArray[np.uint64]:

@@ -229,19 +229,9 @@ def _bundles(forgotten: Forgotten, workspace: Workspace, roots: Sequence[Path], 
 
 def _export(run: TrainedRun, workspace: Workspace, folder: Path, manifest: Mapping[str, Any]) -> None:
     kind = "triton" if manifest["kind"] == "TritonRepository" else manifest.get("export", "bundle")
-    tables, histories = manifest.get("tables", {}).get("type", "fp32"), manifest.get("histories", True)
-    newest = manifest["key"] == bundle_key(run, kind, histories=histories, tables=tables, newest=True)
-    export(
-        run,
-        workspace,
-        kind=kind,
-        out=folder,
-        histories=histories,
-        tables=tables,
-        newest=newest,
-        verify=False,
-        force=True,
-    )
+    own = {"histories": manifest.get("histories", True), "tables": manifest.get("tables", {}).get("type", "fp32")}
+    own["newest"] = manifest["key"] == bundle_key(run, kind, **own, newest=True)
+    export(run, workspace, kind=kind, out=folder, **own, verify=False, force=True)
 
 
 def _feedback_folders(roots: Iterable[Path]) -> list[Path]:

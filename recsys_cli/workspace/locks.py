@@ -232,7 +232,8 @@ def replacing_folder(target: Path) -> Iterator[Path]:
         made.mkdir(parents=True)
         try:
             yield made
-            _flush_all(made)
+            for path in [*made.rglob("*"), made, made.parent]:
+                flush(path)
             if not (target.exists() and exchange(made, target)):
                 replace_folder(scratch, made, target)
             flush(target.absolute().parent)
@@ -261,8 +262,3 @@ def _remove(scratch: Path) -> None:
     if scratch.is_dir():
         restore(scratch)
         shutil.rmtree(scratch)
-
-
-def _flush_all(folder: Path) -> None:
-    for path in [*folder.rglob("*"), folder, folder.parent]:
-        flush(path)

@@ -39,11 +39,8 @@ def convert_lists(folder: Path, files: Sequence[Path], emit: Emit) -> None:
         name = Path(unpacked_name(file.name))
         lists = _json_lists(file, emit) if name.suffix == ".json" else parsed(file, _list, emit)
         rows = ((user, item) for user, items in lists for item in items)
-        write_rows(folder / f"{_split_of(name.stem)}.parquet", _PAIRS, rows)
-
-
-def _split_of(stem: str) -> str:
-    return {"train_data": "train", "test_data": "test"}.get(stem, stem)
+        split = name.stem.removesuffix("_data") if name.stem in {"train_data", "test_data"} else name.stem
+        write_rows(folder / f"{split}.parquet", _PAIRS, rows)
 
 
 def _list(line: str) -> tuple[int, list[int]] | None:
