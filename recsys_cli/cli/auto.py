@@ -115,7 +115,9 @@ def _config(tables: list[str], session: Session) -> tuple[RunConfig, str]:
         path = Path(folder) / found.config_name
         notes = [*found.notes, *write_config(found, path, session)]
         if not session.as_json:
-            session.report({**understood(found, path), "model": "a race", "notes": notes}, draw_understanding)
+            session.report(
+                {**understood(found, path), "model": "a race", "notes": notes, "next": None}, draw_understanding
+            )
         return load(path), found.config_name
 
 
@@ -185,7 +187,6 @@ def _draw(to: Console, result: Mapping[str, Any]) -> None:
         to,
         f"took {duration(result['seconds'])} of {options['minutes']:g} min; config with the reasons: {result['config']}",
     )
-    line(to, f"next: {result['next']}", style="dim")
 
 
 def _tested(row: Mapping[str, Any] | None) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recsys_cli.cli.compare import Html
+from recsys_cli.cli.compare import Html, with_page
 from recsys_cli.cli.params import Config, Overrides, current_config, joined, split_arguments
 from recsys_cli.cli.quantities import amount, duration
 from recsys_cli.cli.run import prepare
@@ -81,7 +81,7 @@ def bench(
             noted = settings if protocol is None else _with_changes(settings, Path(line[0]), changes)
             leaderboard = bench(noted, session.workspace, metric=metric, html=html, emit=emit)
 
-    session.report(result(leaderboard, html=html), draw)
+    session.report(with_page(leaderboard, html), draw)
 
 
 def _with_changes(settings: RunConfig, path: Path, changes: Sequence[str]) -> RunConfig:
@@ -137,11 +137,6 @@ _BETWEEN = 3
 """Spaces between two columns."""
 _NAME = 16
 """Minimum width of the model column in characters."""
-
-
-def result(leaderboard: Leaderboard, *, html: Path | None) -> dict[str, Any]:
-    """Return the leaderboard and the path of its page as plain values."""
-    return {**leaderboard.model_dump(mode="json"), "report": None if html is None else str(html)}
 
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:

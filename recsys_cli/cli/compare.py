@@ -15,6 +15,7 @@ from recsys_cli.cli.tables import line, notes, table
 from recsys_cli.errors import ConfigError, RecsysError
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
     from rich.console import Console
 
     from recsys_cli.evaluation.compare.comparison import Comparison
@@ -72,7 +73,7 @@ def compare(
     comparison = compare(runs, session.workspace, against=against, html=html)
     if {run.run for run in comparison.runs} - {*runs, against}:
         comparison = _with_other_data(session, comparison)
-    session.answer(result(comparison, html=html), draw)
+    session.answer(with_page(comparison, html), draw)
 
 
 def _with_other_data(session: Session, comparison: Comparison) -> Comparison:
@@ -89,9 +90,9 @@ def _with_other_data(session: Session, comparison: Comparison) -> Comparison:
     return comparison.model_copy(update={"notes": (*comparison.notes, note)}) if others else comparison
 
 
-def result(comparison: Comparison, *, html: Path | None) -> dict[str, Any]:
-    """Return the comparison and the path of its page as plain values."""
-    return {**comparison.model_dump(mode="json"), "report": None if html is None else str(html)}
+def with_page(made: BaseModel, html: Path | None) -> dict[str, Any]:
+    """Return a comparison or a leaderboard, and the path of its page, as plain values."""
+    return {**made.model_dump(mode="json"), "report": None if html is None else str(html)}
 
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:

@@ -89,5 +89,3 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     """Draw path, size and the next command."""
     state = "is up to date" if result["up_to_date"] else "is ready"
     line(to, f"{result['dataset']} {state}: {result['path']}, {size(result['bytes'])}")
-    if result["next"]:
-        line(to, f"next: {result['next']}", style="dim")

@@ -127,8 +127,6 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
         line(to, f"prepared with {result['engine']}{by} in {costs}: {result['path']}")
         if result["report"]:
             line(to, f"report: {result['report']}")
-    if result["next"]:
-        line(to, f"next: {result['next']}", style="dim")
 
 
 def _draw_splits(to: Console, result: Mapping[str, Any]) -> None:

@@ -104,4 +104,3 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
                 change = metric["quantized"] - metric["fp32"]
                 line(to, f"  {name} on {tables['split']}: {metric['quantized']:.4f}, {change:+.5f} to fp32")
     line(to, f"{size(result['bytes'])} written to {result['folder']}")
-    line(to, f"next: {result['next']}", style="dim")

@@ -172,8 +172,8 @@ def understood(found: Understanding, path: Path) -> dict[str, Any]:
 def _draw(to: Console, result: Mapping[str, Any]) -> None:
     draw_understanding(to, result)
     line(to, f"wrote {result['config']}")
-    daily = f"; with new rows every day: {result['daily']}" if result["daily"] else ""
-    line(to, f"next: {result['next']}{daily}", style="dim")
+    if result["daily"]:
+        line(to, f"every day, with new rows: {result['daily']}", style="dim")
 
 
 def draw_understanding(to: Console, result: Mapping[str, Any]) -> None:

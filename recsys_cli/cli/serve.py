@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from recsys_cli.cli.session import Session
+from recsys_cli.cli.tables import line
 from recsys_cli.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class FsyncPolicy(StrEnum):
     NEVER = "never"
 
 
-_Feedback = Annotated[
+FeedbackLog = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder of the feedback log.", show_default="feedback in the workspace"),
 ]
@@ -56,7 +57,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     host: Annotated[str, typer.Option(help="Address; others than this machine's need a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 for a free one.", min=0, max=65535)] = 8000,
     workers: Annotated[int, typer.Option(help="Processes; they share memory-mapped tables.", min=1, max=256)] = 1,
-    feedback: _Feedback = None,
+    feedback: FeedbackLog = None,
     fsync: Annotated[
         FsyncPolicy, typer.Option(metavar="always|interval|never", help="Flush of feedback before its answer.")
     ] = FsyncPolicy.INTERVAL,
@@ -166,9 +167,7 @@ def feedback(
 
 
 def _draw(console: Console, result: Mapping[str, Any]) -> None:
-    console.print(
-        f"{result['url']} serves {', '.join(result['bundles'])}", highlight=False, markup=False, soft_wrap=True
-    )
+    line(console, f"{result['url']} serves {', '.join(result['bundles'])}")
 
 
 def _draw_compacted(console: Console, result: Mapping[str, Any]) -> None:
@@ -178,8 +177,6 @@ def _draw_compacted(console: Console, result: Mapping[str, Any]) -> None:
         log = f"{removed:,} outdated events removed from the log"
     damaged = f", {result['damaged']:,} damaged lines skipped" if result["damaged"] else ""
     disliked = f"; {result['disliked']:,} with a label of 0 or less left out" if result["disliked"] else ""
-    lines = [f"{result['table']}: {result['rows']:,} rows{disliked}; {log}{damaged}"]
-    lines += [
-        f"feedback has no {one}; fill it, or recsys etl may drop the {result['rows']:,} rows" for one in result["empty"]
-    ]
-    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    line(console, f"{result['table']}: {result['rows']:,} rows{disliked}; {log}{damaged}")
+    for one in result["empty"]:
+        line(console, f"feedback has no {one}; fill it, or recsys etl may drop the {result['rows']:,} rows")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from recsys_cli.cli.tables import console
+from recsys_cli.cli.tables import console, line
 from recsys_cli.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -110,12 +110,15 @@ class Session:
 
     def answer(self, result: Mapping[str, Any], draw: Draw) -> None:
         """Print the result of a query: drawn, or as one JSON object."""
-        if isinstance(result, dict) and isinstance(result.get("next"), str):
+        if result.get("next"):
             result = {**result, "next": self.located(result["next"])}
         if self.as_json:
             typer.echo(json.dumps(_finite(result), indent=2, default=str, ensure_ascii=False))
             return
-        draw(console(), result)
+        to = console()
+        draw(to, result)
+        if result.get("next"):
+            line(to, f"next: {result['next']}", style="dim")
 
 
 def _check_folder(root: Path) -> None:

@@ -76,4 +76,5 @@ def submit(  # noqa: PLR0913, PLR0917 - one parameter per option
 def _draw(to: Console, result: Mapping[str, Any]) -> None:
     line(to, result["text"])
     line(to, f"job file: {result['file']}")
-    line(to, f"next: {result['next']}" if result["next"] else f"submitted: {result['submitted']}")
+    if result["submitted"]:
+        line(to, f"submitted: {result['submitted']}")

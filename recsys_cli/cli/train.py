@@ -110,8 +110,6 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
         for note in result.get("notes", ()):
             line(to, f"note: {note}")
         line(to, f"run: {result['path']}")
-    if result["next"]:
-        line(to, f"next: {result['next']}", style="dim")
 
 
 def _draw_candidates(to: Console, candidates: Sequence[Mapping[str, Any]]) -> None:

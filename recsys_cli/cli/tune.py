@@ -82,8 +82,6 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
         line(to, f"best {metric}: {figure(best['value'])}, trial {best['trial']}: {best['overrides']}")
         line(to, str(result["caveat"]))
     line(to, f"page: {result['report']}")
-    if result["next"]:
-        line(to, f"next: {result['next']}", style="dim")
 
 
 def _more(result: Mapping[str, Any]) -> str:

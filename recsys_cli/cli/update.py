@@ -65,8 +65,6 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
         "nothing is served" if result["version"] is None else f"version {result['version']} is served ({result['run']})"
     )
     line(to, f"{result['verdict']}: {served}", style="yellow" if result["verdict"] == "refused" else "")
-    if result["next"]:
-        line(to, f"next: {result['next']}", style="dim")
 
 
 def _remedy(checks: list[str], config: Path) -> str:

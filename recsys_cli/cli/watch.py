@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from recsys_cli.cli.report import open_page
+from recsys_cli.cli.serve import FeedbackLog
 from recsys_cli.cli.session import Session
 from recsys_cli.cli.tables import line, notes, table
 
@@ -22,10 +23,7 @@ ALARM = 8
 def watch(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="CONFIG|NAME", help="Config of recsys update, or its name.")],
-    feedback: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of the feedback log.", show_default="feedback in the workspace"),
-    ] = None,
+    feedback: FeedbackLog = None,
 ) -> None:
     """Show which figures of an updated and served recommender have changed, and write a page."""
     session: Session = ctx.obj

@@ -78,12 +78,11 @@ def test_etl_shows_splits_columns_and_findings(width):
     assert "test" not in text  # a split without rows
     assert "warning: 70 rows leak\nnote: 9 rows come twice\n" in text
     assert "report: workspace/data/0123456789abcdef/report.html" in text
-    assert "next: recsys train" in text
 
 
-def test_etl_up_to_date_is_two_lines():
+def test_etl_up_to_date_is_one_line():
     text = drawn(etl.draw, {**ETL, "up_to_date": True}, 80)
-    assert text == "prepared data is up to date: workspace/data/0123456789abcdef\nnext: recsys train\n"
+    assert text == "prepared data is up to date: workspace/data/0123456789abcdef\n"
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
