@@ -58,7 +58,6 @@ def start(
     trust: Annotated[
         list[str] | None,
         typer.Option(
-            "--trust",
             metavar="MODULE",
             help="Allow plugins from this module; configs can then run its code (or RECSYS_TRUST).",
             show_default=False,

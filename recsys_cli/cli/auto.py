@@ -37,20 +37,15 @@ def auto(
         ),
     ],
     minutes: Annotated[
-        float, typer.Option("--minutes", min=1, metavar="N", help="Wall-clock time of all, also over several calls.")
+        float, typer.Option(min=1, metavar="N", help="Wall-clock time of all, also over several calls.")
     ] = 30.0,
     metric: Annotated[
         str | None,
-        typer.Option(
-            "--metric", metavar="NAME", help="Metric of the race.", show_default="ndcg@10; auc or rmse of labels"
-        ),
+        typer.Option(metavar="NAME", help="Metric of the race.", show_default="ndcg@10; auc or rmse of labels"),
     ] = None,
-    memory: Annotated[
-        float | None, typer.Option("--memory", metavar="GB", min=0.5, help="Most memory of the process.")
-    ] = None,
+    memory: Annotated[float | None, typer.Option(metavar="GB", min=0.5, help="Most memory of the process.")] = None,
     latency: Annotated[
-        float | None,
-        typer.Option("--latency", metavar="MS", min=0.1, help="Most milliseconds of 95 in 100 requests, here."),
+        float | None, typer.Option(metavar="MS", min=0.1, help="Most milliseconds of 95 in 100 requests, here.")
     ] = None,
     output: Annotated[
         Path | None,

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 Protocol = Annotated[
     str | None,
     typer.Option(
-        "--protocol",
         metavar="NAME",
         help="Download, prepare and compare as published (recsys ls protocols), instead of CONFIG.",
         show_default=False,
@@ -34,19 +33,12 @@ Protocol = Annotated[
 ]
 FromFile = Annotated[
     Path | None,
-    typer.Option(
-        "--from-file",
-        metavar="PATH",
-        help="With --protocol: take this file, archive or folder instead of downloading.",
-    ),
+    typer.Option(metavar="PATH", help="With --protocol: take this file, archive or folder instead of downloading."),
 ]
 Metric = Annotated[
     str | None,
     typer.Option(
-        "--metric",
-        metavar="NAME",
-        help="Sort by this metric instead of the first one of bench.metrics.",
-        show_default=False,
+        metavar="NAME", help="Sort by this metric instead of the first one of bench.metrics.", show_default=False
     ),
 ]
 

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 Html = Annotated[
     Path | None,
-    typer.Option(
-        "--html", metavar="FILE", help="Write a self-contained HTML page.", show_default=False, dir_okay=False
-    ),
+    typer.Option(metavar="FILE", help="Write a self-contained HTML page.", show_default=False, dir_okay=False),
 ]
 
 
@@ -41,9 +39,7 @@ def compare(
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(
-            "--against", metavar="RUN", help="Compare with this run or arm instead of the first.", show_default=False
-        ),
+        typer.Option(metavar="RUN", help="Compare with this run or arm instead of the first.", show_default=False),
     ] = None,
     html: Html = None,
     feedback: Annotated[

@@ -34,8 +34,7 @@ _GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/dxg")
 def doctor(
     ctx: typer.Context,
     cluster: Annotated[
-        str | None,
-        typer.Option("--cluster", metavar="NAME", help="Check a value of etl.cluster with the workspace instead."),
+        str | None, typer.Option(metavar="NAME", help="Check a value of etl.cluster with the workspace instead.")
     ] = None,
 ) -> None:
     """Show hardware, versions and available engines, or check a cluster."""

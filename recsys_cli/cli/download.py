@@ -37,11 +37,10 @@ def download(
         ),
     ],
     from_file: Annotated[
-        Path | None,
-        typer.Option("--from-file", metavar="PATH", help="Take this archive, file or folder instead of downloading."),
+        Path | None, typer.Option(metavar="PATH", help="Take this archive, file or folder instead of downloading.")
     ] = None,
     mirror: Annotated[
-        str | None, typer.Option("--mirror", metavar="URL", help="Download from this mirror (or RECSYS_MIRROR).")
+        str | None, typer.Option(metavar="URL", help="Download from this mirror (or RECSYS_MIRROR).")
     ] = None,
     force: Force = False,
 ) -> None:

@@ -34,7 +34,6 @@ def etl(
     apply: Annotated[
         str | None,
         typer.Option(
-            "--apply",
             metavar="RUN|DATA",
             help="Prepare new rows with the fitted ops of this run or prepared data; name the files instead of CONFIG.",
             show_default=False,

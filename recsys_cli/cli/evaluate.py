@@ -42,8 +42,7 @@ def evaluate(
     ] = None,
     overrides: Overrides = None,
     cluster: Annotated[
-        str | None,
-        typer.Option("--cluster", metavar="NAME", help="Rank on a cluster, as in etl.cluster.", show_default=False),
+        str | None, typer.Option(metavar="NAME", help="Rank on a cluster, as in etl.cluster.", show_default=False)
     ] = None,
     force: Force = False,
 ) -> None:

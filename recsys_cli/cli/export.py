@@ -50,7 +50,7 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = True,
     tables: Annotated[
         Literal["fp32", "fp16", "int8"],
-        typer.Option("--tables", help="Type of embedding rows; fp16 and int8 are evaluated on the held-out split."),
+        typer.Option(help="Type of embedding rows; fp16 and int8 are evaluated on the held-out split."),
     ] = "fp32",
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Compare scores of raw rows with those of the run.")

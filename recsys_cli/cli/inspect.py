@@ -45,7 +45,7 @@ def inspect(
             autocompletion=complete_run,
         ),
     ] = None,
-    k: Annotated[int, typer.Option("--k", help="Rows per list.", min=1)] = 10,
+    k: Annotated[int, typer.Option(help="Rows per list.", min=1)] = 10,
 ) -> None:
     """Show history, recommendations and hits of a user or an item."""
     from recsys_cli.cli.runs import named_run

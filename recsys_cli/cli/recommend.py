@@ -39,7 +39,6 @@ Source = Annotated[
 History = Annotated[
     str | None,
     typer.Option(
-        "--history",
         metavar="IDS|FILE",
         help="Item ids, oldest first, such as 1,2,3; or, with --out, a parquet or csv file of users' interactions.",
         show_default=False,
@@ -48,34 +47,27 @@ History = Annotated[
 Where = Annotated[
     str | None,
     typer.Option(
-        "--where",
-        metavar="EXPRESSION",
-        help='Filter over item features, such as "genres contains Comedy".',
-        show_default=False,
+        metavar="EXPRESSION", help='Filter over item features, such as "genres contains Comedy".', show_default=False
     ),
 ]
 Candidates = Annotated[
-    Path | None,
-    typer.Option("--candidates", metavar="FILE", help="Ids of the only items to rank.", show_default=False),
+    Path | None, typer.Option(metavar="FILE", help="Ids of the only items to rank.", show_default=False)
 ]
 
 
 def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
     ctx: typer.Context,
     source: Source = None,
-    user: Annotated[
-        str | None, typer.Option("--user", metavar="ID", help="User id in the raw data.", show_default=False)
-    ] = None,
+    user: Annotated[str | None, typer.Option(metavar="ID", help="User id in the raw data.", show_default=False)] = None,
     history: History = None,
     similar_to: Annotated[
-        str | None,
-        typer.Option("--similar-to", metavar="ITEM", help="Nearest items of this id or title.", show_default=False),
+        str | None, typer.Option(metavar="ITEM", help="Nearest items of this id or title.", show_default=False)
     ] = None,
-    k: Annotated[int, typer.Option("--k", help="Number of items.", min=1)] = 10,
+    k: Annotated[int, typer.Option(help="Number of items.", min=1)] = 10,
     where: Where = None,
     candidates: Candidates = None,
     exclude: Annotated[
-        Path | None, typer.Option("--exclude", metavar="FILE", help="Ids of items to leave out.", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="Ids of items to leave out.", show_default=False)
     ] = None,
     exclude_seen: Annotated[
         bool | None,
@@ -86,13 +78,12 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
         ),
     ] = None,
     diversity: Annotated[
-        float, typer.Option("--diversity", metavar="D", help="Weight of diversity (MMR), 0 to 1.", min=0, max=1)
+        float, typer.Option(metavar="D", help="Weight of diversity (MMR), 0 to 1.", min=0, max=1)
     ] = 0.0,
     explain: Annotated[bool, typer.Option("--explain", help="Add the reasons to the rows of --out.")] = False,
     everyone: Annotated[bool, typer.Option("--all", help="All users of train, into --out.")] = False,
     users: Annotated[
-        Path | None,
-        typer.Option("--users", metavar="FILE", help="Users with these ids, into --out.", show_default=False),
+        Path | None, typer.Option(metavar="FILE", help="Users with these ids, into --out.", show_default=False)
     ] = None,
     out: Annotated[
         Path | None,
@@ -100,9 +91,7 @@ def recommend(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(
-            "--cluster", metavar="NAME", help="Rank for --out on a cluster, as in etl.cluster.", show_default=False
-        ),
+        typer.Option(metavar="NAME", help="Rank for --out on a cluster, as in etl.cluster.", show_default=False),
     ] = None,
     force: Overwrite = False,
 ) -> None:

@@ -32,11 +32,7 @@ FeedbackLog = Annotated[
 ]
 PositiveAbove = Annotated[
     float | None,
-    typer.Option(
-        metavar="LABEL",
-        help="Feedback labels above it, and likes, are positives.",
-        show_default="0",
-    ),
+    typer.Option(metavar="LABEL", help="Feedback labels above it, and likes, are positives.", show_default="0"),
 ]
 
 
@@ -63,8 +59,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = FsyncPolicy.INTERVAL,
     positive_above: PositiveAbove = None,
     token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="File with a bearer token.", show_default="RECSYS_TOKEN"),
+        Path | None, typer.Option(metavar="FILE", help="File with a bearer token.", show_default="RECSYS_TOKEN")
     ] = None,
     cors: Annotated[
         list[str] | None,

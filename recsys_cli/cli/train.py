@@ -28,9 +28,9 @@ def train(  # noqa: PLR0913, PLR0917 - one parameter per option
     ctx: typer.Context,
     config: Config = None,
     overrides: Overrides = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", metavar="N", help="Set train.epochs.")] = None,
+    epochs: Annotated[int | None, typer.Option(metavar="N", help="Set train.epochs.")] = None,
     devices: Annotated[
-        int | None, typer.Option("--devices", metavar="N", help="Set train.devices: number of processes, or GPUs.")
+        int | None, typer.Option(metavar="N", help="Set train.devices: number of processes, or GPUs.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
     continued: Annotated[

@@ -25,10 +25,10 @@ def tune(
     config: Config = None,
     overrides: Overrides = None,
     trials: Annotated[
-        int | None, typer.Option("--trials", metavar="N", help="Total number of trials; same as tune.trials=N.")
+        int | None, typer.Option(metavar="N", help="Total number of trials; same as tune.trials=N.")
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option("--minutes", metavar="N", help="Time limit of this call; same as tune.minutes=N.")
+        float | None, typer.Option(metavar="N", help="Time limit of this call; same as tune.minutes=N.")
     ] = None,
     force: Force = False,
 ) -> None:

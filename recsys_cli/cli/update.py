@@ -29,8 +29,7 @@ def update(
     config: Config = None,
     overrides: Overrides = None,
     accept: Annotated[
-        list[str] | None,
-        typer.Option("--accept", metavar="CHECK", help="Take the rows or the model despite this check."),
+        list[str] | None, typer.Option(metavar="CHECK", help="Take the rows or the model despite this check.")
     ] = None,
     since: Annotated[
         str | None, typer.Option("--from", metavar="DATE", help="Take the rows from this date on again.")
