@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from recsys_cli.config.section import MAX_COUNT
+from recsys_cli.frozen import Frozen
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,7 @@ class TrainingPosition:
     history: Sequence[float] = ()
 
 
-class _Schedule(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
+class _Schedule(Frozen):
     name: str
     """Name of the schedule."""
     warmup_steps: int = Field(0, ge=0, le=MAX_COUNT)

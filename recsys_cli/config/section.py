@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
+
+from recsys_cli.frozen import Frozen
 
 MAX_COUNT = 1_000_000_000
 """Upper bound of counts: far above any useful value, and far below the limits of 64-bit arithmetic."""
@@ -13,10 +15,10 @@ MAX_SEED = 2**63 - 1
 _T = TypeVar("_T")
 
 
-class Section(BaseModel):
+class Section(Frozen):
     """Base of all sections: frozen, and unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
 def require_distinct(values: _T) -> _T:

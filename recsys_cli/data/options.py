@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from recsys_cli.data.raw_files import holds_secret
 from recsys_cli.data.selection import SinceValue
 from recsys_cli.data.selection import check as check_since
 from recsys_cli.data.source import NULLS, RawColumn, RawType
 from recsys_cli.errors import ConfigError
+from recsys_cli.frozen import Frozen
 from recsys_cli.registry import suggest
 
 Options = TypeVar("Options", bound=BaseModel)
@@ -62,10 +63,8 @@ _TIMES = ("iso", "s", "ms", "us", "ns")
 _DIRECTIVES = tuple(f"%{letter}" for letter in "YymdeHIMSfpzbBaAj")
 
 
-class ListOptions(BaseModel):
+class ListOptions(Frozen):
     """Format of list fields in text files."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     separator: str = Field(min_length=1)
     """Separator of the elements, as "|" in "Comedy|Drama"."""
@@ -78,10 +77,8 @@ class ListOptions(BaseModel):
         return {"separator": value} if isinstance(value, str) else value
 
 
-class TableOptions(BaseModel):
+class TableOptions(Frozen):
     """Files and dialect of a table; a path or list of paths is short for `files`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     files: tuple[str, ...] = Field((), min_length=1)
     """Path, glob ("ratings/*.csv.gz"), folder or URL ("s3://bucket/*.parquet"), or a list of these.
@@ -282,10 +279,8 @@ class TableOptions(BaseModel):
         return RawColumn(name, dtype or "string", separator=lists.separator, empty=lists.empty, nullable=True)
 
 
-class FilesOptions(BaseModel):
+class FilesOptions(Frozen):
     """Files of the interactions and of the tables to join."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     interactions: TableOptions
     """The table of interactions: a path, glob, folder, URL or a list of these, or a mapping with dialect options."""

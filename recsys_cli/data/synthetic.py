@@ -7,22 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from recsys_cli.data.options import parse_options
 from recsys_cli.data.published import described
 from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawTable
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Progress
+from recsys_cli.frozen import Frozen
 
 FORMAT = 1  # version of the generators' output for equal options
 NUM_GENRES = 19
 
 
-class SyntheticOptions(BaseModel):
+class SyntheticOptions(Frozen):
     """Size and seed of the synthetic dataset; presets have other defaults."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     users: int = Field(ge=1)
     """Number of users; each has at least one rating, and 20 if `rows` suffices."""
@@ -54,9 +53,7 @@ class SyntheticOptions(BaseModel):
 _LARGEST = 5_000_000
 
 
-class _Seeded(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
+class _Seeded(Frozen):
     seed: int = Field(0, ge=0)
     """Equal options and seed give equal files."""
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
-
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import DataError, UnknownNameError
+from recsys_cli.frozen import Frozen
 from recsys_cli.page import share
 from recsys_cli.tabular import Tabular, rows_to_arrow
 from recsys_cli.workspace import read_evaluation
@@ -81,12 +80,6 @@ class ByName(dict[str, Result]):
             else None
         )
         raise UnknownNameError(f"no {name!r}; there are {', '.join(self) or 'none'}", hint=cut_off)
-
-
-class Frozen(BaseModel):
-    """Base of all results: immutable, without unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Estimate(Frozen):

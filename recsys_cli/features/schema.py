@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
 from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.frozen import Frozen
 
 PADDING, NULL, UNSEEN = 0, 1, 2
 """Reserved ids: padding, null and out of vocabulary. The vocabulary starts at FIRST."""
@@ -48,10 +49,8 @@ class Kind(StrEnum):
     NUMERIC = "numeric"
 
 
-class Column(BaseModel):
+class Column(Frozen):
     """Prepared column."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     role: Role
@@ -98,10 +97,8 @@ class Column(BaseModel):
         return self.kind is Kind.NUMERIC and self.table is not None
 
 
-class Schema(BaseModel):
+class Schema(Frozen):
     """Prepared columns in order."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     columns: tuple[Column, ...]
 

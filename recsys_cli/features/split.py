@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.features.order import Ends, Ints, LatestTwo, TimeBoundary, tie_keys
+from recsys_cli.frozen import Frozen
 from recsys_cli.packages import np, npt
 
 SPLITS = ("train", "valid", "test")
@@ -23,9 +24,7 @@ _LEAKAGE = (
 )
 
 
-class _Split(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
+class _Split(Frozen):
     reads: ClassVar[tuple[Literal["user", "timestamp", "impression"], ...]] = ()
     """Input columns of `codes`, those that the data has."""
     keeps_impressions: ClassVar[bool] = False

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BeforeValidator
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.features.spec import Spec
+from recsys_cli.frozen import Frozen
 from recsys_cli.ops.flow import Flow, OpContext
 from recsys_cli.ops.values import Apply, Types, computed
 from recsys_cli.packages import pa, pl
@@ -148,7 +149,7 @@ class Forms:
         raise NotImplementedError
 
 
-class Op(BaseModel, Forms):
+class Op(Frozen, Forms):
     """Description of one preparation step, with its forms. Ops of other packages derive from it as well (docs/plugins.md).
 
     Attributes:
@@ -158,8 +159,6 @@ class Op(BaseModel, Forms):
         train_only: Drops rows of train only, if the splits are given as files.
         format: Version of the result, raised by a fix that changes rows or values: older prepared data is rebuilt.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     columnwise: ClassVar[bool] = False
     replaces: ClassVar[bool] = False

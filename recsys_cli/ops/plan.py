@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.columns import PREFIX
 from recsys_cli.features.schema import Role, Task, file_of
+from recsys_cli.frozen import Frozen
 from recsys_cli.ops import AnyOp, Categorify, JoinExternal
 from recsys_cli.ops.op import Op
 from recsys_cli.ops.program import Program, State, compile_plan
@@ -27,10 +28,8 @@ _MAX_FILE_NAME = 255
 """Longest file name of a vocabulary, a table or a state, in bytes: the limit of file systems."""
 
 
-class Label(BaseModel):
+class Label(Frozen):
     """Label and prediction task."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     """Label column."""
@@ -39,10 +38,8 @@ class Label(BaseModel):
     seconds, trained by squared error, predicted and measured in these units."""
 
 
-class FeaturePlan(BaseModel):
+class FeaturePlan(Frozen):
     """Contents of the prepared data: the outputs of the ops, and the columns with a role."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     user: str
     """User id column; has to be categorified."""
@@ -54,7 +51,7 @@ class FeaturePlan(BaseModel):
     weight: str | None = None
     """Column of row weights, at least 0: a row of weight 2 counts as two rows, one of weight 0 as none. Never a feature, and
     optional in new rows. `train` says if a model counts each pair of user and item once."""
-    list_weights: dict[str, str] = {}
+    list_weights: dict[str, str] = Field({})
     """Columns of element weights by list column, for weighted sums of embeddings, such as {genres: genre_scores}. Both lists
     of a row need the same length; the weights are no feature of their own."""
     timestamp: str | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 from recsys_cli.config import RunConfig
 from recsys_cli.evaluation.compare.leaderboard import LeaderboardRow, SeededScore, with_interval
-from recsys_cli.evaluation.result import Frozen
+from recsys_cli.frozen import Frozen
 from recsys_cli.models import kind_of
 from recsys_cli.stages.etl import data_key
 from recsys_cli.workspace import Workspace, key_of, read_json, write_json

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 import zstandard
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
+from pydantic import NonNegativeInt, ValidationError
 
 from recsys_cli.errors import DataError, RecsysError
+from recsys_cli.frozen import Frozen
 from recsys_cli.workspace.artifacts import MANIFEST, Bundle
 from recsys_cli.workspace.files import MAX_JSON, replacing, whole
 
@@ -27,10 +28,9 @@ _END = 8 + 32
 _HINT = "copy the delta again, or the whole version"
 
 
-class Delta(BaseModel):
+class Delta(Frozen):
     """The text of a delta: numbers and digests of two versions; the size of each changed file, and those of its packed blocks."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     format: Literal[1] = 1
     base: tuple[NonNegativeInt, str]
     target: tuple[NonNegativeInt, str]

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from recsys_cli.data.archive import TAR_SUFFIXES, unpack
 from recsys_cli.data.fetch import Digest, address, by_hand_named, file_digest, refuse_impostor
 from recsys_cli.data.fetch import download as fetch_file
@@ -19,6 +17,7 @@ from recsys_cli.data.raw_files import compression, unpacked_name
 from recsys_cli.data.source import DatasetInfo, FetchRequest, RawTable
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Message
+from recsys_cli.frozen import Frozen
 
 PART = "{part}"
 """Placeholder in file names for a part: a day, a month or a category."""
@@ -27,10 +26,8 @@ Convert = Callable[[Path, Sequence[Path], Emit], None]
 """Writes Parquet tables into a folder from the publisher's files, which are deleted afterwards."""
 
 
-class Options(BaseModel):
+class Options(Frozen):
     """The options of a published dataset; subclasses select parts of it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @property
     def parts(self) -> tuple[str, ...]:

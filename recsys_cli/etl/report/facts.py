@@ -6,22 +6,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.schema import Task
 from recsys_cli.features.split import SPLITS, TRAIN, splits
+from recsys_cli.frozen import Frozen
 from recsys_cli.page import is_date, moment, share
 
 _TRAIN = SPLITS[TRAIN]
 _MANY_COLD, _MANY_UNSEEN, _MANY_TARGETS, _MANY_LEFT_OUT, _MANY_DATES, _MANY_TIED = 0.5, 0.05, 0.5, 0.5, 0.5, 0.05
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-
-class OpRows(_Frozen):
+class OpRows(Frozen):
     """The numbers of rows before and after an op."""
 
     op: str
@@ -30,7 +27,7 @@ class OpRows(_Frozen):
     rows_out: int
 
 
-class Distinct(_Frozen):
+class Distinct(Frozen):
     """Users or items of a split."""
 
     distinct: int
@@ -39,7 +36,7 @@ class Distinct(_Frozen):
     """Absent from the vocabulary of train."""
 
 
-class LabelFacts(_Frozen):
+class LabelFacts(Frozen):
     """The label in a split; statistics are None if no row has a label."""
 
     mean: float | None
@@ -53,7 +50,7 @@ class LabelFacts(_Frozen):
     binary: bool
 
 
-class SplitFacts(_Frozen):
+class SplitFacts(Frozen):
     """Statistics of a split; users or items are None if ops compute their column."""
 
     rows: int
@@ -76,7 +73,7 @@ class SplitFacts(_Frozen):
         return self.rows - self.drawn
 
 
-class MissingValues(_Frozen):
+class MissingValues(Frozen):
     """Missing values of a column in a split; rows of a dimension table count once per interaction."""
 
     null: int
@@ -88,7 +85,7 @@ class MissingValues(_Frozen):
     """NaN counts as null."""
 
 
-class Frequency(_Frozen):
+class Frequency(Frozen):
     """Distribution of the number of train rows per user or item."""
 
     distinct: int
@@ -102,7 +99,7 @@ class Frequency(_Frozen):
     """Share of the rows of the most frequent 1 % and 10 %, by `0.01` and `0.1`."""
 
 
-class RepeatedPairs(_Frozen):
+class RepeatedPairs(Frozen):
     """Repeated (user, item) pairs, or copies with the same time as well, of users and items with ids of their own."""
 
     share: float
@@ -116,7 +113,7 @@ class RepeatedPairs(_Frozen):
     """Held-out rows with a pair of an earlier split, by both."""
 
 
-class CommonTarget(_Frozen):
+class CommonTarget(Frozen):
     """The most frequent item of a held-out split."""
 
     item: str
@@ -127,7 +124,7 @@ class CommonTarget(_Frozen):
     """Those with a row of the item."""
 
 
-class SplitBoundary(_Frozen):
+class SplitBoundary(Frozen):
     """Overlap in time of two splits."""
 
     earlier: str
@@ -140,7 +137,7 @@ class SplitBoundary(_Frozen):
     """Rows of the earlier split at exactly this time."""
 
 
-class RankTest(_Frozen):
+class RankTest(Frozen):
     """Test whether an order of the items tells the target among the rows of one user at one time."""
 
     users: int
@@ -153,7 +150,7 @@ class RankTest(_Frozen):
     """Probability of such a mean if ties are shuffled, by the variance of the ranks, times the number of tests."""
 
 
-class Ties(_Frozen):
+class Ties(Frozen):
     """Rows at the last time of each user in a held-out split, for users with an id of their own."""
 
     targets: int
@@ -166,7 +163,7 @@ class Ties(_Frozen):
     """Tests of the raw values of the items (`value`), and of their mean positions in the file, by other rows (`position`)."""
 
 
-class Timeline(_Frozen):
+class Timeline(Frozen):
     """Histogram of the rows over time."""
 
     edges: tuple[int | float, ...]
@@ -177,7 +174,7 @@ class Timeline(_Frozen):
     """Rows per bin, by split; extrapolated from a sample."""
 
 
-class Finding(_Frozen):
+class Finding(Frozen):
     """A conclusion from the facts."""
 
     level: Literal["note", "warning"]
@@ -185,7 +182,7 @@ class Finding(_Frozen):
     text: str
 
 
-class Facts(_Frozen):
+class Facts(Frozen):
     """All facts about prepared data."""
 
     dataset: str

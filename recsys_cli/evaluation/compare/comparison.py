@@ -11,7 +11,8 @@ from recsys_cli.config import yaml12
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, RecsysError
 from recsys_cli.evaluation.compare.outcomes import Outcomes, PairedTest, Unit, holm
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.result import MODEL, ByName, Evaluation, Frozen, Selection, legend, marked
+from recsys_cli.evaluation.result import MODEL, ByName, Evaluation, Selection, legend, marked
+from recsys_cli.frozen import Frozen
 from recsys_cli.metrics.metric import Better
 from recsys_cli.metrics.named import ARROWS, COMPARED, better_of, title_of
 from recsys_cli.tabular import Tabular, rows_to_arrow

@@ -13,7 +13,8 @@ from pydantic import Field
 from recsys_cli.evaluation.compare.comparison import Difference, difference_of, joined, measured_metrics, rankings_of
 from recsys_cli.evaluation.compare.outcomes import Outcomes, holm
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.result import MODEL, Estimate, Evaluation, Frozen, Selection, legend, marked
+from recsys_cli.evaluation.result import MODEL, Estimate, Evaluation, Selection, legend, marked
+from recsys_cli.frozen import Frozen
 from recsys_cli.metrics.foreign import SAMPLED, metric_of
 from recsys_cli.metrics.lists import COVERAGE
 from recsys_cli.metrics.metric import Better, RankingMetric
