@@ -58,7 +58,7 @@ def _column(name: str, how: Any) -> RawColumn:
 
 def info(name: str) -> DatasetInfo:
     """Return the catalog entry of a published dataset."""
-    return described(name).info
+    return described(name)
 
 
 def options(name: str) -> DatasetOptions:

@@ -65,28 +65,19 @@ class Download:
         return replace(self, name=self.name.replace(PART, part), url=url, members=members)
 
 
-@dataclass(frozen=True)
-class Description:
-    """A published dataset.
+@dataclass(frozen=True, kw_only=True)
+class Description(DatasetInfo):
+    """A published dataset: its catalog entry, and how to get and read it.
 
     Attributes:
-        name: Name in the catalog.
-        licence: Short name of the license.
-        homepage: The publisher's page.
         downloads: The publisher's files, with PART in the names of selectable ones.
         tables: The raw tables, "interactions" first; paths are relative to the dataset's folder.
-        rows: Number of interactions; None if it depends on options.
-        size: Size of the download in bytes, as published; None if unknown.
         access: `download`; `login` for a form or an account; `moved` for files gone from their published address.
         steps: How to get the files by hand, for datasets without a download.
         options: Class of the options.
         convert: Conversion to Parquet, for formats other than delimited text.
-        notice: License notice for downloads.
     """
 
-    name: str
-    licence: str
-    homepage: str
     downloads: tuple[Download, ...]
     tables: tuple[RawTable, ...]
     rows: int | None = None
@@ -95,14 +86,6 @@ class Description:
     steps: str = ""
     options: type[Options] = Options
     convert: Convert | None = None
-    notice: str = ""
-
-    @property
-    def info(self) -> DatasetInfo:
-        """The catalog entry."""
-        return DatasetInfo(
-            self.name, self.rows, self.size, self.licence, self.homepage, notice=self.notice, access=self.access
-        )
 
     def downloads_of(self, parts: Sequence[str]) -> tuple[Download, ...]:
         """Return the downloads of the selected parts."""
@@ -275,7 +258,7 @@ class Published:
     @property
     def info(self) -> DatasetInfo:
         """The catalog entry."""
-        return self._description.info
+        return self._description
 
     @property
     def downloads(self) -> tuple[Download, ...]:
