@@ -31,7 +31,7 @@ from recsys_cli.serving.http.feedback_routes import feedback_routes, item_routes
 from recsys_cli.serving.http.inference import inference_routes
 from recsys_cli.serving.http.problems import RequestError, problem_of
 from recsys_cli.serving.http.reading import PROBLEMS, describe
-from recsys_cli.serving.http.routes import catalog_routes, page_routes, recommend_routes
+from recsys_cli.serving.http.routes import catalog_routes, recommend_routes
 from recsys_cli.serving.http.service import Service
 
 _LOG = logging.getLogger("recsys.serve")
@@ -163,7 +163,7 @@ def _name(host: str) -> str:
 def create_app(service: Service) -> ASGIApp:
     """Return the app of a worker."""
     app = FastAPI(title="recsys", version=__version__, lifespan=_lifespan(service), docs_url=None, redoc_url=None)
-    for routes in (recommend_routes, feedback_routes, item_routes, catalog_routes, page_routes, inference_routes):
+    for routes in (recommend_routes, feedback_routes, item_routes, catalog_routes, inference_routes):
         app.include_router(routes(service), responses=PROBLEMS)
     app.add_route("/docs", lambda _: RedirectResponse("/openapi.json"), include_in_schema=False)
     app.mount("/", _PageFiles(directory=_PAGE, html=True))

@@ -210,6 +210,13 @@ class Found(BaseModel):
     items: list[Item]
 
 
+class Users(BaseModel):
+    """Users of a bundle."""
+
+    bundle: str
+    users: list[Any]
+
+
 class Interacted(BaseModel):
     """An item of a history."""
 

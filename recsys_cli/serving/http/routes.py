@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import APIRouter, Query
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,6 +22,7 @@ from recsys_cli.serving.http.bodies import (
     ScoreBody,
     Scores,
     UserAnswer,
+    Users,
 )
 from recsys_cli.serving.http.fleet import Deployment
 from recsys_cli.serving.http.problems import RequestError, json_response
@@ -123,6 +123,13 @@ def catalog_routes(service: Service) -> APIRouter:
             )
         return json_response(catalog_item(found, hidden=state.is_hidden(found.id)))
 
+    @router.get("/users", responses={200: {"model": Users}})
+    async def examples(k: Annotated[int, Query(ge=1, le=100)] = 5, bundle: str | None = None) -> Response:
+        """Return some users of the training data, evenly from the whole vocabulary."""
+        deployment = fleet.named(bundle)
+        users = await deployment.thread.call(lambda model: example_users(model, k))
+        return json_response({"bundle": deployment.name, "users": users})
+
     @router.get("/users/{user:path}", responses={200: {"model": UserAnswer}})
     async def history(user: str, k: K = 50, bundle: str | None = None) -> Response:
         """Return the latest interactions of a user: feedback, then the history of the bundle."""
@@ -161,30 +168,6 @@ def _about(deployment: Deployment, settings: Settings) -> dict[str, Any]:
         "metrics": about.get("metrics", {}),
         "upsert": {"possible": why_not is None, "reason": why_not, "columns": deployment.columns},
     }
-
-
-_MOST = 100
-
-
-class Users(BaseModel):
-    """Users of a bundle."""
-
-    bundle: str
-    users: list[Any]
-
-
-def page_routes(service: Service) -> APIRouter:
-    """Return the routes that only the page needs."""
-    router = APIRouter(route_class=Route)
-
-    @router.get("/users", responses={200: {"model": Users}})
-    async def examples(k: Annotated[int, Query(ge=1, le=_MOST)] = 5, bundle: str | None = None) -> Response:
-        """Return some users of the training data, evenly from the whole vocabulary."""
-        deployment = service.fleet.named(bundle)
-        users = await deployment.thread.call(lambda model: example_users(model, k))
-        return json_response({"bundle": deployment.name, "users": users})
-
-    return router
 
 
 def example_users(model: Recommender, k: int) -> list[Any]:
