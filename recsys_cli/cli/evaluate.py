@@ -111,7 +111,7 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
 
 def _draw_systems(to: Console, title: str, systems: Mapping[str, Any], metrics: Sequence[str]) -> None:
     """Draw metrics of all systems, the model first, with cells of up to three lines; nothing if the model has none."""
-    from recsys_cli.metrics.named import best_of, better_of
+    from recsys_cli.metrics.named import best_of, better_of, heading_of
 
     metrics = [metric for metric in metrics if metric in next(iter(systems.values()), {})]
     if not metrics:
@@ -121,7 +121,7 @@ def _draw_systems(to: Console, title: str, systems: Mapping[str, Any], metrics: 
         for metric in metrics:
             estimates = [estimates.get(metric) for estimates in systems.values()]
             best = best_of([_ends(estimate) for estimate in estimates], better_of(metric))
-            cells.append((_heading(metric), *map(_cell, estimates, best, [lines] * len(best))))
+            cells.append((heading_of(metric), *map(_cell, estimates, best, [lines] * len(best))))
         heads = ("", *systems)
         if _width(heads, cells) <= to.width:
             break
@@ -198,12 +198,6 @@ def _title(metric: str) -> str:
     from recsys_cli.metrics.named import title_of
 
     return title_of(metric)
-
-
-def _heading(metric: str) -> str:
-    from recsys_cli.metrics.named import ARROWS, better_of
-
-    return f"{_title(metric)} {ARROWS[better_of(metric)]}".rstrip()
 
 
 def _cell(estimate: Mapping[str, Any] | None, is_best: bool, lines: int) -> str:

@@ -115,6 +115,11 @@ def title_of(name: str) -> str:
     return f"sampled {title}" if name.startswith(SAMPLED) else title
 
 
+def heading_of(name: str) -> str:
+    """Return the title of a metric with its direction, for tables."""
+    return f"{title_of(name)} {ARROWS[better_of(name)]}".rstrip()
+
+
 def better_of(name: str) -> Better | None:
     """Return the direction of a metric; None if neither end is better."""
     metric = metric_of(name)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Literal
 
 from markupsafe import Markup
@@ -76,11 +77,11 @@ class IntervalBar:
 
 
 def intervals(
-    title: str, estimates: Sequence[IntervalBar], *, x: Axis, names: Sequence[tuple[int, str]] = ()
+    title: str, estimates: Sequence[IntervalBar], *, x: Axis, names: Mapping[int, str] = MappingProxyType({})
 ) -> Markup:
     """Draw points with intervals, one per row, and a line at zero if it is on the axis; empty markup without estimates.
 
-    `names` are number and name of each color in the legend.
+    `names` are those of the colors; the legend has the drawn ones.
     """
     if not estimates:
         return Markup("")
@@ -91,9 +92,10 @@ def intervals(
     if scale.low <= 0 <= scale.high:
         zero = _across(scale, left, 0.0)
         parts.append(line("axis", (zero, _TOP, zero, height - _BOTTOM)))
+    legend = [(series(n), name) for n, name in names.items() if any(one.color == n for one in estimates)]
     for row, one in enumerate(estimates):
         parts += _interval(one, scale, left, _TOP + (row + 0.5) * (_BAR + _GAP))
-    return figure(title, height=height, parts=parts, names=[(series(n), name) for n, name in names])
+    return figure(title, height=height, parts=parts, names=legend)
 
 
 def _interval(one: IntervalBar, scale: AxisScale, left: float, y: float) -> Iterator[Markup]:

@@ -14,7 +14,7 @@ from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, ByName, Evaluation, Selection, legend, marked
 from recsys_cli.frozen import Frozen
 from recsys_cli.metrics.metric import Better
-from recsys_cli.metrics.named import ARROWS, COMPARED, better_of, title_of
+from recsys_cli.metrics.named import COMPARED, better_of, heading_of, title_of
 from recsys_cli.tabular import Tabular, rows_to_arrow
 from recsys_cli.workspace import TrainedRun, finished
 
@@ -125,7 +125,7 @@ def table_of(comparison: Comparison, label: str) -> tuple[list[str], list[list[s
     against, called = comparison.against, comparison.called
     return ["", called(against), called(label), "difference", "95 % interval", "p (Holm)", ""], [
         [
-            f"{figure.title} {ARROWS[figure.better]}".rstrip(),
+            heading_of(figure.metric),
             f"{figure.values[against]:.4f}",
             f"{figure.values[label]:.4f}",
             f"{one.value:+.4f}",

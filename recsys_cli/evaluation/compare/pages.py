@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from markupsafe import Markup
 
@@ -17,7 +17,7 @@ from recsys_cli.evaluation.compare.leaderboard import (
     one_table,
     variant_table,
 )
-from recsys_cli.metrics.named import ARROWS, better_of, title_of
+from recsys_cli.metrics.named import heading_of, title_of
 from recsys_cli.page import Axis, IntervalBar, intervals, render, stacked
 
 _COLOURS: Mapping[Verdict, int] = {"better": 1, "worse": 2, "noise": 5}
@@ -47,19 +47,18 @@ def differences(comparison: Comparison, label: str) -> Markup:
     axis = Axis(
         f"{label} minus {comparison.against}, with 95 % confidence interval", low=min(*ends, 0.0), high=max(*ends, 0.0)
     )
-    names = [(colour, NAMES[verdict]) for verdict, colour in _COLOURS.items()]
-    used = {one.color for one in bars}
-    return intervals(
-        f"{label} minus {comparison.against}", bars, x=axis, names=[one for one in names if one[0] in used]
-    )
+    names = {colour: NAMES[verdict] for verdict, colour in _COLOURS.items()}
+    return intervals(f"{label} minus {comparison.against}", bars, x=axis, names=names)
 
 
 _BEST, _OTHERS, _BASELINES = 1, 2, 5
+_LEGEND = {
+    _BEST: "the best, and models without a significant difference from it", _OTHERS: "others", _BASELINES: "baselines",
+}  # fmt: skip
 
 
 def leaderboard_page(board: Leaderboard) -> str:
     """Return the page as one self-contained HTML document."""
-    titles = [f"{title_of(metric)} {ARROWS[better_of(metric)]}".rstrip() for metric in board.metrics]
     return render(
         "leaderboard.html.j2",
         package=__package__,
@@ -72,7 +71,17 @@ def leaderboard_page(board: Leaderboard) -> str:
         published=board.published and one_table(board.standings, board.published, board.metrics),
         level_note=LEVEL_NOTE,
         variants=variant_table(board),
-        head=["", "model", *titles, "difference", "p (Holm)", "coverage", "seeds", "seconds", "parameters"],
+        head=[
+            "",
+            "model",
+            *map(heading_of, board.metrics),
+            "difference",
+            "p (Holm)",
+            "coverage",
+            "seeds",
+            "seconds",
+            "parameters",
+        ],
         rows=[_row(one, board) for one in board.standings],
     )
 
@@ -87,16 +96,7 @@ def standings(board: Leaderboard) -> Markup:
     ]
     title = title_of(board.metric)
     axis = Axis(f"{title}, with 95 % confidence interval")
-    return intervals(f"Models by {title}", marks, x=axis, names=_legend({one.color for one in marks}))
-
-
-def _legend(used: Collection[int]) -> list[tuple[int, str]]:
-    names = [
-        (_BEST, "the best, and models without a significant difference from it"),
-        (_OTHERS, "others"),
-        (_BASELINES, "baselines"),
-    ]
-    return [one for one in names if one[0] in used]
+    return intervals(f"Models by {title}", marks, x=axis, names=_LEGEND)
 
 
 def _colour(one: LeaderboardRow, board: Leaderboard) -> int:

@@ -25,7 +25,7 @@ from recsys_cli.evaluation.result import (
 from recsys_cli.evaluation.task import positive_in_words, repeat_note
 from recsys_cli.metrics import GROUPED, POINTWISE
 from recsys_cli.metrics.metric import Better
-from recsys_cli.metrics.named import ARROWS, BINARY, REGRESSION, best_of, better_of, title_of
+from recsys_cli.metrics.named import BINARY, REGRESSION, best_of, better_of, heading_of, title_of
 from recsys_cli.page import Axis, Headline, LineSeries, chart, stacked
 from recsys_cli.page import render as render_page
 
@@ -40,9 +40,8 @@ def metric_rows(systems: dict[str, Estimates]) -> list[Row]:
     names = dict.fromkeys(name for some in systems.values() for name, one in some.items() if one.value is not None)
     rows = []
     for name in sorted(names, key=lambda name: first.index(name) if name in first else len(first)):
-        better = better_of(name)
-        cells = _cells([estimates.get(name, _UNDEFINED) for estimates in systems.values()], better)
-        rows.append([f"{title_of(name)} {ARROWS[better]}".rstrip(), *cells])
+        cells = _cells([estimates.get(name, _UNDEFINED) for estimates in systems.values()], better_of(name))
+        rows.append([heading_of(name), *cells])
     return rows
 
 

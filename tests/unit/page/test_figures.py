@@ -37,7 +37,7 @@ def test_single_point_is_marked() -> None:
 
 def test_intervals_have_the_line_at_zero() -> None:
     marks = [IntervalBar("a", 1.0, 0.5, 1.5), IntervalBar("b", -0.5, -1.0, 0.0, color=2)]
-    drawn = svg(intervals("A", marks, x=Axis("x"), names=[(1, "one")]))
+    drawn = svg(intervals("A", marks, x=Axis("x"), names={1: "one"}))
     dots = [float(dot.get("cx", "")) for dot in drawn.findall("circle")]
     lines = {line.get("class"): float(line.get("x2", "")) for line in drawn.findall("line")}
     assert lines["whisker s2"] == lines["axis"]
