@@ -16,20 +16,7 @@ import polars as pl
 from recsys_cli.etl.engine import Executor
 from recsys_cli.etl.filters import RowCount
 from recsys_cli.etl.fit import shard_groups
-from recsys_cli.etl.report.facts import (
-    CommonTarget,
-    Distinct,
-    Facts,
-    Frequency,
-    LabelFacts,
-    MissingValues,
-    OpRows,
-    RepeatedPairs,
-    SplitBoundary,
-    SplitFacts,
-    Ties,
-    Timeline,
-)
+from recsys_cli.etl.report import facts
 from recsys_cli.etl.report.shards import CompareRows, CountRows, Counts, Layout, RowCounts, Shards, Time, merged
 from recsys_cli.etl.report.ties import audit_ties
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN, Column, Kind, Role, file_of
@@ -69,7 +56,7 @@ class EtlCounts:
     tie_seed: int | None = None
 
 
-def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts, executor: Executor) -> Facts:
+def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts, executor: Executor) -> facts.Facts:
     """Return all facts except the findings."""
     data = _Prepared(folder, fitted, counted)
     plan = fitted.plan
@@ -86,7 +73,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts, executor:
     splits = {split: _split(data, split, statistics[split], counts) for split in SPLITS}
     pairs = _repeated(data, [totals[split].pairs for split in SPLITS])
     copies = _repeated(data, [totals[split].copies for split in SPLITS])
-    return Facts(
+    return facts.Facts(
         dataset=counted.dataset,
         method=counted.method,
         item=plan.item,
@@ -104,7 +91,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts, executor:
         targets=_targets(data, totals, items, found),
         timeline=_timeline(data, edges, {split: found[split].bins for split in ends}, splits) if ends else None,
         borders=tuple(
-            SplitBoundary(earlier=split, later=later, first=data.seconds(first), after=after, tied=tied)
+            facts.SplitBoundary(earlier=split, later=later, first=data.seconds(first), after=after, tied=tied)
             for split, others in _later(ends).items()
             for (later, first), (after, tied) in zip(others.items(), found[split].borders.tolist(), strict=True)
         ),
@@ -209,7 +196,7 @@ def _last(data: _Prepared, totals: Mapping[str, RowCounts]) -> dict[str, npt.NDA
     return {split: np.where(kept, totals[split].latest, none) for split in SPLITS[1:] if data.counted.rows[split]}
 
 
-def _ties(data: _Prepared, train: RowCounts, rows: Mapping[str, Mapping[str, pl.DataFrame]]) -> dict[str, Ties]:
+def _ties(data: _Prepared, train: RowCounts, rows: Mapping[str, Mapping[str, pl.DataFrame]]) -> dict[str, facts.Ties]:
     """Audit the rows at the last times of users, by held-out split and own split."""
     audited, orders = {}, _orders(data, train) if rows else {}
     for split, by_split in rows.items():
@@ -236,7 +223,7 @@ def _later(ends: Ends) -> dict[str, dict[str, Time]]:
     return {split: {later: ends[later][0] for later in names[at + 1 :]} for at, split in enumerate(names)}
 
 
-def _split(data: _Prepared, split: str, row: Mapping[str, Any], counts: Mapping[str, Counts]) -> SplitFacts:
+def _split(data: _Prepared, split: str, row: Mapping[str, Any], counts: Mapping[str, Counts]) -> facts.SplitFacts:
     counted, plan = data.counted, data.fitted.plan
     if split == _TRAIN:
         roles = {"users": plan.user, "items": plan.item}
@@ -244,14 +231,14 @@ def _split(data: _Prepared, split: str, row: Mapping[str, Any], counts: Mapping[
     else:
         cold = {role: dict(distinct) for role, distinct in counted.cold.get(split, {}).items()}
     null = counted.missing.get(split, {}).get(plan.labels[0], {}).get("null", row["null"])
-    return SplitFacts(
+    return facts.SplitFacts(
         rows=counted.rows[split],
         drawn=row["drawn"],
         dated=row["dated"],
         far=row["far"],
-        users=Distinct(**cold["users"]) if "users" in cold else None,
-        items=Distinct(**cold["items"]) if "items" in cold else None,
-        label=LabelFacts(
+        users=facts.Distinct(**cold["users"]) if "users" in cold else None,
+        items=facts.Distinct(**cold["items"]) if "items" in cold else None,
+        label=facts.LabelFacts(
             mean=row["total"] / row["labels"] if row["labels"] else None,
             low=row["low"],
             high=row["high"],
@@ -273,17 +260,17 @@ def _edges(ends: Ends) -> list[Time]:
 
 
 def _timeline(
-    data: _Prepared, edges: list[Time], bins: Mapping[str, Counts], splits: Mapping[str, SplitFacts]
-) -> Timeline:
+    data: _Prepared, edges: list[Time], bins: Mapping[str, Counts], splits: Mapping[str, facts.SplitFacts]
+) -> facts.Timeline:
     every = data.every
     rows = {}
     for split, counts in bins.items():
         scale = splits[split].interactions / max(counts.sum(), 1) if every > 1 else 1
         rows[split] = tuple(np.rint(counts * scale).astype(np.int64).tolist())
-    return Timeline(edges=tuple(data.seconds(edge) for edge in edges), every=every, rows=rows)
+    return facts.Timeline(edges=tuple(data.seconds(edge) for edge in edges), every=every, rows=rows)
 
 
-def _repeated(data: _Prepared, keys: Sequence[Sequence[npt.NDArray[np.uint64]]]) -> RepeatedPairs:
+def _repeated(data: _Prepared, keys: Sequence[Sequence[npt.NDArray[np.uint64]]]) -> facts.RepeatedPairs:
     """Count the repeated keys within and across splits, by keys of the splits in parts."""
     rows, repeated = {}, {}
     seen: dict[str, dict[str, int]] = {}
@@ -294,7 +281,7 @@ def _repeated(data: _Prepared, keys: Sequence[Sequence[npt.NDArray[np.uint64]]])
         is_first = np.append(True, of_split[1:] != of_split[:-1])[: len(of_split)]
         distinct[split] = of_split[is_first]
         rows[split], repeated[split] = len(of_split), len(of_split) - len(distinct[split])
-    return RepeatedPairs(share=data.share, by=data.by, rows=rows, repeated=repeated, seen=seen)
+    return facts.RepeatedPairs(share=data.share, by=data.by, rows=rows, repeated=repeated, seen=seen)
 
 
 def _num_in(keys: npt.NDArray[np.uint64], others: npt.NDArray[np.uint64]) -> int:
@@ -317,7 +304,7 @@ def _most_frequent(data: _Prepared, totals: Mapping[str, RowCounts]) -> dict[str
 
 def _targets(
     data: _Prepared, totals: Mapping[str, RowCounts], items: Mapping[str, int], found: Mapping[str, Any]
-) -> dict[str, CommonTarget]:
+) -> dict[str, facts.CommonTarget]:
     """Count the users of the most frequent item by held-out split, for users with ids of their own."""
     targets = {}
     for split, most in items.items():
@@ -325,16 +312,16 @@ def _targets(
         users = int(np.count_nonzero(totals[split].ids[user][FIRST : data.layout.columns[user].own_ids.stop]))
         value = str(data.fitted.vocabulary_of(item).column("value")[most - FIRST])
         if users:
-            targets[split] = CommonTarget(item=value, users=users, with_item=len(found[split].with_item))
+            targets[split] = facts.CommonTarget(item=value, users=users, with_item=len(found[split].with_item))
     return targets
 
 
-def _missing(data: _Prepared, totals: Mapping[str, RowCounts]) -> dict[str, dict[str, MissingValues]]:
+def _missing(data: _Prepared, totals: Mapping[str, RowCounts]) -> dict[str, dict[str, facts.MissingValues]]:
     """Return the missing values by column and split; those of dimension tables count once per interaction."""
-    by_column: dict[str, dict[str, MissingValues]] = {}
+    by_column: dict[str, dict[str, facts.MissingValues]] = {}
     for split, columns in data.counted.missing.items():
         for name, values in columns.items():
-            by_column.setdefault(name, {})[split] = MissingValues(**values)
+            by_column.setdefault(name, {})[split] = facts.MissingValues(**values)
     star = data.fitted.schema("star")
     for key in (key for key in star.tables if key in data.layout.ids):
         table = pl.read_parquet(data.folder / "tables" / file_of(key))
@@ -345,7 +332,7 @@ def _missing(data: _Prepared, totals: Mapping[str, RowCounts]) -> dict[str, dict
     return {name: by_column[name] for name in star.names if name in by_column}
 
 
-def _missing_in_table(table: pl.DataFrame, column: Column) -> MissingValues:
+def _missing_in_table(table: pl.DataFrame, column: Column) -> facts.MissingValues:
     weight = pl.col("weight")
     rows = table.select(pl.col(column.name).alias("value"), weight)
     if column.ragged:
@@ -357,10 +344,12 @@ def _missing_in_table(table: pl.DataFrame, column: Column) -> MissingValues:
     else:
         masks = {"null": value == NULL, "unseen": (value == UNSEEN) | (value >= column.own_ids.stop)}
     counts = rows.select(weight.sum().alias("values"), *(weight.filter(one).sum().alias(k) for k, one in masks.items()))
-    return MissingValues(**counts.row(0, named=True))
+    return facts.MissingValues(**counts.row(0, named=True))
 
 
-def _rows_of_ops(fitted: FittedPlan, chosen: OpCounts, splits: Mapping[str, SplitFacts]) -> tuple[OpRows, ...]:
+def _rows_of_ops(
+    fitted: FittedPlan, chosen: OpCounts, splits: Mapping[str, facts.SplitFacts]
+) -> tuple[facts.OpRows, ...]:
     """Return the numbers of rows before and after each op: only filters and negative sampling change them."""
     interactions = {name: split.interactions for name, split in splits.items()}
     # Without filters, the raw rows of a source are those of its split.
@@ -374,17 +363,17 @@ def _rows_of_ops(fitted: FittedPlan, chosen: OpCounts, splits: Mapping[str, Spli
         }
         if op == fitted.program.draw:
             rows = {name: split.rows for name, split in splits.items()}
-        ops.append(OpRows(op=op.title, columns=op.reads, rows_in=before, rows_out=sum(rows.values())))
+        ops.append(facts.OpRows(op=op.title, columns=op.reads, rows_in=before, rows_out=sum(rows.values())))
     return tuple(ops)
 
 
-def frequency(counts: Counts) -> Frequency | None:
+def frequency(counts: Counts) -> facts.Frequency | None:
     """Return the distribution of value counts, zeros ignored; None without values."""
     ordered = np.sort(counts[counts > 0])[::-1]
     if not len(ordered):
         return None
     total = int(ordered.sum())
-    return Frequency(
+    return facts.Frequency(
         distinct=len(ordered),
         rows=total,
         least=int(ordered[-1]),

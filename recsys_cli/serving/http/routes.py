@@ -11,19 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
-from recsys_cli.serving.http.bodies import (
-    Answers,
-    BatchBody,
-    Bundles,
-    Found,
-    Item,
-    Recommendations,
-    RecommendBody,
-    ScoreBody,
-    Scores,
-    UserAnswer,
-    Users,
-)
+from recsys_cli.serving.http import bodies
 from recsys_cli.serving.http.fleet import Deployment
 from recsys_cli.serving.http.problems import RequestError, json_response
 from recsys_cli.serving.http.reading import Route, body_of, described
@@ -38,28 +26,32 @@ def recommend_routes(service: Service) -> APIRouter:
     router = APIRouter(route_class=Route)
     limits = service.settings.limits
 
-    @router.post("/recommend", responses={200: {"model": Recommendations}}, openapi_extra=described(RecommendBody))
+    @router.post(
+        "/recommend", responses={200: {"model": bodies.Recommendations}}, openapi_extra=described(bodies.RecommendBody)
+    )
     async def recommend(request: Request) -> Response:
         """Recommend items to a user, or for a history."""
-        body = await body_of(request, RecommendBody, limits.body_bytes)
+        body = await body_of(request, bodies.RecommendBody, limits.body_bytes)
         return json_response(await service.recommend(body))
 
-    @router.post("/recommend/batch", responses={200: {"model": Answers}}, openapi_extra=described(BatchBody))
+    @router.post(
+        "/recommend/batch", responses={200: {"model": bodies.Answers}}, openapi_extra=described(bodies.BatchBody)
+    )
     async def recommend_batch(request: Request) -> Response:
         """Recommend items for several requests; one invalid request fails all."""
-        body = await body_of(request, BatchBody, limits.body_bytes)
+        body = await body_of(request, bodies.BatchBody, limits.body_bytes)
         service.check("requests", len(body.requests), service.settings.batching.queue)
         return json_response({"answers": await service.recommend_all(body.requests)})
 
-    @router.post("/score", responses={200: {"model": Scores}}, openapi_extra=described(ScoreBody))
+    @router.post("/score", responses={200: {"model": bodies.Scores}}, openapi_extra=described(bodies.ScoreBody))
     async def score(request: Request) -> Response:
         """Score raw rows."""
-        body = await body_of(request, ScoreBody, limits.body_bytes)
+        body = await body_of(request, bodies.ScoreBody, limits.body_bytes)
         deployment = service.fleet.named(body.bundle)
         scores = await service.score(deployment, columns_of(body))
         return json_response({**deployment.identity, "scores": scores})
 
-    @router.get("/similar/{item:path}", responses={200: {"model": Recommendations}})
+    @router.get("/similar/{item:path}", responses={200: {"model": bodies.Recommendations}})
     async def similar(item: str, k: Annotated[int, Query(ge=1)] = 10, bundle: str | None = None) -> Response:
         """Return the nearest items of an item."""
         service.check("k", k, limits.k)
@@ -74,7 +66,7 @@ def recommend_routes(service: Service) -> APIRouter:
     return router
 
 
-def columns_of(body: ScoreBody) -> dict[str, list[Any]]:
+def columns_of(body: bodies.ScoreBody) -> dict[str, list[Any]]:
     """Return the raw rows of a body as columns.
 
     Raises:
@@ -101,7 +93,7 @@ def catalog_routes(service: Service) -> APIRouter:
     router = APIRouter(route_class=Route)
     fleet, state, limits = service.fleet, service.desk.state, service.settings.limits
 
-    @router.get("/items", responses={200: {"model": Found}})
+    @router.get("/items", responses={200: {"model": bodies.Found}})
     async def search(
         search: Annotated[str, Query(max_length=200)] = "", k: K = 20, bundle: str | None = None
     ) -> Response:
@@ -112,7 +104,7 @@ def catalog_routes(service: Service) -> APIRouter:
         shown = [catalog_item(item, hidden=state.is_hidden(item.id)) for item in items]
         return json_response({"bundle": deployment.name, "items": shown})
 
-    @router.get("/items/{item:path}", responses={200: {"model": Item}})
+    @router.get("/items/{item:path}", responses={200: {"model": bodies.Item}})
     async def one(item: str, bundle: str | None = None) -> Response:
         """Return an item."""
         deployment = fleet.named(bundle)
@@ -123,14 +115,14 @@ def catalog_routes(service: Service) -> APIRouter:
             )
         return json_response(catalog_item(found, hidden=state.is_hidden(found.id)))
 
-    @router.get("/users", responses={200: {"model": Users}})
+    @router.get("/users", responses={200: {"model": bodies.Users}})
     async def examples(k: Annotated[int, Query(ge=1, le=100)] = 5, bundle: str | None = None) -> Response:
         """Return some users of the training data, evenly from the whole vocabulary."""
         deployment = fleet.named(bundle)
         users = await deployment.thread.call(lambda model: example_users(model, k))
         return json_response({"bundle": deployment.name, "users": users})
 
-    @router.get("/users/{user:path}", responses={200: {"model": UserAnswer}})
+    @router.get("/users/{user:path}", responses={200: {"model": bodies.UserAnswer}})
     async def history(user: str, k: K = 50, bundle: str | None = None) -> Response:
         """Return the latest interactions of a user: feedback, then the history of the bundle."""
         service.check("k", k, limits.k)
@@ -139,7 +131,7 @@ def catalog_routes(service: Service) -> APIRouter:
         found: dict[str, Any] = await deployment.thread.call(lambda model: user_history(model, user, recent, k))
         return json_response({"user": user, "bundle": deployment.name, **found})
 
-    @router.get("/bundles", responses={200: {"model": Bundles}})
+    @router.get("/bundles", responses={200: {"model": bodies.Bundles}})
     async def bundles() -> Response:
         """Return the bundles with their traffic shares."""
         return json_response({"bundles": [_about(one, service.settings) for one in fleet.all]})
