@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -248,7 +248,7 @@ class Facts(Frozen):
 def conclude(facts: Facts) -> tuple[Finding, ...]:
     """Return the findings, warnings first."""
     checks = (
-        _fitted, _repeated, _copied, _targets, _far_times, _times, _ties, _future, _labels, _not_finite, _cold, _not_compared,
+        _fitted, _repeated, _targets, _far_times, _times, _ties, _future, _labels, _not_finite, _cold, _not_compared,
     )  # fmt: skip
     findings = [finding for check in checks for finding in check(facts)]
     return tuple(sorted(findings, key=lambda finding: finding.level == "note"))
@@ -262,36 +262,31 @@ def _fitted(facts: Facts) -> Iterator[Finding]:
 
 
 def _repeated(facts: Facts) -> Iterator[Finding]:
-    pairs = facts.pairs
-    if pairs is None:
-        return
-    for split, earlier in pairs.seen.items():
-        for before, rows in earlier.items():
-            if rows:
-                text = f"{_of(rows, pairs.rows[split])} rows of {split} repeat a (user, item) pair of {before}"
-                text += ": evaluate.repeats says whether rankings keep them"
-                yield Finding(level="warning", text=text + _left_out(facts, pairs, split) + _sampled(pairs))
-    repeated = pairs.repeated[_TRAIN]
-    if repeated:
-        text = f"{_of(repeated, pairs.rows[_TRAIN])} rows of train repeat the (user, item) pair of another train row"
-        yield Finding(level="note", text=text + _left_out(facts, pairs, _TRAIN) + _sampled(pairs))
+    """Yield findings about repeated pairs, and about copies: rows with user, item and time of another row."""
+    if facts.pairs is not None:
+        advice = "evaluate.repeats says whether rankings keep them"
+        yield from _again(facts, facts.pairs, "repeat the (user, item) pair", advice, (_TRAIN,))
+    if facts.copies is not None:
+        advice = "copies tell the targets; {op: Deduplicate} of these columns in features.ops leaves them out"
+        yield from _again(facts, facts.copies, "have user, item and time", advice, SPLITS)
 
 
-def _copied(facts: Facts) -> Iterator[Finding]:
-    """Yield findings about copies: rows with user, item and time of another row."""
-    copies = facts.copies
-    if copies is None:
-        return
-    for split, earlier in copies.seen.items():
+def _again(facts: Facts, found: RepeatedPairs, what: str, advice: str, within: Sequence[str]) -> Iterator[Finding]:
+    """Yield warnings about rows of earlier splits, and notes about those of the same split."""
+    part = "" if found.share == 1 else f" (in a sample: {100 * found.share:.2g} % of the values of {found.by})"
+
+    def text(rows: int, split: str, of: str) -> str:
+        complete = found.share == 1 and found.rows[split] == facts.splits[split].interactions
+        left_out = "" if complete else "; rows without ids of their own are not compared"
+        return f"{_of(rows, found.rows[split])} rows of {split} {what} of {of}{left_out}{part}"
+
+    for split, earlier in found.seen.items():
         for before, rows in earlier.items():
             if rows:
-                text = f"{_of(rows, copies.rows[split])} rows of {split} have user, item and time of a row of {before}: copies"
-                text += " tell the targets; {op: Deduplicate} of these columns in features.ops leaves them out"
-                yield Finding(level="warning", text=text + _sampled(copies))
-    for split, rows in copies.repeated.items():
-        if rows:
-            text = f"{_of(rows, copies.rows[split])} rows of {split} have user, item and time of another row of {split}"
-            yield Finding(level="note", text=text + _sampled(copies))
+                yield Finding(level="warning", text=text(rows, split, f"a row of {before}: {advice}"))
+    for split in within:
+        if rows := found.repeated[split]:
+            yield Finding(level="note", text=text(rows, split, f"another row of {split}"))
 
 
 def _targets(facts: Facts) -> Iterator[Finding]:
@@ -299,15 +294,6 @@ def _targets(facts: Facts) -> Iterator[Finding]:
         if target.users > 1 and target.with_item > _MANY_TARGETS * target.users:
             text = f"{_of(target.with_item, target.users)} users of {split} have a row of the item {target.item}: a "
             yield Finding(level="warning", text=f"{text}ranking equal for all users finds it")
-
-
-def _left_out(facts: Facts, pairs: RepeatedPairs, split: str) -> str:
-    complete = pairs.share == 1 and pairs.rows[split] == facts.splits[split].interactions
-    return "" if complete else "; rows without ids of their own are not compared"
-
-
-def _sampled(pairs: RepeatedPairs) -> str:
-    return "" if pairs.share == 1 else f" (in a sample: {100 * pairs.share:.2g} % of the values of {pairs.by})"
 
 
 def _far_times(facts: Facts) -> Iterator[Finding]:

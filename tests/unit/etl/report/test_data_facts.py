@@ -47,9 +47,12 @@ def test_repeated_pairs_within_and_across_splits(report: Report) -> None:
     warnings = texts(facts, "warning")
     out = "evaluate.repeats says whether rankings keep them"
     for split, end in (("valid", "; rows without ids of their own"), ("test", "\n")):
-        assert f"2 of 3 (66.7 %) rows of {split} repeat a (user, item) pair of train: {out}{end}" in f"{warnings}\n"
-    assert "1 of 3 (33.3 %) rows of test repeat a (user, item) pair of valid" in warnings
-    assert "2 of 5 (40.0 %) rows of train repeat the (user, item) pair of another train row" in texts(facts, "note")
+        assert (
+            f"2 of 3 (66.7 %) rows of {split} repeat the (user, item) pair of a row of train: {out}{end}"
+            in f"{warnings}\n"
+        )
+    assert "1 of 3 (33.3 %) rows of test repeat the (user, item) pair of a row of valid" in warnings
+    assert "2 of 5 (40.0 %) rows of train repeat the (user, item) pair of another row of train" in texts(facts, "note")
 
 
 def test_overlap_in_time_of_a_files_split_is_a_warning(report: Report) -> None:
@@ -376,10 +379,10 @@ def test_planted_faults_of_a_given_split(report: Report) -> None:
     assert facts.future == {"valid": 0, "test": 2}
     warnings, notes = texts(facts, "warning"), texts(facts, "note")
     assert "2 of 6 (33.3 %) rows of test have a later row of the same user in an earlier split" in warnings
-    assert "rows of test repeat a (user, item) pair of train" in warnings
+    assert "rows of test repeat the (user, item) pair of a row of train" in warnings
     assert "rows of train are later than the first row of test" in warnings
     assert "2 of 5 (40.0 %) rows of train repeat" not in notes
-    assert "1 of 5 (20.0 %) rows of train repeat the (user, item) pair of another train row" in notes
+    assert "1 of 5 (20.0 %) rows of train repeat the (user, item) pair of another row of train" in notes
     assert "1 of 6 (16.7 %) rows of test have an item without an id" in notes
 
 
