@@ -21,7 +21,7 @@ from recsys_cli.ops.values import Array, Values, element, from_arrow, numpy_type
 EXACT = 2**53
 """Floats below have no rounded whole number."""
 Convert = Callable[[Any], Any]
-"""Conversion of one value to its stored form; None for null. Raises ValueError or TypeError for other values."""
+"""Conversion of one value, not null or NaN, to its stored form. Raises ValueError or TypeError for other values."""
 
 _ZONE = re.compile(r" ?(Z|UTC|GMT)$")
 _SPACED_OFFSET = re.compile(r" ([+-]\d{2}(:?\d{2})?)$")
@@ -58,17 +58,13 @@ def _whole(kind: pa.DataType) -> Convert:
     ends = np.iinfo(numpy_type(kind))
     low, high = int(ends.min), int(ends.max)
 
-    def whole(value: Any) -> int | None:
+    def whole(value: Any) -> int:
         if type(value) is not int:
             if isinstance(value, str):
                 value = int(pa.scalar(value, pa.string()).cast(kind).as_py())
-            elif isinstance(value, np.integer):
-                value = int(value)
-            elif _is_nan(value):
-                return None
-            elif isinstance(value, float | np.floating) and -EXACT < value < EXACT and value == int(value):
-                value = int(value)
-            else:
+            elif not isinstance(value, np.integer) and not (
+                isinstance(value, float | np.floating) and -EXACT < value < EXACT and value == int(value)
+            ):
                 raise TypeError("a whole number is expected; floats of 2**53 or more are inexact")
         if not low <= value <= high:
             raise ValueError(f"the range is {low} to {high}")
@@ -85,49 +81,40 @@ def _real(value: Any) -> float:
     raise TypeError("a number is expected")
 
 
-def _truth(value: Any) -> bool | None:
+def _truth(value: Any) -> bool:
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, str):
         return bool(pa.scalar(value, pa.string()).cast(pa.bool_()).as_py())
-    if _is_nan(value):
-        return None
     if isinstance(value, int | float | np.number) and value in {0, 1}:
         return bool(value)
     raise TypeError("true or false is expected")
 
 
-def _text(value: Any) -> str | None:
+def _text(value: Any) -> str:
     if isinstance(value, str):
         if not value.isascii():
             value.encode()  # refuses lone surrogates, which JSON allows and UTF-8 does not
         return value
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return str(value)
-    if _is_nan(value):
-        return None
     raise TypeError("text is expected")
 
 
-def _bytes(value: Any) -> bytes | None:
+def _bytes(value: Any) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
         return value.encode()
-    if _is_nan(value):
-        return None
     raise TypeError("text is expected")
 
 
-def _nothing(value: Any) -> None:
-    if not _is_nan(value):
-        raise ValueError("train has no value in this column, so only null fits")
+def _nothing(_: Any) -> None:
+    raise ValueError("train has no value in this column, so only null fits")
 
 
 def _decimal(kind: pa.DataType) -> Convert:
-    def decimal(value: Any) -> Decimal | None:
-        if _is_nan(value):
-            return None
+    def decimal(value: Any) -> Decimal:
         exact = value if isinstance(value, Decimal) else Decimal(str(value))
         converted: Decimal = pa.scalar(exact).cast(kind).as_py()
         return converted
@@ -138,9 +125,7 @@ def _decimal(kind: pa.DataType) -> Convert:
 def _of_arrow(kind: pa.DataType) -> Convert:
     """Return the conversion of dates, times of day and durations: by Arrow, or the stored integer."""
 
-    def convert(value: Any) -> int | None:
-        if _is_nan(value):
-            return None
+    def convert(value: Any) -> int:
         if type(value) is int or isinstance(value, np.integer):
             return _stored_integer(value)
         scalar = pa.scalar(value, pa.string()).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
@@ -162,8 +147,6 @@ def _time(kind: pa.DataType, how: str) -> Convert:
             return None if np.isnat(value) else int(value.astype(f"M8[{unit}]").astype(np.int64))
         if isinstance(value, datetime.date):
             return _moment(value, unit)
-        if _is_nan(value):
-            return None
         if isinstance(value, np.integer) or (isinstance(value, float | np.floating) and value == int(value)):
             return _stored_integer(value)
         raise TypeError(f"a time such as 2026-01-31 12:00:00 is expected, or a number of {unit} since 1970")
@@ -220,7 +203,7 @@ def reader(name: str, kind: pa.DataType, *, is_id: bool = False, how: str = "iso
 
     def converted(row: int, value: Any) -> Any:
         try:
-            return None if value is None else convert(value)
+            return None if value is None or _is_nan(value) else convert(value)
         except _WRONG as error:
             raise _wrong(name, kind, row, value, error) from error
 
