@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from recsys_cli.config import yaml12
@@ -34,14 +34,9 @@ NAMES: Mapping[Verdict, str] = {
 }
 
 
-class Difference(Frozen):
-    """Difference of a run from the reference in one metric, with its 95 % confidence interval and two-sided p-value."""
+class Difference(PairedTest):
+    """Difference of a run from the reference in one metric: the run's value minus the reference's."""
 
-    value: float
-    """The run's value minus the reference's."""
-    low: float
-    high: float
-    p: float
     p_holm: float
     verdict: Verdict
     """Verdict on the run: `noise` if p_holm is at least 0.05 or the interval contains zero."""
@@ -172,7 +167,7 @@ def difference_of(tested: PairedTest, p_holm: float, better: Better | None) -> D
     verdict: Verdict = "better" if (tested.value > 0) == (better != "lower") else "worse"
     if p_holm >= LEVEL or tested.low <= 0 <= tested.high:
         verdict = "noise"
-    return Difference(**asdict(tested), p_holm=p_holm, verdict=verdict)
+    return Difference(**tested.model_dump(), p_holm=p_holm, verdict=verdict)
 
 
 def _columns(one: Difference | None) -> tuple[float | str | None, ...]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from recsys_cli.evaluation.intervals import Clusters, Impressions, Spread, by_owner, jackknife, mean_estimates, widened
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
+from recsys_cli.frozen import Frozen
 from recsys_cli.metrics import RANKING, Hits, ImpressionMetric, PointwiseMetric
 from recsys_cli.metrics.foreign import SAMPLED, extended, metric_of
 from recsys_cli.metrics.metric import Floats
@@ -26,8 +27,7 @@ NO_SPREAD = Spread(0.0)
 """Spread over seeds of systems without a seed, or with a single one."""
 
 
-@dataclass(frozen=True)
-class PairedTest:
+class PairedTest(Frozen):
     """The difference of two systems, with its 95 % confidence interval and two-sided p-value, not corrected."""
 
     value: float
@@ -42,7 +42,9 @@ def by_users(differences: Floats, *, resamples: int, seed: int) -> list[PairedTe
     estimates = mean_estimates(differences, resamples=resamples, seed=seed)
     tests = [by_means(column) for column in differences.T]
     return [
-        tested if mean.low is None or mean.high is None else replace(tested, low=mean.low, high=mean.high)
+        tested
+        if mean.low is None or mean.high is None
+        else tested.model_copy(update={"low": mean.low, "high": mean.high})
         for tested, mean in zip(tests, estimates, strict=True)
     ]
 
@@ -88,7 +90,7 @@ def _tested(value: float, users: Spread, seeds: Spread) -> PairedTest:
         p = users.p(value)
     else:
         p = float(optimize.brentq(lambda p: reach(p) - abs(value), least, 1.0)) if abs(value) < reach(least) else least
-    return PairedTest(value, value - margin, value + margin, p)
+    return PairedTest(value=value, low=value - margin, high=value + margin, p=p)
 
 
 Unit = Literal["users", "rows", "impressions"]
