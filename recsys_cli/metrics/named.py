@@ -120,6 +120,11 @@ def heading_of(name: str) -> str:
     return f"{title_of(name)} {ARROWS[better_of(name)]}".rstrip()
 
 
+def figure(value: float | None) -> str:
+    """Return a value of a metric for tables; a dash if it is undefined."""
+    return "–" if value is None else f"{value:.4f}"
+
+
 def better_of(name: str) -> Better | None:
     """Return the direction of a metric; None if neither end is better."""
     metric = metric_of(name)

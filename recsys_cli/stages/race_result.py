@@ -9,6 +9,7 @@ from typing import Any
 from recsys_cli.config import RunConfig
 from recsys_cli.evaluation.compare.leaderboard import LeaderboardRow, SeededScore, with_interval
 from recsys_cli.frozen import Frozen
+from recsys_cli.metrics.named import figure
 from recsys_cli.models import kind_of
 from recsys_cli.stages.etl import data_key
 from recsys_cli.workspace import Workspace, key_of, read_json, write_json
@@ -55,9 +56,8 @@ class Entrant:
 
     def line(self, score: SeededScore | None) -> str:
         """Return its figures and the reason."""
-        valid = "–" if self.value is None else f"{self.value:.4f}"
         test = f", test {with_interval(score)}" if score is not None and score.interval else ""
-        return f"{self.label}: valid {valid}{test}; {self.note or self.why}"
+        return f"{self.label}: valid {figure(self.value)}{test}; {self.note or self.why}"
 
 
 class RaceResult(Frozen):

@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from recsys_cli.config import yaml12
+from recsys_cli.metrics.named import figure
 from recsys_cli.page import Axis, Headline, LineSeries, chart, render
 from recsys_cli.tuning.trial import caveat
 
@@ -96,7 +97,7 @@ def show(study: Mapping[str, Any], *, data: str, config: str) -> str:
 def _headlines(study: Mapping[str, Any]) -> Iterator[Headline]:
     counts, best = study["trials"], study["best"]
     if best is not None:
-        yield Headline(f"best {study['metric']['name']}", _figure(best["value"]), f"trial {best['trial']}")
+        yield Headline(f"best {study['metric']['name']}", figure(best["value"]), f"trial {best['trial']}")
     yield Headline("finished", str(counts["finished"]), f"of {counts['wanted']} trials")
     for state, remark in (("pruned", "stopped early"), ("running", "unfinished"), ("failed", "see below")):
         if counts[state]:
@@ -106,12 +107,8 @@ def _headlines(study: Mapping[str, Any]) -> Iterator[Headline]:
 def _row(entry: Mapping[str, Any], keys: list[str]) -> list[str]:
     tried = [_value(entry["changes"][key]) if key in entry["changes"] else "" for key in keys]
     seconds = "" if entry["seconds"] is None else f"{entry['seconds']:,.1f}"
-    return [str(entry["trial"]), _figure(entry["value"]), entry["state"], *tried, str(entry["epochs"]), seconds]
+    return [str(entry["trial"]), figure(entry["value"]), entry["state"], *tried, str(entry["epochs"]), seconds]
 
 
 def _value(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else yaml12.quoted(value)
-
-
-def _figure(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"

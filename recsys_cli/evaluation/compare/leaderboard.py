@@ -18,7 +18,7 @@ from recsys_cli.frozen import Frozen
 from recsys_cli.metrics.foreign import SAMPLED, metric_of
 from recsys_cli.metrics.lists import COVERAGE
 from recsys_cli.metrics.metric import Better, RankingMetric
-from recsys_cli.metrics.named import better_of, sort_key, title_of
+from recsys_cli.metrics.named import better_of, figure, sort_key, title_of
 from recsys_cli.workspace import TrainedRun
 
 if TYPE_CHECKING:
@@ -33,10 +33,7 @@ class SeededScore(Estimate):
 
     def in_words(self, *, seeds: int) -> tuple[str, str]:
         """Return mean and deviation for tables: a dash for missing values, no deviation with a single seed."""
-        if self.value is None:
-            return "–", ""
-        deviation = "–" if self.deviation is None else f"{self.deviation:.4f}"
-        return f"{self.value:.4f}", deviation if seeds > 1 else ""
+        return figure(self.value), "" if self.value is None or seeds <= 1 else figure(self.deviation)
 
 
 class LeaderboardRow(Frozen):
@@ -355,7 +352,7 @@ def one_table(
             kind = "ours" if not row.is_baseline else "partial baseline" if row.is_partial else "baseline"
             rows.append(({name: score.value for name, score in row.scores.items()}, [row.label, kind], ""))
     rows.sort(key=lambda row: sort_key(row[0].get(metrics[0]), better_of(metrics[0])))
-    cells = [[*names, *map(_written, map(of.get, metrics)), verdict] for of, names, verdict in rows]
+    cells = [[*names, *map(figure, map(of.get, metrics)), verdict] for of, names, verdict in rows]
     return ["model", "", *map(title_of, metrics), "verdict on ours"], cells
 
 
@@ -374,11 +371,7 @@ def variant_table(board: Leaderboard) -> tuple[list[str], list[list[str]]]:
 def with_interval(score: SeededScore | None) -> str:
     """Return a score and its interval, if any, for tables."""
     ends = score.interval if score else None
-    return f"{_written(score.value if score else None)}{f' [{ends[0]:.4f}, {ends[1]:.4f}]' if ends else ''}"
-
-
-def _written(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
+    return f"{figure(score.value if score else None)}{f' [{ends[0]:.4f}, {ends[1]:.4f}]' if ends else ''}"
 
 
 def compare_published(
