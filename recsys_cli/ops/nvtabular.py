@@ -50,11 +50,6 @@ def device() -> str:
     return "cpu" if nvtabular().dispatch.get_lib().__name__ == "pandas" else "gpu"
 
 
-def of_frame(frame: Any) -> pa.Table:
-    """Convert a frame to Arrow."""
-    return nvtabular().dispatch.to_arrow(frame)
-
-
 def schema(frame: Any) -> Any:
     """Return the workflow schema of a frame without list columns."""
     library = nvtabular()
@@ -66,7 +61,7 @@ def run(graph: Any, columns: Mapping[str, pa.Array]) -> pa.Table:
     with quiet():
         frame = to_frame(columns)
         workflow = nvtabular().Workflow(graph).fit_schema(schema(frame))
-        return of_frame(workflow.transform(frame))
+        return nvtabular().dispatch.to_arrow(workflow.transform(frame))
 
 
 def fit(graph: Any, columns: Mapping[str, pa.Array]) -> None:

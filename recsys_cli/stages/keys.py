@@ -13,6 +13,7 @@ from recsys_cli.metrics.foreign import foreign_path
 from recsys_cli.ops.op import Op
 from recsys_cli.registry import DATASETS, find_model, is_own, lookup
 from recsys_cli.workspace import Workspace, key_of
+from recsys_cli.workspace.files import FileChecksums
 
 if TYPE_CHECKING:
     from recsys_cli.data import Source
@@ -34,7 +35,7 @@ def by_content(identity: Any, workspace: Workspace) -> Any:
             return {name: replaced(one) for name, one in value.items()}
         return [replaced(one) for one in value] if isinstance(value, list | tuple) else value
 
-    with workspace.file_checksums as checksums:
+    with FileChecksums(workspace.root / ".checksums.json") as checksums:
         return replaced(identity)
 
 

@@ -48,12 +48,6 @@ def event_line(event: Event) -> str:
     return line("message" if isinstance(event, Message) else "progress", **asdict(event))
 
 
-def event_of(kind: str, values: dict[str, Any]) -> Event | None:
-    """Decode an event; None for another kind of line."""
-    event_type = _EVENTS.get(kind)
-    return None if event_type is None else event_type(**values)
-
-
 def error_line(error: Exception) -> str:
     """Encode an error and its traceback as a line."""
     text = "".join(traceback.format_exception(error))
@@ -284,8 +278,8 @@ def _handle(worker: _Worker, kind: str, values: dict[str, Any], emit: Emit) -> N
     if kind == "error":
         worker.error, worker.failed = error_of(values, rank=worker.rank), worker.last_message
         worker.is_secondary = values.get("type") == "LostRankError"
-    elif (event := event_of(kind, values)) is not None:
-        emit(event)
+    elif kind in _EVENTS:
+        emit(_EVENTS[kind](**values))
 
 
 def _kill_late(workers: list[_Worker], *, since: float) -> None:

@@ -14,7 +14,7 @@ from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Emit, ignore
 from recsys_cli.registry import suggest
 from recsys_cli.workspace.artifacts import Artifact, PreparedData, RawData, TrainedRun, TunedStudy, write_manifest
-from recsys_cli.workspace.files import FileChecksums, flush
+from recsys_cli.workspace.files import flush
 from recsys_cli.workspace.locks import Holder, holder_of, locked, replace_folder, scratch_folder, sweep
 from recsys_cli.workspace.mirror import Mirror, mirror_folder, publishing
 
@@ -149,11 +149,6 @@ class Workspace:
         return self.root / "current.yaml"
 
     @property
-    def file_checksums(self) -> FileChecksums:
-        """The cached checksums of the user's own files."""
-        return FileChecksums(self.root / ".checksums.json")
-
-    @property
     def cache(self) -> Path:
         """The folder of partial downloads."""
         return self.root / "raw" / ".cache"
@@ -166,13 +161,9 @@ class Workspace:
         """See `locks.locked`."""
         return locked(self.root, name, timeout=timeout, emit=emit)
 
-    def holder(self, name: str) -> Holder | None:
-        """See `locks.holder_of`."""
-        return holder_of(self.root, name)
-
     def trainer(self, run: TrainedRun) -> Holder | None:
         """Return the process training or evaluating a run."""
-        return self.holder(run_lock(run))
+        return holder_of(self.root, run_lock(run))
 
     @contextmanager
     def create(self, artifact: Artifact, manifest: dict[str, Any]) -> Iterator[Path]:

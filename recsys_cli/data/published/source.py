@@ -87,11 +87,6 @@ class Description(DatasetInfo):
     options: type[Options] = Options
     convert: Convert | None = None
 
-    def downloads_of(self, parts: Sequence[str]) -> tuple[Download, ...]:
-        """Return the downloads of the selected parts."""
-        expanded = (download.of(part) for part in parts for download in self.downloads)
-        return tuple(dict.fromkeys(expanded))
-
     def tables_in(self, folder: Path, parts: Sequence[str]) -> tuple[RawTable, ...]:
         """Return the tables of the selected parts in a folder."""
         return tuple(replace(table, files=_files(table, folder, parts)) for table in self.tables)
@@ -263,7 +258,8 @@ class Published:
     @property
     def downloads(self) -> tuple[Download, ...]:
         """The publisher's files of the selected parts."""
-        return self._description.downloads_of(self._options.parts)
+        expanded = (one.of(part) for part in self._options.parts for one in self._description.downloads)
+        return tuple(dict.fromkeys(expanded))
 
     def identity(self) -> dict[str, object]:
         """Return the names and digests of the files, and the options."""

@@ -59,6 +59,7 @@ class CandidateSource:
         user: The user column.
         item: The item column.
         device: Device of the generators.
+        content_by_item: Categories by encoded item, after `set_context`; shape (items, V).
     """
 
     generators: Mapping[str, Model]
@@ -70,7 +71,7 @@ class CandidateSource:
     device: torch.device
     _seen: InteractionMatrix = field(init=False)
     _items: Tensor = field(init=False)
-    _profile: Tensor = field(init=False)
+    content_by_item: Tensor = field(init=False)
 
     def set_context(self, context: TrainingContext) -> None:
         """Set the user histories of all generators."""
@@ -78,18 +79,13 @@ class CandidateSource:
             generator.set_context(context)
         self._seen = InteractionMatrix.of(context.interactions(), self.user, self.item, device=self.device)
         self._items = self.content.matrix(context.join, self.device)
-        self._profile = self._items[:, : self.content.num_categories].contiguous()
+        self.content_by_item = self._items[:, : self.content.num_categories].contiguous()
 
     @property
     def catalog(self) -> Tensor:
         """Encoded items that may be candidates: those with a row in train and an id of their own; shape (I,)."""
         own = self.item.own_ids
         return self.statistics.counts[own.start : own.stop].nonzero().flatten() + own.start
-
-    @property
-    def content_by_item(self) -> Tensor:
-        """Categories by encoded item, after `set_context`; shape (items, V)."""
-        return self._profile
 
     @property
     def num_features(self) -> int:
@@ -138,8 +134,9 @@ class CandidateSource:
             0, rows_of(history), self.statistics.values[history.values, 0]
         )
         of_user = torch.stack([lengths.float().log1p(), popularity / divisor.flatten()], dim=1)
-        profile = add_rows(self._profile, history) / divisor if self._profile.shape[1] else self._profile[users[:0]]
-        similar = (profile[row] * self._profile[items]).sum(1, keepdim=True) if len(profile) else of_user[row, :1] * 0
+        content = self.content_by_item
+        profile = add_rows(content, history) / divisor if content.shape[1] else content[users[:0]]
+        similar = (profile[row] * content[items]).sum(1, keepdim=True) if len(profile) else of_user[row, :1] * 0
         parts = [torch.stack(list(columns), dim=1), self.statistics.values[items], of_user[row], similar]
         return torch.cat([*parts, self._items[items]], dim=1).float()
 

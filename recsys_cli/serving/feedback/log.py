@@ -137,6 +137,7 @@ class FeedbackLog:
 
     Attributes:
         num_damaged: Number of damaged lines, which are skipped.
+        waiting: Appends before the next commit.
 
     Raises:
         LockedError: Another process writes the file.
@@ -159,24 +160,19 @@ class FeedbackLog:
         except BaseException:
             os.close(self._file)
             raise
-        self._waiting: queue.SimpleQueue[tuple[bytes, Done] | None] = queue.SimpleQueue()
+        self.waiting: queue.SimpleQueue[tuple[bytes, Done] | None] = queue.SimpleQueue()
         self._failure: RecsysError | None = None
         self._flushed, self._dirty = time.monotonic(), False
         self._thread = threading.Thread(target=self._run, name="feedback", daemon=True)
         self._thread.start()
 
-    @property
-    def num_waiting(self) -> int:
-        """Number of appends before the next commit."""
-        return self._waiting.qsize()
-
     def append(self, lines: bytes, done: Done) -> None:
         """Append lines; `done` is called on the writer's thread, with an error if they are not in the file."""
-        self._waiting.put((lines, done))
+        self.waiting.put((lines, done))
 
     def close(self) -> None:
         """Write what waits, flush, and release the file."""
-        self._waiting.put(None)
+        self.waiting.put(None)
         self._thread.join()
 
     def _run(self) -> None:
@@ -198,11 +194,11 @@ class FeedbackLog:
         while not batch:
             try:
                 wait = max(0.0, self._flushed + INTERVAL - time.monotonic()) if self._dirty else None
-                batch.append(self._waiting.get(timeout=wait))
+                batch.append(self.waiting.get(timeout=wait))
             except queue.Empty:
                 self._flush()
-        while not self._waiting.empty():
-            batch.append(self._waiting.get())
+        while not self.waiting.empty():
+            batch.append(self.waiting.get())
         return batch
 
     def _commit(self, content: bytes) -> RecsysError | None:

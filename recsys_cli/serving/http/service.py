@@ -78,7 +78,7 @@ class FeedbackDesk:
             RequestError: Too many appends wait.
             RecsysError: The events are not in the log.
         """
-        if self._log.num_waiting >= _MOST_WAITING:
+        if self._log.waiting.qsize() >= _MOST_WAITING:
             raise saturated("the feedback log", self._latest)
         started, loop = time.perf_counter(), asyncio.get_running_loop()
         written: asyncio.Future[None] = loop.create_future()

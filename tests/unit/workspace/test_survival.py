@@ -119,12 +119,12 @@ def test_opening_a_workspace_or_scratch_removes_leftovers_of_dead_processes(work
 
 
 def test_a_lock_names_its_holder_while_it_is_held(workspace: Workspace) -> None:
-    assert workspace.holder("etl") is None
+    assert locks.holder_of(workspace.root, "etl") is None
     with workspace.lock("etl"):
-        holder = workspace.holder("etl")
+        holder = locks.holder_of(workspace.root, "etl")
         assert holder is not None
         assert holder.pid == os.getpid()
-    assert workspace.holder("etl") is None
+    assert locks.holder_of(workspace.root, "etl") is None
 
 
 def test_a_changed_json_file_is_detected(tmp_path: Path) -> None:
