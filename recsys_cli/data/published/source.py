@@ -244,21 +244,19 @@ class Published:
     Args:
         description: Files, tables and license.
         options: Selection of parts.
+
+    Attributes:
+        info: The description, with the catalog entry.
     """
 
     def __init__(self, description: Description, options: Options) -> None:
-        self._description = description
+        self.info = description
         self._options = options
-
-    @property
-    def info(self) -> DatasetInfo:
-        """The catalog entry."""
-        return self._description
 
     @property
     def downloads(self) -> tuple[Download, ...]:
         """The publisher's files of the selected parts."""
-        expanded = (one.of(part) for part in self._options.parts for one in self._description.downloads)
+        expanded = (one.of(part) for part in self._options.parts for one in self.info.downloads)
         return tuple(dict.fromkeys(expanded))
 
     def identity(self) -> dict[str, object]:
@@ -285,21 +283,21 @@ class Published:
             "md5": {str(file.relative_to(request.folder)): file_digest(file) for file in originals},
             "verified": {one.name: _verified(one, request) for one in self.downloads},
         }
-        if self._description.convert:
-            self._description.convert(request.folder, originals, emit)
+        if self.info.convert:
+            self.info.convert(request.folder, originals, emit)
             _drop(originals, request.folder)
         return facts
 
     def tables(self, folder: Path) -> tuple[RawTable, ...]:
         """Describe the files in a folder."""
-        return self._description.tables_in(folder, self._options.parts)
+        return self.info.tables_in(folder, self._options.parts)
 
     def _download(self, request: FetchRequest, emit: Emit) -> str:
         urls = [(one, address(one.name, one.url, request.mirror)) for one in self.downloads]
         for one, url in urls:
             if not url:
                 raise self._by_hand()
-            target = request.cache / self._description.name / one.name
+            target = request.cache / self.info.name / one.name
             with by_hand_named(self._by_hand_hint()):
                 fetch_file(url, target, digest=one.digest, emit=emit)
             place(one, target, request.folder, emit=emit)
@@ -308,12 +306,12 @@ class Published:
         return urls[0][1]
 
     def _by_hand(self) -> ConfigError:
-        described = self._description
+        described = self.info
         why = "needs a login at its publisher" if described.access == "login" else "has no public address any more"
         return ConfigError(f"{described.name} {why}, so it cannot be downloaded here", hint=self._by_hand_hint())
 
     def _by_hand_hint(self) -> str:
-        described = self._description
+        described = self.info
         command = described.name if self._options == described.options() else "CONFIG"
         single = len(self.downloads) == 1
         file = self.downloads[0].name if single else f"FOLDER ({expected(self.downloads)})"

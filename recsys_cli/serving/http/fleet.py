@@ -21,7 +21,6 @@ from recsys_cli.errors import RecsysError
 from recsys_cli.features.schema import Role
 from recsys_cli.serving.bundle import checked_manifest, load_bundle
 from recsys_cli.serving.bundle_checks import naming
-from recsys_cli.serving.catalog import Catalog
 from recsys_cli.serving.feedback.arms import name_of
 from recsys_cli.serving.feedback.state import Event, FeedbackState, Id
 from recsys_cli.serving.http.batching import ModelThread, Work
@@ -87,11 +86,6 @@ class Deployment:
     def identity(self) -> dict[str, Any]:
         """Name, version and number, as they are in answers."""
         return {"bundle": self.name, "version": self.version, "number": self.number}
-
-    @property
-    def catalog(self) -> Catalog:
-        """Its items; other threads than that of the recommender may look up ids only."""
-        return self.thread.catalog
 
     @property
     def why_no_upserts(self) -> str | None:
@@ -168,7 +162,7 @@ class Fleet:
     def folding_in(self, history: Sequence[Id]) -> list[str]:
         """Return the names of the bundles that fold in a history with an item of their catalog."""
         able = (one for one in self.all if one.takes_histories)
-        return [one.name for one in able if (one.catalog.places_of(history) >= 0).any()]
+        return [one.name for one in able if (one.thread.catalog.places_of(history) >= 0).any()]
 
     def named(self, name: str | None) -> Deployment:
         """Return a bundle; the first one for None.
@@ -209,14 +203,14 @@ class Fleet:
         return self._ids(role).canonical(raw)
 
     def _ids(self, role: Role) -> IdIndex:
-        catalog = self.default.catalog
+        catalog = self.default.thread.catalog
         return catalog.users if role is Role.USER else catalog.items
 
     def num_unknown(self, items: Sequence[Id]) -> int:
         """Return the number of raw item ids outside the catalogs of all bundles."""
         unknown = np.full(len(items), True)
         for one in self.all:
-            unknown &= one.catalog.places_of(items) < 0
+            unknown &= one.thread.catalog.places_of(items) < 0
         return int(unknown.sum())
 
     def is_behind(self, state: FeedbackState) -> bool:
