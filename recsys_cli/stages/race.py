@@ -39,6 +39,8 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 T = TypeVar("T")
 _QUICK, _ROUND = 0.25, 0.5
 """Share of the time for a model fitted at once, and share of the time left for a round of several trainings."""
+_EASE_SECONDS = 300.0
+"""Time of a race, in seconds, from which on EASE of a large catalog with long histories takes part with all items."""
 _FEW_EPOCHS = 3
 """Epochs in a round below which the first entrant runs alone."""
 _FINALISTS, _TRIALS = 3, 30
@@ -132,7 +134,7 @@ class _Race:
             models, _ = quick_models(self.data, repeats=self.config.evaluate.repeats)
             models = {label: model for label, model in models.items() if model["name"] != "sasrec"}
             models["ials"] = {"name": "ials"}
-            if "max_items" in models["ease"]:
+            if "max_items" in models["ease"] and self.clock.seconds > _EASE_SECONDS:
                 models["ease, all items"] = {"name": "ease"}
         early = {} if self.data.rows("valid") else {"early_stopping": 1}
         for label, model in models.items():
