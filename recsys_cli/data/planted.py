@@ -125,6 +125,9 @@ class PlantedWorld:
         total = MEAN + self.user_bias[user] + self.item_bias[item] + fit + self.item_drift[item] * time
         return total.astype(np.float32)
 
+    def _chart(self, time: NDArray[np.float64]) -> Ints:
+        return np.minimum((time * len(self.charts)).astype(np.int64), len(self.charts) - 1)
+
     def _chunk(self, first: int, last: int, rng: np.random.Generator) -> Ratings:
         user = np.repeat(np.arange(first, last), self.counts[first:last])
         time = _times(rng, self.counts[first:last], user - first)
@@ -139,7 +142,7 @@ class PlantedWorld:
 
     def _choose(self, rng: np.random.Generator, user: Ints, time: NDArray[np.float64]) -> tuple[Ints, Ints]:
         """Sample an item for each row, without repeats per user; returns the items and the order by (user, item)."""
-        chart = np.minimum((time * len(self.charts)).astype(np.int64), len(self.charts) - 1)
+        chart = self._chart(time)
         item = np.empty(len(user), np.int64)
         repeats = np.arange(len(user))
         for _ in range(8):
