@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from collections.abc import Mapping
@@ -65,7 +66,7 @@ def auto(
     config, source = _config(tables, session)
     chosen = _metric(config, metric)
     path = output or Path(f"{source.partition('.')[0]}.auto.yaml")
-    _refuse_foreign(path, chosen)
+    _check(path, chosen)
     if not open_source(config.dataset.name, config.dataset.options).info.is_own:
         run_download(session, config.dataset)
     with session.working("auto") as emit:
@@ -139,10 +140,14 @@ def _metric(config: RunConfig, given: str | None) -> str:
     return given
 
 
-def _refuse_foreign(path: Path, metric: str) -> None:
-    """Refuse to replace a file other than the config of a race by the same metric."""
+def _check(path: Path, metric: str) -> None:
+    """Refuse a path that cannot be written, and a file other than the config of a race by the same metric."""
     from recsys_cli.stages.winner import head
+    from recsys_cli.workspace import check_output
 
+    check_output(path)
+    if path.parent.is_dir() and not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"{path.parent} is not writable", hint="name another file with --out")
     if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(head(metric)):
         raise ConfigError(
             f"{path} exists and is not of recsys auto by {metric}",

@@ -26,7 +26,7 @@ features:
   ops:
     - {{op: JoinExternal, table: {table}, on: {item}, columns: [vector]}}
     - {{op: ValueCount, columns: [vector]}}
-model: {{cold_items: [vector]}}"""
+model: {{name: sasrec, cold_items: [vector]}}  # also gru4rec, ials, two-tower and others; see recsys ls models NAME"""
 
 
 def embed(

@@ -24,7 +24,7 @@ from recsys_cli.metrics.named import better_of, check_reported
 from recsys_cli.models import kind_of
 from recsys_cli.stages.bench_variants import run_variants
 from recsys_cli.stages.cluster import open_cluster
-from recsys_cli.stages.etl import etl, prepared_data
+from recsys_cli.stages.etl import etl, prepared_data, warn_of
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, check_output, write_text
@@ -87,7 +87,9 @@ def bench(
         TrainingError: All runs failed.
         KeyboardInterrupt: Interrupted; the next call resumes the run.
     """
-    return bench_on(prepared_data(config, workspace), config, workspace, metric=metric, html=html, emit=emit)
+    data = prepared_data(config, workspace)
+    warn_of(data, emit)
+    return bench_on(data, config, workspace, metric=metric, html=html, emit=emit)
 
 
 def bench_on(

@@ -22,13 +22,13 @@ _REQUESTS = 50
 _SEQUENCE = "the order of events tells the next one"
 STEPS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "sasrec": (_SEQUENCE, {"name": "sasrec"}),
-    "sasrec, LiGR": (f"{_SEQUENCE}; gated blocks", {"name": "sasrec", "layer": "ligr"}),
-    "sasrec, wide": (f"{_SEQUENCE}; twice the width", {"name": "sasrec", "embedding_dim": 128}),
+    "sasrec LiGR": (f"{_SEQUENCE}; gated blocks", {"name": "sasrec", "layer": "ligr"}),
+    "sasrec wide": (f"{_SEQUENCE}; twice the width", {"name": "sasrec", "embedding_dim": 128}),
     "gru4rec": (f"{_SEQUENCE}; recurrent", {"name": "gru4rec"}),
 }  # fmt: skip
 _FEW = {"epochs": 20, "early_stopping": 3}
 QUICK_LABELS: Mapping[str, dict[str, Any]] = {
-    "fm, one epoch": {"name": "fm", "train": {"epochs": 1}},
+    "fm of one epoch": {"name": "fm", "train": {"epochs": 1}},
     "lightgbm": {"name": "lightgbm"},
 }
 LABELS: Mapping[str, tuple[str, dict[str, Any]]] = {

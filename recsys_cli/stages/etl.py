@@ -74,6 +74,15 @@ def prepared_data(config: RunConfig, workspace: Workspace) -> PreparedData:
     return data
 
 
+def warn_of(data: PreparedData, emit: Emit) -> None:
+    """Emit the warnings of the data report."""
+    from recsys_cli.etl.report import Facts
+
+    for finding in Facts.read(data.facts).findings if data.facts.is_file() else ():
+        if finding.level == "warning":
+            emit(Message(finding.text, "warning"))
+
+
 def raw_identity(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
     """Return the identity of a dataset's content, as input of a key."""
     source = open_source(config.dataset.name, config.dataset.options)

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from recsys_cli.config import BenchModel, RunConfig, from_values, with_model
+from recsys_cli.config.load import model_config_type
 from recsys_cli.config.tune import TuneConfig
 from recsys_cli.errors import ConfigError, MissingExtraError, RecsysError, TrainingError
 from recsys_cli.evaluation.compare.leaderboard import LeaderboardRow, standings_of
@@ -25,7 +26,7 @@ from recsys_cli.metrics.named import CutOff, check_reported, find_metric, sort_k
 from recsys_cli.registry import AUTO, DEFAULT_MODEL
 from recsys_cli.stages.auto import quick_models, value_on_valid
 from recsys_cli.stages.entrants import LABELS, QUICK_LABELS, STEPS, end_early, latency
-from recsys_cli.stages.etl import etl
+from recsys_cli.stages.etl import etl, warn_of
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.monitor import order_of
 from recsys_cli.stages.race_result import Entrant, Journal, RaceOptions, RaceResult
@@ -46,6 +47,8 @@ _FEW_EPOCHS = 3
 _FINALISTS, _TRIALS = 3, 30
 """Entrants on the leaderboard, and trials around the leader."""
 _NO_TIME, _NOTED = "no time for it", 5.0
+_LATE = (_NO_TIME, "not fitted in", "cut after")
+"""First words of notes that more time would change."""
 _LAST, _GRACE, _MOST_GRACE = 2.0, 0.02, 20.0
 """Seconds to write the result; from an interrupt to a kill, as a share of the time and in seconds."""
 _MARGIN = 1.3
@@ -96,6 +99,7 @@ class _Race:
         self.ranks = isinstance(find_metric(self.options.metric), CutOff)
         self.better = order_of(self.options.metric).better
         self.sections = race_sections(self.config, self.options)
+        self.cold_items = self.config.model.options.get("cold_items")
         self.config = from_values({**self.sections, "model": {"name": AUTO if self.ranks else DEFAULT_MODEL}})
         grace = min(_MOST_GRACE, _GRACE * self.clock.seconds)
         memory = None if self.options.memory_mib is None else self.options.memory_mib << 20
@@ -116,6 +120,7 @@ class _Race:
                 f"preparing the data takes longer than {self.options.minutes:g} min", hint="give more --minutes"
             )
         self.data = made.artifact
+        warn_of(self.data, self.emit)
         self.preparing = max(time.monotonic() - started, float(self.data.manifest["seconds"]["total"]))
         self.clock.before = self.journal.seconds
 
@@ -186,7 +191,7 @@ class _Race:
         for key, value in best["changes"].items():
             section, _, option = key.partition(".")
             (model if section == "model" else model["train"])[option] = value
-        tuned = self._enter(f"{leader.label}, tuned", "the best of some trials around the leader", model)
+        tuned = self._enter(f"{leader.label} tuned", "the best of some trials around the leader", model)
         tuned.run, tuned.value, tuned.seconds = best["run"], best["value"], best["seconds"]
 
     def finish(self) -> RaceResult:
@@ -198,9 +203,14 @@ class _Race:
             notes = "; ".join(f"{one.label}: {one.note}" for one in self.entrants.values() if one.note)
             raise TrainingError(
                 f"no model was ready within {self.options.minutes:g} min{f' ({notes})' if notes else ''}",
-                hint=f"the same command with more --minutes{' or --memory' if self.options.memory_mib else ''} goes on",
+                hint=f"the same command with more --minutes{' or --memory' if self.options.memory_mib else ''} goes on"
+                if any(one.note.startswith(_LATE) for one in self.entrants.values())
+                else f"more time does not help; the rows are in {self.data.report}",
             )
-        winner, *others = finished[:_FINALISTS]
+        models: dict[str, Entrant] = {}
+        for one in finished:  # the test is among different models, not options of one
+            models.setdefault(one.model["name"], one)
+        winner, *others = [*models.values()][:_FINALISTS]
         tested = [winner] if self._evaluate(winner) else []
         self._write(winner, "Trained on train alone so far.")
         name = None if self.keeps_split else self._train_on_all_rows(winner)
@@ -243,6 +253,8 @@ class _Race:
 
     def _enter(self, label: str, why: str, model: Mapping[str, Any]) -> Entrant:
         train = {"monitor": self.options.metric, **model.get("train", {})}
+        if self.cold_items and "cold_items" in model_config_type(model["name"]).model_fields:
+            model = {"cold_items": self.cold_items, **model}
         return self.entrants.setdefault(label, Entrant(label, why, {**model, "train": train}))
 
     def _config(self, one: Entrant) -> RunConfig:

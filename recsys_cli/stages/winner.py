@@ -14,6 +14,8 @@ _REPLACED = frozenset({"model", "train", "bench", "tune", "protocol"})
 _ALL_ROWS = {"method": "random", "valid": 0.0, "test": 0.0}
 _OF_THE_RACE = frozenset({"monitor", "devices", "early_stopping"})
 """Training options absent from the config of all rows."""
+SIMPLE = ("popularity", "ease")
+"""Models to beat."""
 
 
 def keeps_split(sections: Mapping[str, Any]) -> bool:
@@ -58,7 +60,8 @@ def config_text(sections: Mapping[str, Any], chosen: Mapping[str, Any], result: 
     lines = [result.verdict, "", *(one.line(figures.get(one.label)) for one in result.entrants)]
     lines += ["", f"By {result.options.metric}: valid chose the model, and test chose nothing."]
     if not keeps_split(sections):
-        lines.append("Trained on all rows; the figures are of")
+        on = "Trained on all rows" if result.on_all_rows else "For all rows, not trained on them yet"
+        lines.append(f"{on}; the figures are of")
         kept = {name: sections[name] for name in ("split", "evaluate") if name in sections}
         lines += [f"  {name}: {yaml12.quoted(section)}" for name, section in kept.items()]
     comments = "".join(f"# {line}".rstrip() + "\n" for line in lines)
@@ -67,17 +70,30 @@ def config_text(sections: Mapping[str, Any], chosen: Mapping[str, Any], result: 
 
 
 def verdict_on(winner: str, board: Sequence[LeaderboardRow]) -> str:
-    """Return what test says of the winner, corrected for the number of models."""
-    if winner not in {row.label for row in board}:
+    """Return what test says of the winner, by tests corrected for the number of models."""
+    own = next((row for row in board if row.label == winner), None)
+    if own is None:
         return f"{winner} is best on valid; there was no time to test it."
-    best, own = board[0], next(row for row in board if row.label == winner)
+    metric, score = next(iter(own.scores.items()))
+    if score.value is None:
+        return f"{winner} is best on valid; {metric} is undefined on test."
+    best, *others = board
     if best is not own:
-        how = "ahead, within noise" if own.is_same_as_best else "significantly better: valid and test disagree"
-        return f"{winner} is best on valid; on test {best.label} is {how}."
-    level = [row.label for row in board[1:] if row.is_same_as_best]
-    if winner == "ease":
-        return "Nothing tried beats ease here."
-    if not level:
-        return f"{winner} is significantly better than all others tested."
-    simple = next((label for label in ("popularity", "ease") if label in level), level[0])
-    return f"{winner} is best, but not measurably: nothing tried beats {simple} here."
+        return f"{winner} is best on valid; on test {best.label} is {_ahead(own)}."
+    level = [row.label for row in others if row.is_same_as_best]
+    untested = [row.label for row in others if row.from_best is None and row.scores[metric].value is not None]
+    if untested:
+        return f"{winner} is best on valid and on test; its differences from {', '.join(untested)} are not tested."
+    if winner in SIMPLE or not level:
+        worse = ", ".join(row.label for row in others if row.from_best is not None and row.label not in level)
+        found = f"{winner} is significantly better than {worse}" if worse else f"{winner} is best, not measurably"
+        return f"{found}; nothing tried beats it here." if winner in SIMPLE else f"{found}."
+    simple = next((label for label in SIMPLE if label in level), None)
+    beaten = f"nothing tried beats {simple} here" if simple else f"{level[0]} is level within noise"
+    return f"{winner} is best, but not measurably: {beaten}."
+
+
+def _ahead(own: LeaderboardRow) -> str:
+    if own.from_best is None:
+        return "ahead; the difference is not tested"
+    return "ahead, within noise" if own.is_same_as_best else "significantly better: valid and test disagree"

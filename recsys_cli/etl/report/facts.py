@@ -348,7 +348,10 @@ def _ties(facts: Facts) -> Iterator[Finding]:
         yield Finding(level="note", text=f"{why}: the order of the file is taken as given and cannot be checked")
     for split, ties in facts.ties.items():
         text = f"{_of(ties.tied, ties.targets)} last rows of users in {split} have the time of the row before"
-        shuffle = f"split.tie_seed={1 if facts.tie_seed is None else facts.tie_seed} shuffles ties"
+        is_shuffled = facts.tie_seed is not None
+        shuffle = (
+            "split.tie_seed=1 shuffles ties" if not is_shuffled else f"split.tie_seed={facts.tie_seed} shuffles them"
+        )
         found = [
             f"the {'item id' if name == 'value' else 'position in the file'} is above that of {100 * test.mean:.1f} % of "
             f"the user's other rows of this time [{100 * test.low:.1f}, {100 * test.high:.1f}], in shuffled order 50 %"
@@ -359,7 +362,9 @@ def _ties(facts: Facts) -> Iterator[Finding]:
             learns = f"a model may learn the order of the file instead of taste; {shuffle}: compare"
             yield Finding(level="warning", text=f"{text}; {'; '.join(found)}: {learns}")
         elif ties.tied > _MANY_TIED * ties.targets and splits()[facts.method].holdout == "last":
-            yield Finding(level="note", text=f"{text}: the order of the file decides; {shuffle}")
+            yield Finding(
+                level="note", text=f"{text}: {'' if is_shuffled else 'the order of the file decides; '}{shuffle}"
+            )
 
 
 def _future(facts: Facts) -> Iterator[Finding]:

@@ -11,13 +11,16 @@ import pytest
 
 from recsys_cli.config import load
 from recsys_cli.errors import TrainingError
+from recsys_cli.evaluation.compare.comparison import Difference
+from recsys_cli.evaluation.compare.leaderboard import LeaderboardRow, SeededScore
 from recsys_cli.events import Message, ignore
 from recsys_cli.stages.entrants import end_early
-from recsys_cli.stages.etl import etl
-from recsys_cli.stages.race import race
+from recsys_cli.stages.etl import etl, warn_of
+from recsys_cli.stages.race import _Race, race
 from recsys_cli.stages.race_result import RaceOptions
 from recsys_cli.stages.timed import Clock
 from recsys_cli.stages.train import train_on
+from recsys_cli.stages.winner import verdict_on
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.workspace import Workspace
 from tests.cli.conftest import recsys  # noqa: F401 - a fixture
@@ -163,6 +166,87 @@ def test_tables_with_open_questions_and_files_of_others_are_refused(tmp_path, re
     answer = recsys("auto", table, "--metric", "ndgc@10", "--out", "x.yaml")
     assert answer.code == 2
     assert "ndcg" in answer.err
+
+
+def row(label, value, difference=None, *, baseline=False):
+    """A line of a leaderboard, best first; without a difference there was no test."""
+    from_best = None
+    if difference is not None:
+        from_best = Difference(value=-0.1, low=-0.2, high=0.0, p=0.01, p_holm=0.01, verdict=difference)
+    score = SeededScore(value=value)
+    return LeaderboardRow(
+        place=1, label=label, is_baseline=baseline, scores={"ndcg@10": score}, from_best=from_best, seeds=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("board", "verdict"),
+    [
+        ([], "sasrec is best on valid; there was no time to test it."),
+        ([row("sasrec", None), row("ease", None)], "sasrec is best on valid; ndcg@10 is undefined on test."),
+        (
+            [row("constant", 0.5), row("sasrec", 0.4)],
+            "sasrec is best on valid; on test constant is ahead; the difference is not tested.",
+        ),
+        (
+            [row("ease", 0.5), row("sasrec", 0.4, "noise")],
+            "sasrec is best on valid; on test ease is ahead, within noise.",
+        ),
+        (
+            [row("ease", 0.5), row("sasrec", 0.4, "worse")],
+            "sasrec is best on valid; on test ease is significantly better: valid and test disagree.",
+        ),
+        (
+            [row("sasrec", 0.5), row("constant", 0.4)],
+            "sasrec is best on valid and on test; its differences from constant are not tested.",
+        ),
+        (
+            [row("sasrec", 0.5), row("ials", 0.4, "noise"), row("ease", 0.3, "noise")],
+            "sasrec is best, but not measurably: nothing tried beats ease here.",
+        ),
+        (
+            [row("sasrec", 0.5), row("ials", 0.4, "noise"), row("ease", 0.3, "worse")],
+            "sasrec is best, but not measurably: ials is level within noise.",
+        ),
+        (
+            [row("sasrec", 0.5), row("ials", 0.4, "worse"), row("ease", 0.3, "worse")],
+            "sasrec is significantly better than ials, ease.",
+        ),
+    ],
+)
+def test_a_verdict_claims_what_was_tested(board, verdict):
+    assert verdict_on("sasrec", board) == verdict
+
+
+def test_a_simple_winner_is_not_beaten():
+    board = [row("popularity", 0.5), row("ease", 0.4, "noise"), row("sasrec", 0.3, "worse")]
+    assert (
+        verdict_on("popularity", board)
+        == "popularity is significantly better than sasrec; nothing tried beats it here."
+    )
+    assert verdict_on("popularity", board[:2]) == "popularity is best, not measurably; nothing tried beats it here."
+
+
+def test_entrants_rank_cold_items_as_the_config_says(table, workspace):
+    path = written(table, "{name: gru4rec, cold_items: all}")
+    options = RaceOptions(minutes=1, metric="ndcg@10")
+    own = _Race(load(path), workspace, options, Clock(60, start=time.monotonic()), print, ignore)
+    own.timed.close()
+    assert own._enter("sasrec", "", {"name": "sasrec"}).model["cold_items"] == "all"
+    assert "cold_items" not in own._enter("ease", "", {"name": "ease"}).model
+
+
+def test_warnings_of_the_data_report_are_said(tmp_path, workspace):
+    halves(tmp_path / "visits.csv")
+    rows = pl.read_csv(tmp_path / "visits.csv").with_columns(
+        time=1_600_000_000 + pl.int_range(pl.len()) % 12 // 4 * 86_400
+    )
+    rows.sort("user", "time", "item").write_csv(tmp_path / "visits.csv")
+    path = written(tmp_path / "visits.csv", "{name: ease}\nsplit: {method: leave-last-out}", time="time")
+    said = []
+    warn_of(etl(load(path), workspace).artifact, said.append)
+    assert {message.level for message in said} == {"warning"}
+    assert any("the item id is above that of 100.0 %" in message.text for message in said)
 
 
 def test_a_limit_of_latency_leaves_models_out(table, recsys):  # noqa: F811
