@@ -180,7 +180,7 @@ class IALSConfig(ColdItemOptions, HistoryOptions):
         "model.regularization": {"low": 1.0, "high": 200.0, "log": True},
     }
 
-    format: ClassVar[int] = 4
+    format: ClassVar[int] = 5
 
     embedding_dim: PositiveInt = 128
     """Width of the user and item factors."""

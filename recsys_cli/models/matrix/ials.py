@@ -151,7 +151,8 @@ def regularized_products(items: Tensor, penalty: float) -> Tensor:
 
 
 def choose_penalty(matrix: InteractionMatrix, confidence: Tensor, config: IALSConfig) -> float:
-    """Return `penalty_of`, or 2, 4 or 8 times as much where held-out items of train rank better by a standard error.
+    """Return `penalty_of`, or 2, 4 or 8 times as much where held-out items of train rank better by a standard error of
+    the paired differences.
 
     One item of each of up to 2,000 users is held out; the factors have at most 64 dimensions. Fewer than 100 users, or
     more than 2 million interactions, keep `penalty_of`.
@@ -166,14 +167,15 @@ def choose_penalty(matrix: InteractionMatrix, confidence: Tensor, config: IALSCo
     rest = InteractionMatrix(starts(rows[keep], matrix.num_users), matrix.items[keep], matrix.num_items)
     weights = confidence[keep]
     small = config.model_copy(update={"embedding_dim": min(_HELD_OUT_DIM, config.embedding_dim)})
-    best, before = penalty, 0.0
+    best, before = penalty, torch.zeros(distinct, device=confidence.device)
     for factor in (1, 2, 4, 8):
         factors = item_factors(rest, weights, small, factor * penalty, seed=0).to(confidence.device)
         products = regularized_products(factors, factor * penalty)
         gains = _gains(rest, users, items, user_factors(rest, weights, factors, products)[users], factors)
-        if factor > 1 and gains.mean() - before <= gains.std() / math.sqrt(distinct):
+        change = gains - before
+        if factor > 1 and change.mean() <= change.std() / math.sqrt(distinct):
             break
-        best, before = factor * penalty, float(gains.mean())
+        best, before = factor * penalty, gains
     return best
 
 
