@@ -149,7 +149,9 @@ def _progress(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
             return {**progress, "next": command}
         trainer = workspace.trainer(unfinished)
         return {**progress, "next": f"wait: {trainer} is training it" if trainer else "recsys train --resume"}
-    run = workspace.run(progress["run"])
+    run, data = workspace.run(progress["run"]), workspace.data(progress["data"])
+    if not data.rows("valid") + data.rows("test"):  # of a winner of `auto`
+        return {**progress, "next": "recsys export"}
     return {**progress, "next": "recsys report" if run.evaluated().evaluation.is_file() else "recsys evaluate"}
 
 

@@ -34,7 +34,7 @@ from recsys_cli.stages.run_selection import finished_run, header_of, run_key, un
 from recsys_cli.stages.timed import Clock, Timed
 from recsys_cli.stages.train import train_on
 from recsys_cli.stages.tune import study_key, tune_on
-from recsys_cli.stages.winner import config_text, keeps_split, race_sections, verdict_on, winner_sections
+from recsys_cli.stages.winner import config_text, keeps_split, race_sections, suspicion, verdict_on, winner_sections
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 T = TypeVar("T")
@@ -217,7 +217,8 @@ class _Race:
         tested += [one for one in others if tested and self._evaluate(one)]
         board = self._leaderboard(tested)
         untried = [one.label for one in self.entrants.values() if one.note == _NO_TIME]
-        verdict = verdict_on(winner.label, board) + (f" No time for {', '.join(untried)}." if untried else "")
+        verdict = verdict_on(winner.label, board) + suspicion(self.options.metric, winner.value)
+        verdict += f" No time for {', '.join(untried)}." if untried else ""
         result = self._write(winner, verdict, board, name)
         self.journal.result, self.journal.config = result, self.text
         self.journal.save(self.clock.spent)

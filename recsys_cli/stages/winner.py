@@ -14,6 +14,8 @@ _REPLACED = frozenset({"model", "train", "bench", "tune", "protocol"})
 _ALL_ROWS = {"method": "random", "valid": 0.0, "test": 0.0}
 _OF_THE_RACE = frozenset({"monitor", "devices", "early_stopping"})
 """Training options absent from the config of all rows."""
+_LEAK = 0.99
+"""AUC that suggests a column made from the label."""
 SIMPLE = ("popularity", "ease")
 """Models to beat."""
 
@@ -91,6 +93,13 @@ def verdict_on(winner: str, board: Sequence[LeaderboardRow]) -> str:
     simple = next((label for label in SIMPLE if label in level), None)
     beaten = f"nothing tried beats {simple} here" if simple else f"{level[0]} is level within noise"
     return f"{winner} is best, but not measurably: {beaten}."
+
+
+def suspicion(metric: str, value: float | None) -> str:
+    """Return a sentence on a figure too good to be true."""
+    if metric != "auc" or (value or 0) < _LEAK:
+        return ""
+    return f" An AUC above {_LEAK} is rare: look for columns known only after the outcome."
 
 
 def _ahead(own: LeaderboardRow) -> str:

@@ -151,11 +151,10 @@ def regularized_products(items: Tensor, penalty: float) -> Tensor:
 
 
 def choose_penalty(matrix: InteractionMatrix, confidence: Tensor, config: IALSConfig) -> float:
-    """Return `penalty_of`, or 2, 4 or 8 times as much where held-out items of train rank better by a standard error of
-    the paired differences.
+    """Return `penalty_of`, or 2, 4 or 8 times as much where items held out of train rank better.
 
-    One item of each of up to 2,000 users is held out; the factors have at most 64 dimensions. Fewer than 100 users, or
-    more than 2 million interactions, keep `penalty_of`.
+    Better is by a standard error of the paired differences. One item of each of up to 2,000 users is held out; the factors
+    have at most 64 dimensions. Fewer than 100 users, or more than 2 million interactions, keep `penalty_of`.
     """
     penalty = penalty_of(matrix, confidence)
     users, items = sample_held_out(matrix)

@@ -20,7 +20,7 @@ from recsys_cli.stages.race import _Race, race
 from recsys_cli.stages.race_result import RaceOptions
 from recsys_cli.stages.timed import Clock
 from recsys_cli.stages.train import train_on
-from recsys_cli.stages.winner import verdict_on
+from recsys_cli.stages.winner import suspicion, verdict_on
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.workspace import Workspace
 from tests.cli.conftest import recsys  # noqa: F401 - a fixture
@@ -71,6 +71,7 @@ def test_a_race_ends_with_a_served_model_and_its_reasons(table, recsys):  # noqa
     assert len(named["items"]) == 10
     if found["on_all_rows"]:  # there was time for it
         assert recsys("--json", "recommend", "--user", "3").json == named
+        assert recsys("--json", "status").json["current"]["next"] == "recsys export"
 
     written = table.with_name("visits.auto.yaml")
     written.unlink()
@@ -225,6 +226,11 @@ def test_a_simple_winner_is_not_beaten():
         == "popularity is significantly better than sasrec; nothing tried beats it here."
     )
     assert verdict_on("popularity", board[:2]) == "popularity is best, not measurably; nothing tried beats it here."
+
+
+def test_a_figure_too_good_to_be_true_is_suspected():
+    assert "known only after the outcome" in suspicion("auc", 0.9995)
+    assert not any((suspicion("auc", 0.93), suspicion("auc", None), suspicion("ndcg@10", 1.0)))
 
 
 def test_entrants_rank_cold_items_as_the_config_says(table, workspace):
