@@ -17,6 +17,8 @@ from recsys_cli.etl.reading.times import text_format, unit_of
 
 Kind = Literal["integer", "number", "text", "list", "time", "empty"]
 _SHOWN = 3
+_FEW_ODD = 0.02
+"""Share of other texts among numbers that is a defect of the file."""
 _TIME_SAMPLE = 2_000
 _SECONDS = (631_152_000, 4_200_000_000)
 _LIST_MARKS = ("|", " ", ",", ";")
@@ -44,6 +46,7 @@ class Profile:
         values: The distinct values as text, for small numbers of them.
         are_hours: Whether the numbers are hours, such as 14102100.
         has_spaces: Whether texts have spaces.
+        odd: A text that is no number where nearly all others are; None otherwise.
         is_impressions: Whether the values are candidates with clicks, such as "N1-0 N2-1".
     """
 
@@ -66,6 +69,7 @@ class Profile:
     is_impressions: bool = False
     are_hours: bool = False
     has_spaces: bool = False
+    odd: str | None = None
 
     @property
     def filled(self) -> int:
@@ -76,6 +80,11 @@ class Profile:
     def is_numeric(self) -> bool:
         """Whether the values are numbers."""
         return self.kind in {"integer", "number"}
+
+    @property
+    def type_but_for_odd(self) -> str:
+        """Type of the numbers among which a text is odd."""
+        return "int64" if all(re.fullmatch(r"[+-]?\d+", one) for one in self.samples if one != self.odd) else "float64"
 
     @property
     def is_binary(self) -> bool:
@@ -164,6 +173,8 @@ def _text(
         return Profile(name, "text", **size, **shown, length=length, is_impressions=True)
     if (time := _time_format(name, values)) is not None:
         return Profile(name, "time", **size, **shown, time=time)
+    odd = filled.filter(filled.cast(pl.Float64, strict=False).is_null())
+    shown["odd"] = odd[0] if 0 < len(odd) < _FEW_ODD * len(filled) else None
     separator, elements = _list_of(name, few)
     return Profile(
         name, "text", **size, **shown, length=length, separator=separator, elements=elements,

@@ -131,6 +131,12 @@ class Understanding:
             for one in table.columns.values()
             if one.compound is not None
         ]
+        if odd := [one for one in self.interactions.columns.values() if one.odd is not None]:
+            types = ", ".join(f"{one.name}: {one.type_but_for_odd}" for one in odd)
+            notes.append(
+                f"text among numbers: {', '.join(f'{one.odd:.30} in {one.name}' for one in odd)}; remove these rows, or write "
+                f"dataset.interactions as {{files: {self.source}, types: {{{types}}}}}, with etl.on_bad_rows=skip"
+            )
         if self.proposal is None or self.task is None:
             return notes
         notes += [

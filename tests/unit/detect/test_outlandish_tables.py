@@ -145,3 +145,14 @@ def test_a_first_line_without_end_is_too_long_not_empty(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n \n")
     with pytest.raises(ConfigError, match="is empty"):
         understand([str(tmp_path / "t.csv")], {})
+
+
+def test_a_heading_amid_the_rows_is_named_with_the_types_that_leave_it_out(tmp_path: Path) -> None:
+    rows = [f"u{k % 17},{k * 7 % 13},{k % 5 + 0.5}" for k in range(ROWS)]
+    (tmp_path / "t.csv").write_text("\n".join(["user,item,rating", *rows[:200], "user,item,rating", *rows[200:]]))
+    notes = understand([str(tmp_path / "t.csv")], {}).notes
+    assert any(
+        "item in item, rating in rating" in note and "types: {item: int64, rating: float64}" in note for note in notes
+    )
+    (tmp_path / "t.csv").write_text("\n".join(["user,item,rating", *rows]))
+    assert not any("text among numbers" in note for note in understand([str(tmp_path / "t.csv")], {}).notes)
