@@ -21,11 +21,12 @@ def inverse_of(counts: Tensor, penalty: float) -> Tensor:
 
 def columns_of_inverse(counts: Tensor, penalty: float, columns: Tensor) -> Tensor:
     """Return some columns of (counts + λ)⁻¹, in less than half of the time of all; shape (C, S)."""
-    system = counts.to(dtype_of(counts, penalty), copy=True)
+    system = counts.to(dtype_of(counts, penalty), copy=True, memory_format=torch.contiguous_format)
     system.diagonal().add_(penalty)
+    torch.linalg.cholesky(system.mT, out=system.mT)
     unit = system.new_zeros(len(system), len(columns))
     unit[columns, torch.arange(len(columns), device=columns.device)] = 1
-    return torch.cholesky_solve(unit, torch.linalg.cholesky(system))
+    return torch.cholesky_solve(unit, system.mT)
 
 
 def dtype_of(counts: Tensor, penalty: float) -> torch.dtype:

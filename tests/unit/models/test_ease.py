@@ -208,13 +208,15 @@ def test_badly_conditioned_systems_are_solved_in_float64() -> None:
 
 
 @pytest.mark.parametrize("penalty", [(), ("0.01",)], ids=["penalty searched", "badly conditioned"])
-@pytest.mark.parametrize(("memory_mib", "least", "most"), [(281, 187, 1.2 * 281), (150, 10, 2 * 150)])
+@pytest.mark.parametrize(("memory_mib", "least", "most"), [(281, 187, 1.2 * 281), (150, 10, 1.3 * 150)])
 def test_the_memory_budget_bounds_the_growth_of_the_process(
     penalty: tuple[str, ...], memory_mib: int, least: float, most: float
 ) -> None:
     """281 MiB hold all weights of 7,000 items, 187 MiB alone; the growth includes the rows and the checkpoint."""
     command = [sys.executable, "-m", "tests.unit.models.ease_memory", str(memory_mib), *penalty]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    # Without them glibc keeps freed blocks of many sizes: 160 MiB held are then 200 to 390 of the process, by chance.
+    allocator = {"MALLOC_MMAP_THRESHOLD_": "1000000", "MALLOC_TRIM_THRESHOLD_": "1000000"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | allocator
     found = subprocess.run(command, capture_output=True, check=True, text=True, env=environment, timeout=600)
 
     num_items, growth = (float(number) for number in found.stdout.split())

@@ -69,7 +69,9 @@ class Shop:
         queries = [Query(user="u3", k=100, exclude_seen=False), Query(k=100), Query(history=["i05", "i07"], k=100)]
         found = [*served.recommend(queries), served.similar("i01", 100)]
         assert all(answer.items for answer in found)
-        return {one.item.id for answer in found for one in answer.items} | {one.id for one in served.search("i", 100)}
+        return {one.item.id for answer in found for one in answer.items} | {
+            one.id for one in served.catalog.search("i", 100)
+        }
 
     def numbers(self) -> list[str]:
         """Return the vocabulary of items of the served version."""
