@@ -74,13 +74,15 @@ def prepared_data(config: RunConfig, workspace: Workspace) -> PreparedData:
     return data
 
 
-def warn_of(data: PreparedData, emit: Emit) -> None:
-    """Emit the warnings of the data report."""
+def warn_of(data: PreparedData, emit: Emit) -> bool:
+    """Emit the warnings of the data report, and return whether there are any."""
     from recsys_cli.etl.report import Facts
 
-    for finding in Facts.read(data.facts).findings if data.facts.is_file() else ():
-        if finding.level == "warning":
-            emit(Message(finding.text, "warning"))
+    findings = Facts.read(data.facts).findings if data.facts.is_file() else ()
+    warnings = [finding.text for finding in findings if finding.level == "warning"]
+    for text in warnings:
+        emit(Message(text, "warning"))
+    return bool(warnings)
 
 
 def raw_identity(config: RunConfig, workspace: Workspace) -> dict[str, Any]:

@@ -120,7 +120,7 @@ class _Race:
                 f"preparing the data takes longer than {self.options.minutes:g} min", hint="give more --minutes"
             )
         self.data = made.artifact
-        warn_of(self.data, self.emit)
+        self.is_warned = warn_of(self.data, self.emit)
         self.preparing = max(time.monotonic() - started, float(self.data.manifest["seconds"]["total"]))
         self.clock.before = self.journal.seconds
 
@@ -218,6 +218,7 @@ class _Race:
         board = self._leaderboard(tested)
         untried = [one.label for one in self.entrants.values() if one.note == _NO_TIME]
         verdict = verdict_on(winner.label, board) + suspicion(self.options.metric, winner.value)
+        verdict += f" The data report has warnings: {self.data.report}." if self.is_warned else ""
         verdict += f" No time for {', '.join(untried)}." if untried else ""
         result = self._write(winner, verdict, board, name)
         self.journal.result, self.journal.config = result, self.text

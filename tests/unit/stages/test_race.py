@@ -250,7 +250,7 @@ def test_warnings_of_the_data_report_are_said(tmp_path, workspace):
     rows.sort("user", "time", "item").write_csv(tmp_path / "visits.csv")
     path = written(tmp_path / "visits.csv", "{name: ease}\nsplit: {method: leave-last-out}", time="time")
     said = []
-    warn_of(etl(load(path), workspace).artifact, said.append)
+    assert warn_of(etl(load(path), workspace).artifact, said.append)
     assert {message.level for message in said} == {"warning"}
     assert any("the item id is above that of 100.0 %" in message.text for message in said)
 
