@@ -71,8 +71,9 @@ def auto(
         run_download(session, config.dataset)
     with session.working("auto") as emit:
         from recsys_cli.stages.race_result import Journal, RaceOptions
+        from recsys_cli.workspace import write_text
 
-        budget, write = None if memory is None else int(1_024 * memory), partial(_write, path)
+        budget, write = None if memory is None else int(1_024 * memory), partial(write_text, path)
         options = RaceOptions(minutes=minutes, metric=chosen, memory_mib=budget, latency_ms=latency)
         journal = Journal.open(config, session.workspace, options)
         found = journal.finished(minutes, session.workspace)
@@ -153,13 +154,6 @@ def _check(path: Path, metric: str) -> None:
             f"{path} exists and is not of recsys auto by {metric}",
             hint=f"choose another file with --out, such as --out {path.stem}.{metric}.yaml",
         )
-
-
-def _write(path: Path, text: str) -> None:
-    from recsys_cli.workspace import check_output, write_text
-
-    check_output(path)
-    write_text(path, text)
 
 
 def _result(found: RaceResult, path: Path) -> dict[str, Any]:

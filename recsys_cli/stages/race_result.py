@@ -97,9 +97,9 @@ class Journal:
         """Read the journal of a race on the data of a config; it is empty before the first call."""
         key = key_of("auto", data_key(config, workspace), options.model_dump(exclude={"minutes"}))
         path = workspace.root / "auto" / f"{key[:16]}.json"
-        saved: dict[str, Any] = (
-            read_json(path, hint=f"remove {path}") if path.is_file() else {"seconds": 0.0, "result": None}
-        )
+        if not path.is_file():
+            return cls(path)
+        saved = read_json(path, hint=f"remove {path}")
         result = saved["result"] and RaceResult.model_validate(saved["result"])
         return cls(path, saved["seconds"], result, saved.get("config", ""))
 

@@ -7,26 +7,29 @@ from torch import Tensor
 
 _CONDITION = 20_000
 """Condition number above which rounding in float32 may change the inverse by a thousandth."""
-
 _BLOCK = 512
 """Columns of a block."""
 
 
 def inverse_of(counts: Tensor, penalty: float) -> Tensor:
     """Return (counts + λ)⁻¹; shape (C, C), in the precision of `dtype_of`."""
-    inverse = counts.to(dtype_of(counts, penalty), copy=True, memory_format=torch.contiguous_format)
-    inverse.diagonal().add_(penalty)
-    return invert_(inverse)
+    return invert_(_system(counts, penalty))
 
 
 def columns_of_inverse(counts: Tensor, penalty: float, columns: Tensor) -> Tensor:
     """Return some columns of (counts + λ)⁻¹, in less than half of the time of all; shape (C, S)."""
-    system = counts.to(dtype_of(counts, penalty), copy=True, memory_format=torch.contiguous_format)
-    system.diagonal().add_(penalty)
+    system = _system(counts, penalty)
     torch.linalg.cholesky(system.mT, out=system.mT)
     unit = system.new_zeros(len(system), len(columns))
     unit[columns, torch.arange(len(columns), device=columns.device)] = 1
     return torch.cholesky_solve(unit, system.mT)
+
+
+def _system(counts: Tensor, penalty: float) -> Tensor:
+    """Return counts + λ, a copy in the precision of `dtype_of`."""
+    system = counts.to(dtype_of(counts, penalty), copy=True, memory_format=torch.contiguous_format)
+    system.diagonal().add_(penalty)
+    return system
 
 
 def dtype_of(counts: Tensor, penalty: float) -> torch.dtype:
