@@ -33,14 +33,7 @@ _R = TypeVar("_R")
 
 
 def resolve(name: str, *, what: str) -> str | None:
-    """Return the import path of a plugin without importing it.
-
-    Args:
-        name: Name of an entry point, or an import path such as "my_package.data:source".
-        what: Kind of the component: dataset, model, engine, op, metric or tracker.
-
-    Returns:
-        The import path; None if the name is neither.
+    """Return the import path of a plugin, by entry point or as it is, without importing it; None if the name is neither.
 
     Raises:
         ConfigError: The import path is not trusted.
@@ -71,10 +64,7 @@ def declared(what: str) -> EntryPoints:
 
 
 def trust(*modules: str) -> Callable[[], None]:
-    """Trust modules and their submodules in this process and its child processes.
-
-    Returns:
-        A function that restores the previous trust.
+    """Trust modules and their submodules in this process and its children; return a function that restores the previous trust.
 
     Raises:
         ConfigError: A name is not a valid module name.
@@ -112,11 +102,6 @@ def guarded(what: str, *, hint: str | None = None, of: type[BaseException] = Exc
     """Convert exceptions of a plugin, and SystemExit, to a ConfigError.
 
     A RecsysError passes unchanged, and so does lack of memory, a full disk or a closed pipe.
-
-    Args:
-        what: Prefix of the message.
-        hint: Hint of the error.
-        of: Converted exceptions besides SystemExit.
     """
     try:
         yield
@@ -166,11 +151,6 @@ def _guarded_member(value: object, what: str, of: type[BaseException]) -> object
 
 def require_subclass(component: Any, base: type, path: str) -> None:
     """Check the base class of a plugin before any of its code is called.
-
-    Args:
-        component: The object returned by `load`.
-        base: Required base class.
-        path: Import path of the plugin.
 
     Raises:
         ConfigError: The object is no subclass of `base`.

@@ -93,13 +93,7 @@ class BenchConfig(Section):
 
 
 def not_measured(metrics: Iterable[str], k: Collection[int], extra: Collection[str]) -> list[str]:
-    """Return a message for each metric absent from an evaluation.
-
-    Args:
-        metrics: Names of metrics.
-        k: Cut-offs of the evaluation.
-        extra: Metrics of plugins in the evaluation.
-    """
+    """Return a message for each metric absent from an evaluation with these cut-offs and metrics of plugins."""
     parts = [(one, one.partition("@")[2]) for one in metrics if one.partition("@")[0] not in IMPRESSION]
     missing = [
         f"{metric} is not measured: add {cut_off} to evaluate.k"
@@ -144,12 +138,7 @@ def cell(values: Mapping[str, Any], model: BenchModel, *, seed: int | None = Non
 
 
 def bench_problems(document: Document, check: Check) -> list[str]:
-    """Return one line for each unknown model, option or metric of the bench.
-
-    Args:
-        document: A config. Malformed entries are skipped: the validation of the section reports them.
-        check: Returns the problems of a document.
-    """
+    """Return one line for each unknown model, option or metric of the bench; the section's validation reports malformed entries."""
     bench = document.values.get("bench")
     if not isinstance(bench, dict):
         return []

@@ -100,10 +100,7 @@ def vary(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
 def with_model(config: RunConfig, model: BenchModel, *, seed: int) -> RunConfig:
     """Return the config of one bench model, without the bench and tune sections.
 
-    Args:
-        config: The config of the bench. Its train section has precedence over the model's own defaults.
-        model: An entry of the bench; overrides the config.
-        seed: Random seed of the training.
+    An entry of the bench overrides the config, whose train section has precedence over the model's own defaults.
 
     Raises:
         ConfigError: The model does not support the config.
@@ -193,10 +190,7 @@ def search_space(model: type[BaseModel]) -> Mapping[str, Values]:
 
 
 def model_config_type(name: str) -> type[BaseModel]:
-    """Return the Config class of a model without importing torch.
-
-    Args:
-        name: Name in the registry, entry point or import path of a plugin (docs/security.md).
+    """Return the Config class of a model without importing torch; of a plugin by entry point or import path (docs/security.md).
 
     Raises:
         ConfigError: The model is unknown or not trusted, or its Config is no `Section`.

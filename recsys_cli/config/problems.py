@@ -38,14 +38,7 @@ _BOUNDS = {
 def describe(
     error: ValidationError, root: type[BaseModel] | None, document: Document, *, prefix: Key = ()
 ) -> list[str]:
-    """Return one line per problem.
-
-    Args:
-        error: The error of pydantic.
-        root: The validated type, for suggestions of valid keys; None if unknown.
-        document: Values and source locations of the keys.
-        prefix: Key of the validated section; empty for the whole config.
-    """
+    """Return one line per problem, with suggestions of valid keys by the type `root`; `prefix` is the key of the section."""
     sentences: dict[Key, list[str]] = {}
     advice: dict[Key, str] = {}
     values: Any = document.values

@@ -18,13 +18,8 @@ def starting_sections(
 ) -> dict[str, Any]:
     """Return the `split` and `features` sections.
 
-    Args:
-        user: Column with the user id.
-        item: Column with the item id.
-        rating: Rating column; a rating above 3 is positive.
-        label: Binary label column, instead of `rating`. Without both, every interaction is positive.
-        timestamp: Time column; makes the split temporal.
-        ranks: Whether the items are ranked: rows with another label than 1 are left out.
+    A rating above 3 is positive; without rating and label, every interaction is. A time column makes the split temporal. If the
+    items are ranked, rows with another label than 1 are left out.
     """
     ops: list[dict[str, Any]] = [{"op": "Categorify", "columns": [user, item]}]
     if label is not None and ranks:

@@ -145,9 +145,7 @@ def space_problems(document: Document, check: Check) -> list[str]:
 
     Values are validated one by one, at their own keys; an invalid combination fails in its trial.
 
-    Args:
-        document: A config. Malformed entries are skipped: the validation of the section reports them.
-        check: Returns the problems of a document.
+    Malformed entries are skipped: the validation of the section reports them.
     """
     tune = document.values.get("tune")
     space = tune.get("space") if isinstance(tune, dict) else None

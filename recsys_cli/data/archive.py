@@ -31,12 +31,6 @@ def unpack(archive: Path, members: Sequence[str], folder: Path, *, emit: Emit) -
     Members are matched by file name, with or without a top folder, and only regular files: the paths in the archive are never
     used. `__MACOSX` and dot files are ignored.
 
-    Args:
-        archive: The archive; a zip file unless its suffix is of tar.
-        members: File names, such as "ratings.csv".
-        folder: An existing folder.
-        emit: Receives the progress in bytes.
-
     Raises:
         DataError: The archive is of another kind, damaged or encrypted; a required file is missing or empty; or the total
             size exceeds the disk or a plausible compression ratio.

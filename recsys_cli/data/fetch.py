@@ -57,11 +57,7 @@ def file_digest(path: Path, algorithm: str = "md5") -> str:
 
 
 def impostor(head: bytes) -> str | None:
-    """Recognize an HTML page or a Git LFS pointer in place of data, by the first bytes.
-
-    Returns:
-        A description such as "an HTML page", or None.
-    """
+    """Return what the first bytes are in place of data, an HTML page or a Git LFS pointer; None for data."""
     start = head[:512].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     if start.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):
         return "an HTML page"
@@ -156,12 +152,7 @@ MIRROR_VARIABLE = "RECSYS_MIRROR"
 
 
 def address(name: str, published: str, mirror: str | None) -> str:
-    """Return the URL of a file at the mirror, if one is set, or else the published one.
-
-    Args:
-        name: Name of the file at mirrors.
-        published: URL at the publisher; empty for files without a public one.
-        mirror: Base URL of a mirror; None for the variable RECSYS_MIRROR.
+    """Return the URL of a file at the mirror, by default of RECSYS_MIRROR, or else the published one, which may be empty.
 
     Raises:
         ConfigError: The mirror is not a web address.
@@ -208,20 +199,10 @@ class _Interrupted(Exception):  # noqa: N818 - internal, never raised to the use
 
 
 def download(url: str, to: Path, *, digest: Digest | None, emit: Emit, retry: RetryPolicy | None = None) -> str:
-    """Download a complete, verified file.
+    """Download a complete, verified file and return its digest: md5 without an expected one, for changing content.
 
     Bytes go to `<to>.part`, resumed by a later call; only a verified file gets the name `to`. A concurrent download of
     the same file waits for the first and reuses its result.
-
-    Args:
-        url: An http or https address.
-        to: Path of the file; its folder is created, for the part file and the lock as well.
-        digest: Expected digest; None for a file with changing content.
-        emit: Receives progress, waits and retries.
-        retry: Retries and timeouts.
-
-    Returns:
-        The digest of the file (md5 without `digest`).
 
     Raises:
         DataError: The server does not have the file, or sent another one.

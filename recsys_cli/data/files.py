@@ -30,11 +30,7 @@ from recsys_cli.events import Emit
 
 
 def locate(table: str, patterns: Sequence[str]) -> tuple[RawFile, ...]:
-    """Return the files of a table, sorted by name within each pattern.
-
-    Args:
-        table: Name of the table, for errors.
-        patterns: Paths, globs, folders or URLs; paths are relative to the working directory.
+    """Return the files of a table, sorted by name within each pattern; paths are relative to the working directory.
 
     Raises:
         ConfigError: A file is matched twice, has a name that is not UTF-8, or the protocol of a URL is unknown.

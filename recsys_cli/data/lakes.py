@@ -51,14 +51,9 @@ def rows_of(
     constants: Mapping[str, Any] = MappingProxyType({}),
     keep: pa.Array | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file in the columns of a schema.
+    """Yield the rows of a file in the columns of a schema; those neither stored nor constant are null, as added after the file.
 
-    Args:
-        file: The opened file.
-        schema: Columns of the table; those neither stored nor constant are null, as added after the file.
-        stored: Column of the table → column of the file.
-        constants: Values of the partition columns.
-        keep: Which rows of the file exist; None for all.
+    `stored` has the column of the file by that of the table, `keep` a mask of the rows that exist.
     """
     stored = {name: column for name, column in stored.items() if column in file.schema_arrow.names}
     first = 0

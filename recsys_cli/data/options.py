@@ -25,12 +25,6 @@ def parse_options(
 ) -> Options:
     """Parse the config's dataset section into typed options.
 
-    Args:
-        model: The pydantic class of the options.
-        options: Raw keys and values of the config.
-        dataset: Name of the dataset, for errors.
-        hint: Hint of the error; default: the list of options.
-
     Raises:
         ConfigError: Some options are invalid; the message lists all of them.
     """

@@ -106,11 +106,7 @@ class RemoteFile:
             return bool(system.isfile(path))
 
     def open(self, mode: str = "rb", *, in_order: bool = True) -> BinaryIO:
-        """Open the file for reading.
-
-        Args:
-            mode: "rb".
-            in_order: Whether to read sequentially; otherwise every read is a range request without read-ahead.
+        """Open the file for reading, in order, or by range requests without read-ahead.
 
         Raises:
             DataError: The file does not exist, or is unreachable.

@@ -60,14 +60,9 @@ def check_columns(table: str, since: Mapping[str, SinceValue], columns: Sequence
 
 
 def least(name: str, value: SinceValue, kind: pa.DataType, *, newest: pa.Scalar | None, is_time: bool) -> pa.Scalar:
-    """Return the least value of a column's rows since a moment.
+    """Return the least value of a column's rows since a moment, or in a time span before the greatest value `newest`.
 
-    Args:
-        name: Name of the column, for errors.
-        value: The option's value.
-        kind: Type of the column.
-        newest: Greatest value of the column, for a time span.
-        is_time: Whether numbers of the column are seconds since 1970.
+    With `is_time`, numbers of the column are seconds since 1970.
 
     Raises:
         ConfigError: The value does not fit the column.
@@ -154,10 +149,8 @@ _ALIASES = {"timestamp": "timestamp[us]", "timestamp with zone": "string"}
 def with_partitions(table: RawTable, patterns: Sequence[str], types: Mapping[str, RawType]) -> RawTable:
     """Return a table with the partition columns of its folders, without the files before `since`.
 
-    Args:
-        table: The table, with all its files.
-        patterns: Paths of the config; only the folders below a folder are partitions, not those of a file or glob.
-        types: Declared types; otherwise whole numbers are int64, ISO dates timestamps, and others strings.
+    Of the patterns only the folders below a folder are partitions. Without a declared type, whole numbers are int64, ISO dates
+    timestamps, and others strings.
 
     Raises:
         ConfigError: `since` does not fit the column.

@@ -198,11 +198,7 @@ _PARTS = ("info", "identity", "fetch", "tables")
 
 
 def open_source(name: str, options: Mapping[str, object] | None = None) -> Source:
-    """Open the dataset of a config or a command line.
-
-    Args:
-        name: A name of the catalog, or the import path of another package's factory (docs/security.md).
-        options: The other keys of the config's dataset section.
+    """Open a dataset of the catalog, or by the import path of another package's factory (docs/security.md).
 
     Raises:
         ConfigError: The name is unknown or not trusted, the path is not a factory, or an option is invalid.
@@ -232,11 +228,6 @@ def _open_foreign(factory: object, path: str, name: str, options: Mapping[str, o
 
 def open_given(name: str, options: Mapping[str, object], path: str) -> Source:
     """Open a file with the interactions of one split; for a `files` dataset, in the dialect of its own files.
-
-    Args:
-        name: Name of the dataset.
-        options: Options of the dataset.
-        path: File, glob, folder or URL.
 
     Raises:
         ConfigError: The name is unknown, or an option is invalid.

@@ -111,12 +111,7 @@ KINDS = {
 
 
 class Generated:
-    """A generated dataset as a Source.
-
-    Args:
-        name: Name in the catalog.
-        options: Size and seed.
-    """
+    """A generated dataset as a Source."""
 
     def __init__(self, name: str, options: BaseModel) -> None:
         self._name, self._kind, self._options = name, KINDS[name], options

@@ -172,12 +172,7 @@ class Understanding:
 
 
 def understand(patterns: Sequence[str], given: Mapping[str, str | None], asked: Asked | None = None) -> Understanding:
-    """Look at files and return roles, task and config.
-
-    Args:
-        patterns: Paths, globs, folders, URLs, zip archives.
-        given: Columns by role: user, item, rating, label, timestamp.
-        asked: Rank the catalog, or predict the rating or label; None: by the table.
+    """Look at files, folders, URLs or zip archives and return roles, task and config; without `asked` the table decides the task.
 
     Raises:
         ConfigError: A file is no table, a given column does not fit, or the tables cannot train a recommender.

@@ -195,12 +195,7 @@ Part = Literal["train", "held-out", "new"]
 
 @dataclass(frozen=True)
 class RowCount:
-    """The numbers of rows before and after an op.
-
-    Attributes:
-        index: Position of the op in the plan.
-        title: Name of the op in messages.
-    """
+    """The numbers of rows before and after an op."""
 
     index: int
     name: str

@@ -188,12 +188,7 @@ def _without(rows: pa.Table, name: str, forgotten: Forgotten) -> tuple[pa.Table,
 
 
 class ForgottenData:
-    """Prepared data with the places of forgotten ids.
-
-    Args:
-        data: The prepared data.
-        forgotten: The ids.
-    """
+    """Prepared data with the places of forgotten ids."""
 
     def __init__(self, data: PreparedData, forgotten: Forgotten) -> None:
         self.data, self._forgotten = data, forgotten

@@ -270,15 +270,7 @@ def measure_stages(
     *,
     name: str,
 ) -> Iterator[StageFigures]:
-    """Yield the figures of the generators, of the union of their candidates, of further stages, and of the whole model.
-
-    Args:
-        stages: The stages by name.
-        rank: Ranks the users of the evaluation by a stage, up to a cut-off.
-        whole: The rankings of the whole model.
-        config: Cut-offs, and resamples of the intervals.
-        name: Name of the whole model.
-    """
+    """Yield the figures of the generators, of the union of their candidates, of further stages, and of the whole model."""
     k = min(config.k)
     ranked = {stage: rank(stage, one, max(one.k or k, k)) for stage, one in stages.items()}
     generators = [stage for stage, one in stages.items() if one.k is not None]

@@ -77,12 +77,7 @@ def foreign_path(name: str) -> str | None:
 
 
 def extended(builtin: Mapping[str, _M], names: Iterable[str]) -> dict[str, _M]:
-    """Return the metrics of one type, followed by those of other packages of the same type and label task.
-
-    Args:
-        builtin: Metrics of this package, by name; not empty.
-        names: Names of metrics or results.
-    """
+    """Return the metrics of one type, followed by those of other packages of the same type and label task."""
     like = next(iter(builtin.values()))
     others = (foreign(_base(name)) for name in names)
     return {**builtin, **{one.name: one for one in others if isinstance(one, type(like)) and _same_task(one, like)}}

@@ -26,12 +26,7 @@ def build(
 ) -> Model:
     """Build a model from its name and options; weights come from torch's global generator.
 
-    Args:
-        name: Value of `model.name` in a config: a registered name, or a package with `config.Config` and `model.Model`.
-        options: The model's own options.
-        schema: The prepared columns.
-        sparse: Sparse gradients for the embedding tables.
-        placement: Placement of the embedding tables.
+    An unregistered name is that of a package with `config.Config` and `model.Model`.
 
     Raises:
         ConfigError: The model is unknown, an option is wrong, the columns do not fit, or the model does not support the

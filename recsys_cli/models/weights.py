@@ -19,12 +19,9 @@ PREFIX = "model."
 
 
 def load_weights(model: Model, path: Path, *, mapped: bool = False) -> None:
-    """Load the weights of a checkpoint into a model, in place and on its device.
+    """Load the weights of a checkpoint into a model of the same config and schema, in place and on its device.
 
-    Args:
-        model: Built from the same config and schema as the saved one.
-        path: A `best` or `last` checkpoint.
-        mapped: Replace the tensors by memory-mapped ones on the host; rows are read at first use.
+    With `mapped`, its tensors are replaced by memory-mapped ones on the host: rows are read at first use.
 
     Raises:
         MissingArtifactError: The file does not exist.

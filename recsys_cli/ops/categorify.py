@@ -232,13 +232,7 @@ class Categorify(Op):
         return state
 
     def numpy(self, state: Tables, types: Types, indexes: Mapping[str, VocabularyIndex] | None = None) -> Apply:
-        """Replace values by ids.
-
-        Args:
-            state: The vocabularies.
-            types: Types of the columns.
-            indexes: Indexes of vocabularies by name, such as memory-mapped ones; others are built.
-        """
+        """Replace values by ids; a vocabulary without an index, such as a memory-mapped one, gets one."""
         built: dict[str, VocabularyIndex] = dict(indexes or {})
         functions = {}
         for name in self.learns:

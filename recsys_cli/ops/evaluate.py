@@ -96,12 +96,7 @@ class _Translator(Generic[Compiled]):
 
 
 def numbers_of(expression: Expression, kinds: Mapping[str, Kind]) -> Evaluate:
-    """Compile an expression to int64 or float64; booleans become 1 and 0.
-
-    Args:
-        expression: A checked expression.
-        kinds: Types of its columns.
-    """
+    """Compile a checked expression to int64 or float64; booleans become 1 and 0."""
     return _NumPyTranslator(kinds).number(expression)
 
 

@@ -219,10 +219,6 @@ _BETWEEN = frozenset({"and", "or", "not", "if", "else"})
 def parse(text: str, functions: Mapping[str, Function] = FUNCTIONS) -> Expression:
     """Parse an expression.
 
-    Args:
-        text: The expression.
-        functions: Allowed functions by name.
-
     Raises:
         ConfigError: Invalid syntax, or a construct outside the grammar; the message shows the part in question.
     """

@@ -126,13 +126,7 @@ class Computed(Derived):
 
 
 def filter_rows(rows: Flow, keep: Callable[[pa.Table], Mask], columns: Sequence[str]) -> Computed:
-    """Filter rows by a mask per batch, and keep only some columns.
-
-    Args:
-        rows: The rows.
-        keep: Computes the mask of a batch.
-        columns: The columns of the result.
-    """
+    """Filter rows by a mask per batch, and keep only some columns."""
     return Computed(rows, partial(_filter_batch, keep, list(columns)))
 
 

@@ -151,13 +151,7 @@ def fitted_table(table: pl.DataFrame) -> pa.Table:
 
 
 class GroupIndex:
-    """Index of the groups of a table of statistics.
-
-    Args:
-        table: One row per group, with the key columns of `keys`.
-        names: Columns of the rows with the keys.
-        keys: Key columns of the table; by default `key0`, `key1`, …
-    """
+    """Index of the groups of a table of statistics: one row per group, by key columns (`key0`, `key1`, … by default)."""
 
     def __init__(self, table: pa.Table, names: Sequence[str], keys: Sequence[str] | None = None) -> None:
         self._names = tuple(names)

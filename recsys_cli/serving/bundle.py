@@ -40,10 +40,7 @@ _MAPPED = 1 << 24
 def load_bundle(path: Path | str, *, verify: bool = False) -> Recommender:
     """Load a bundle of `recsys export`, ready for requests.
 
-    Args:
-        path: The folder.
-        verify: Read all files, and compare their checksums. Without it, sizes of all files and checksums of those up to
-            16 MiB are compared.
+    Without `verify`, sizes of all files and checksums of those up to 16 MiB are compared, else all checksums.
 
     Raises:
         MissingArtifactError: The folder is no bundle, or a file is missing.

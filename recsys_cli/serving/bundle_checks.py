@@ -167,15 +167,7 @@ def _check_ids(ids: pa.ChunkedArray, start: int, stop: int) -> None:
 def read_array(
     path: Path, *dtypes: str, length: int | None = None, least: int = 0, below: int | None = None, mapped: bool = False
 ) -> npt.NDArray[Any]:
-    """Read a one-dimensional array of a .npy file; object arrays (pickle) are refused.
-
-    Args:
-        path: The file.
-        dtypes: Allowed types.
-        length: Required length; None for any.
-        least: Lower bound of ids.
-        below: Upper bound of ids; None for other values.
-        mapped: Memory-map the file.
+    """Read a one-dimensional array of a .npy file; object arrays (pickle) are refused. Ids are from `least` to below `below`.
 
     Raises:
         ValueError: The array has another type or shape, or an id is out of range.

@@ -31,14 +31,7 @@ from recsys_cli.workspace import Bundle, PreparedData, write_json, write_manifes
 def write_bundle(
     served: ServedModel, folder: Path, *, key: str, source: Mapping[str, Any], histories: bool = True
 ) -> Bundle:
-    """Write the files of a bundle into a folder, and then its manifest.
-
-    Args:
-        served: A model of a run.
-        folder: An empty folder.
-        key: Key of the bundle.
-        source: Run, data, dataset and metrics, for manifest and model card.
-        histories: Include the user histories.
+    """Write the files of a bundle into an empty folder, and then its manifest; `source` is for it and the model card.
 
     Raises:
         ConfigError: The model needs the histories.
@@ -122,13 +115,7 @@ def num_weights(model: Model) -> int | None:
 
 
 def copy_data(data: PreparedData, target: PreparedData, *, tables: bool = True) -> None:
-    """Copy prepared data without its rows.
-
-    Args:
-        data: The prepared data.
-        target: The copy; its folder does not exist.
-        tables: Copy the dimension tables.
-    """
+    """Copy prepared data without its rows into a new folder."""
     target.folder.mkdir()
     for name in ("schema.json", "plan.json"):
         shutil.copyfile(data.folder / name, target.folder / name)
@@ -173,12 +160,7 @@ def signature(fitted: FittedPlan, schema: Schema) -> dict[str, Any]:
 
 
 def model_card(manifest: Mapping[str, Any], served: ServedModel) -> str:
-    """Return the card.
-
-    Args:
-        manifest: Manifest of the bundle.
-        served: The model.
-    """
+    """Return the model card by the manifest of the bundle."""
     run, metrics = manifest["run"], manifest.get("metrics") or {}
     figures = [f"| {name} | {value:.4g} |" for name, value in metrics.items() if isinstance(value, int | float)]
     chosen = {name: f"{value:g} (chosen on train)" for name, value in manifest.get("chosen", {}).items()}

@@ -253,14 +253,7 @@ class RowEncoder:
 def compile_nodes(
     nodes: Sequence[Node], fitted: FittedPlan, types: Types, indexes: Mapping[str, VocabularyIndex]
 ) -> list[Apply]:
-    """Compile steps in order.
-
-    Args:
-        nodes: The steps.
-        fitted: The fitted plan.
-        types: Types of the raw columns; those of the outputs are added.
-        indexes: Indexes of vocabularies by name.
-    """
+    """Compile steps in order; `types` of the raw columns get those of the outputs."""
     steps: list[Apply] = []
     for node in nodes:
         state = {name: fitted.state[node.index, name] for name in node.op.states}
@@ -329,11 +322,6 @@ def _with_weights(name: str, feature: Feature, weights_name: str, weights: Array
 
 class TableEncoder:
     """Encodes the joined columns of keys, such as the genres of movies; compiled once.
-
-    Args:
-        fitted: The fitted plan.
-        key: Key column of the table.
-        indexes: Indexes of vocabularies by name; the others are built here.
 
     Attributes:
         inputs: Types of the raw columns.

@@ -66,12 +66,7 @@ class Histories:
 
     @classmethod
     def of(cls, rows: Interactions, *, num_users: int) -> Histories:
-        """Sort interactions into lists; rows of users and items without a distinct id are left out.
-
-        Args:
-            rows: Interactions without sampled negatives.
-            num_users: Upper bound of the user ids.
-        """
+        """Sort interactions, without sampled negatives, into lists; rows of users and items without a distinct id are left out."""
         ordered, offsets = rows.by_user(num_users)
         items, labels = ordered.item_idx.astype(np.int32), ordered.labels
         return cls(offsets, items, labels, ordered.times, rows.mean, ordered.weights)
@@ -128,13 +123,7 @@ class Histories:
 
     @classmethod
     def read(cls, folder: Path, *, mean: float | None, num_users: int, num_items: int) -> Histories:
-        """Memory-map the files of `write`.
-
-        Args:
-            folder: The folder.
-            mean: As of the class.
-            num_users: Upper bound of the user ids.
-            num_items: Upper bound of the items.
+        """Memory-map the files of `write`; the numbers are upper bounds of the ids.
 
         Raises:
             ValueError: The arrays do not fit each other, or an item is out of range.
@@ -166,12 +155,7 @@ def extended(
 
     A recent interaction replaces a stored one of the same item. Without stored times, recent ones follow.
 
-    Args:
-        histories: All histories, for the meaning of labels and times.
-        stored: The history of the user.
-        recent: The recent interactions, oldest first.
-        items: Their encoded items, -1 for unknown ones.
-        ticks: Units of the stored times per second.
+    `items` are the encoded recent ones, -1 for unknown; `ticks` are units of the stored times per second.
     """
     known = np.flatnonzero(items >= 0)
     if not len(known):

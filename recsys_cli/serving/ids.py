@@ -105,12 +105,7 @@ class IdIndex(Ids):
 
 
 def build_indexes(fitted: FittedPlan, built: Mapping[str, VocabularyIndex]) -> dict[str, VocabularyIndex]:
-    """Return the indexes of all vocabularies, and of cold keys by their column of table rows.
-
-    Args:
-        fitted: The fitted plan.
-        built: Indexes that exist already.
-    """
+    """Return the indexes of all vocabularies, and of cold keys by their column of table rows; those in `built` exist already."""
     cold = {row_column(key): fitted.cold_keys(key) for key in fitted.program.keys}
     tables = fitted.vocabularies | {name: table for name, table in cold.items() if table is not None}
     rest = {name: table for name, table in tables.items() if name not in built}

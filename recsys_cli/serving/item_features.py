@@ -64,11 +64,7 @@ class Values:
 
 
 class ItemFeatures:
-    """Feature values of items by table row: the encoded id, or the row of a cold item.
-
-    Args:
-        data: Prepared data.
-    """
+    """Feature values of items by table row: the encoded id, or the row of a cold item."""
 
     def __init__(self, data: PreparedData) -> None:
         self._data = data

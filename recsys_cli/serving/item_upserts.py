@@ -74,8 +74,7 @@ class ItemUpserts:
     Each recommender is made of the model's own parts and all upserted items, as if `etl` had found the new ones in the table
     of items: as cold items.
 
-    Args:
-        base: The recommender without upserts; its model is shared.
+    The model of `base` is shared.
 
     Attributes:
         why_not: The reason against upserts, as a clause without a full stop; None if they are possible.

@@ -46,10 +46,6 @@ class MappedRows:
 
     Readahead around a random row evicts hot rows, so it is off; missing pages are requested together, not
     one page fault after another. Other reads of a table, such as of all rows, keep the readahead until a first call.
-
-    Args:
-        take: Returns rows of a table.
-        large: Minimum bytes of a large table.
     """
 
     def __init__(self, take: Take, large: int) -> None:

@@ -57,13 +57,7 @@ class Request:
 
 
 class Resolver:
-    """Resolves queries; the ids of all queries are looked up at once.
-
-    Args:
-        served: The model.
-        catalog: Its catalog.
-        why_not: The reason why the model cannot rank; None if it can.
-    """
+    """Resolves queries, unless there is a reason against ranking; the ids of all queries are looked up at once."""
 
     def __init__(self, served: ServedModel, catalog: Catalog, *, why_not: str | None) -> None:
         self._served, self._catalog, self._why_not = served, catalog, why_not

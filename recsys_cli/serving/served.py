@@ -114,15 +114,9 @@ class ServedModel:
         only: Interactions | None = None,
         newest: bool = False,
     ) -> ServedModel:
-        """Load a finished run, with the user histories of its evaluation.
+        """Load a finished run, with the user histories of its evaluation; with `newest`, these have the held-out rows too.
 
-        Args:
-            run: The run.
-            workspace: Workspace of its data.
-            titles: Item titles in the order of `IdNames.values`; None without titles.
-            item_values: As of the class.
-            newest: Whether histories have the held-out rows too.
-            only: Interactions of the only users with requests, with times; None reads those of all users.
+        `only` has the interactions of the only users with requests, with times; None reads those of all users.
 
         Raises:
             MissingArtifactError: The run is not finished, or its prepared data is missing.
@@ -168,13 +162,7 @@ class ServedModel:
     def history(
         self, user: int, recent: Sequence[RecentInteraction], encoded: npt.NDArray[np.int64] | None = None
     ) -> History:
-        """Return the stored history of a user with recent interactions.
-
-        Args:
-            user: Encoded id; empty history for ids without one.
-            recent: The recent interactions, oldest first.
-            encoded: Their encoded items; None looks them up.
-        """
+        """Return the stored history of a user with recent interactions, oldest first; `encoded` has their items, if known."""
         stored = self.histories.of_user(user if 0 <= user < self.users.cardinality else -1)
         if not recent:
             return stored

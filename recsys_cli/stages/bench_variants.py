@@ -24,13 +24,7 @@ _TEXTS = {
 def run_variants(
     config: RunConfig, facts: Facts, run: Callable[[RunConfig], Leaderboard]
 ) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
-    """Run a bench on the variants of its data; return them, and why others are left out.
-
-    Args:
-        config: The published evaluation.
-        facts: The data report of its data.
-        run: Prepares the data of a config and runs its bench.
-    """
+    """Run a bench on the variants of its data by `run`; return them, and why others are left out."""
     assert config.protocol is not None
     assert config.bench is not None
     seed, is_tied = config.bench.seeds[0], any(ties.tied for ties in facts.ties.values())

@@ -36,15 +36,9 @@ class Problem:
 
 
 def problems(new: NewInteractions, before: Sequence[Day], *, through: float, now: float) -> list[Problem]:
-    """Return the failed checks of new rows, each with its numbers.
+    """Return the failed checks of new rows, each with its numbers; `through` is the time of the last row so far.
 
     Rows, shares and means are compared with the same number of days before, on the same weekday where three or more exist.
-
-    Args:
-        new: The facts of the new rows.
-        before: The accepted days, in order.
-        through: Time of the last row so far, in seconds since 1970.
-        now: The present, in seconds since 1970.
     """
     if not new.rows:
         return [Problem("rows", "the new files have no rows")]

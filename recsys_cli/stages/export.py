@@ -69,15 +69,7 @@ FORMATS: Mapping[str, Format] = {
 
 @dataclass(frozen=True)
 class Exported:
-    """Result of an export.
-
-    Attributes:
-        folder: The written folder.
-        manifest: Its manifest.
-        num_bytes: Size of all files.
-        verified: Number of verified rows; None without verification.
-        use: Command to use it.
-    """
+    """An exported folder with the number of verified rows, None without verification, and the command to use it."""
 
     folder: Path
     manifest: Mapping[str, Any]
@@ -266,19 +258,9 @@ def verify_scores(
     newest: bool = False,
     emit: Emit,
 ) -> int | None:
-    """Compare the scores of a sample of raw rows by a run and by an artifact.
+    """Compare the scores of a sample of raw rows by a run, with tables of a type and `newest` as of `export`, and by an artifact.
 
-    Args:
-        run: The run.
-        workspace: Workspace of its raw and prepared data.
-        score: Scores of raw columns by the artifact.
-        name: Name of the artifact, for errors.
-        tables: Type of the embedding tables' rows, in the run's model, too.
-        newest: As of `export`.
-        emit: Receives a warning if there is nothing to compare.
-
-    Returns:
-        The number of compared rows; None without raw data.
+    Returns the number of compared rows; None, with a warning, without raw data.
 
     Raises:
         DataError: A score differs by more than `TOLERANCE`.

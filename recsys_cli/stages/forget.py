@@ -68,14 +68,7 @@ def forget(
     ids: Mapping[Role, Sequence[str]], workspace: Workspace, *,
     folders: Sequence[Path] = (), dry_run: bool = False, emit: Emit = ignore,
 ) -> dict[str, Any]:  # fmt: skip
-    """Remove users and items from the workspace and from further folders; return the receipt.
-
-    Args:
-        ids: Raw ids by role, in any spelling.
-        workspace: The workspace.
-        folders: Further folders, such as bundles elsewhere.
-        dry_run: Only list the places.
-        emit: Receives progress.
+    """Remove users and items from the workspace and from further folders; return the receipt. A dry run only lists the places.
 
     Raises:
         LockedError: Another command works in the workspace, or a server writes a feedback folder.

@@ -84,15 +84,7 @@ def figures_of(metric: str, rankings: Rankings, data: PreparedData) -> dict[str,
 
 
 def judge(metric: str, yesterday: Rankings, today: Rankings, *, tolerance: float, config: EvaluateConfig) -> Gate:
-    """Compare two models, paired by the users that both rank, or by rows clustered by user.
-
-    Args:
-        metric: The metric.
-        yesterday: Rankings and scores of yesterday's model.
-        today: Those of today's.
-        tolerance: Highest relative loss.
-        config: Resamples and seed of the intervals.
-    """
+    """Compare two models, paired by the users that both rank, or by rows clustered by user."""
     first, other = (Outcomes.of(one, metrics={metric}) for one in (yesterday, today))
     if metric in first.users and metric in other.users:
         first, other = _on_common_users(metric, (first, yesterday), (other, today))
@@ -122,14 +114,7 @@ def _on_common_users(
 
 
 def prepared_as(run: TrainedRun, config: RunConfig, workspace: Workspace, emit: Emit) -> PreparedData:
-    """Prepare the rows of a config by the fitted plan of a run's data, unless that is done: for scores of new rows.
-
-    Args:
-        run: The run, with ids and statistics of its data.
-        config: The config of the rows, with their split.
-        workspace: The workspace.
-        emit: Receives progress.
-    """
+    """Prepare the rows of a config by the fitted plan of a run's data, unless that is done: for scores of new rows."""
     base = workspace.data_of(run)
     own = config_of(run)
     key = key_of("as", base.key, data_key(config, workspace))

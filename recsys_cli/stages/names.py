@@ -14,12 +14,6 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 def names_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, title: str | None) -> IdNames:
     """Return the raw ids of users and items, with titles if the raw data has them.
 
-    Args:
-        config: Config with the dataset, the user column and the item column.
-        data: Prepared data of the ids.
-        workspace: Workspace of the raw data.
-        title: `evaluate.title`.
-
     Raises:
         ConfigError: The column of `title` does not exist.
     """

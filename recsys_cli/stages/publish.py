@@ -24,11 +24,7 @@ _PUBLISH = "recsys publish FOLDER RUN"
 
 
 class Publication:
-    """Versions of one recommender, of which one is served.
-
-    Args:
-        folder: The folder; it may be new.
-    """
+    """Versions of one recommender, of which one is served; the folder may be new."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -163,13 +163,8 @@ def recommend_users(
 ) -> Written:
     """Write the top-k items of users: user, item, title (if any), rank, score, source, reasons; unknown users are last.
 
-    Args:
-        recommender: The recommender.
-        query: Cut-off and filters for every user; `explain` adds the reasons.
-        output: A .parquet, .csv or .jsonl file, written atomically.
-        users: File of raw user ids; None for all users of train.
-        rank: Ranks parts of the trained users elsewhere, by `RankedPart`; None for this process.
-        emit: Receives progress.
+    The query counts for every user, and `rank` ranks parts of the trained ones elsewhere, by `RankedPart`. Without a file of
+    users these are all of train.
 
     Raises:
         ConfigError: The model cannot rank, all users are unknown, or the format is unknown.
@@ -196,15 +191,7 @@ def recommend_users(
 def recommend_histories(
     recommender: Recommender, query: Query, histories: Path, output: Path, *, emit: Emit = ignore
 ) -> Written:
-    """Write the top-k items of users with the histories of a file; see `recommend_users`.
-
-    Args:
-        recommender: The recommender.
-        query: Cut-off and filters for every user.
-        histories: File of interactions with the user and the item column, in order of time.
-        output: The file to write.
-        emit: Receives progress.
-    """
+    """Write the top-k items of users with the histories of a file, in order of time; see `recommend_users`."""
     served = recommender.served
     names = (served.user.name, served.item.name)
     raw_users, items = (column.to_pylist() for column in read_columns(histories, names).columns)

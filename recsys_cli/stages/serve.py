@@ -26,12 +26,7 @@ _PACKAGES = ("fastapi", "uvicorn", "orjson", "prometheus_client")
 
 
 def serve(settings: Settings, started: Callable[[str], None], *, insecure: bool = False) -> None:
-    """Serve bundles until SIGTERM or SIGINT.
-
-    Args:
-        settings: The settings.
-        started: Receives the URL once the server takes connections.
-        insecure: Allow other machines without a token.
+    """Serve bundles until SIGTERM or SIGINT; `insecure` allows other machines without a token.
 
     Raises:
         MissingExtraError: The extra is not installed.
@@ -113,13 +108,9 @@ def shares_of(given: Sequence[str], bundles: Mapping[str, object], *, option: st
 
 
 def table_form(config: RunConfig, workspace: Workspace, *, like: str | None, time_unit: str | None) -> TableForm:
-    """Return the form of a table of feedback beside the interactions of a config.
+    """Return the form of a table of feedback beside the interactions of a config, by default with their unit of times.
 
-    Args:
-        config: The config.
-        workspace: Workspace with copies of its tables, if they are of a lake or a database.
-        like: Label or event of likes.
-        time_unit: As of `TableForm`; None for that of the interactions.
+    The workspace has copies of the tables of a lake or a database.
 
     Raises:
         ConfigError: The interactions are no table of the user, or users, items, label or events are made of several columns.

@@ -41,15 +41,10 @@ class Clock:
 
 
 class Timed:
-    """Calls in a process of its own, one at a time.
+    """Calls in a process of its own, one at a time; it is killed `grace` seconds after the end of its time.
 
     The time of a call is over at an event of it: training in steps then saves the last one. Without events it is interrupted, and
     another process follows, as imports may be partial.
-
-    Args:
-        grace: Seconds from the end of the time to a kill.
-        memory: Most bytes of the process; None for no limit.
-        emit: Receives the events of the calls.
     """
 
     def __init__(self, *, grace: float, memory: int | None, emit: Emit) -> None:

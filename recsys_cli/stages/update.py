@@ -72,14 +72,8 @@ def update(
 ) -> Update:  # fmt: skip
     """Bring a served recommender up to date with the rows of a config.
 
-    Args:
-        config: The config; `split` and the epochs of a continued model are those of `update`.
-        workspace: The workspace.
-        name: Name of the publication, such as the stem of the config's file.
-        accept: Names of checks that may fail, and `gate`.
-        since: Take the rows from this time on again, in seconds since 1970.
-        full: Train a full model beside the continued one.
-        emit: Receives progress and messages.
+    `split` and the epochs of a continued model are those of `update`. Names in `accept` are of checks that may fail, and
+    `gate`. Rows from `since` on, in seconds since 1970, are taken again; `full` trains a full model beside the continued one.
 
     Raises:
         ConfigError: The data has no times, or the config does not fit.

@@ -51,10 +51,6 @@ class Checked:
 def validate(config: RunConfig, workspace: Workspace) -> Checked | None:
     """Check columns, types, join keys and nulls of a config's dataset; None if it is not downloaded.
 
-    Args:
-        config: The config.
-        workspace: Workspace with the downloaded dataset, if it is not the user's own.
-
     Raises:
         ConfigError: The features do not match the tables.
         DataError: A file is missing or unreadable, a key repeats in a joined table, or all sampled rows have one user or item.

@@ -172,11 +172,7 @@ class Watch:
 def watch(name: str, workspace: Workspace, *, feedback: Path | None = None, now: float | None = None) -> Watch:
     """Look at all figures, and write the page; they share the level for a year of looks.
 
-    Args:
-        name: Name of the publication, as of `recsys update`.
-        workspace: The workspace.
-        feedback: Folder of the feedback log, with the traffic of the server; that of the workspace by default.
-        now: Seconds since 1970; None for the present.
+    The feedback log has the traffic of the server too; it is that of the workspace by default.
 
     Raises:
         MissingArtifactError: No update has this name.

@@ -46,14 +46,6 @@ def memory_of(
     """Return the tables of a model on the meta device, the largest first, and the memory items of its training.
 
     Items are without empty ones and without activations.
-
-    Args:
-        model: The model.
-        config: The `train` section.
-        data: Bytes of the rows of `train` and `valid`, and of `dimension tables`.
-        placement: Placement of the tables.
-        on_gpu: Whether the run is on a GPU.
-        free: Free bytes of the GPU.
     """
     state = _optimizer_state_bytes(optimizers.build(model, config))
     names = {parameter: name.removesuffix(".weight") for name, parameter in model.named_parameters()}

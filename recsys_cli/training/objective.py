@@ -91,15 +91,7 @@ class Objective:
         balance: Callable[[], float],
         monitor: Monitor = MONITOR,
     ) -> Self:
-        """Return the objective of a `train` section, without options that the model does not use.
-
-        Args:
-            model: The model to train.
-            schema: Its columns.
-            config: The `train` section.
-            balance: Returns the number of negatives per positive, for `positive_weight=balanced`.
-            monitor: The monitored metric.
-        """
+        """Return the objective of a `train` section, without options that the model does not use."""
         unused = model.unused_options(config, schema)
         weight = None if "train.positive_weight" in unused else config.positive_weight
         return cls(

@@ -58,14 +58,6 @@ class Trainer:
 
     `fit` completes a run in a folder. `events` is the bare loop without files; model, optimizers and progress are
     consistent at every event.
-
-    Args:
-        model: Model on its device.
-        data: Batches of this rank.
-        config: `train` section of the config.
-        objective: Label, row weights and monitored metric.
-        ranks: Processes of the run; None for a single one.
-        emit: Receives messages and progress of `fit`.
     """
 
     def __init__(
@@ -95,11 +87,7 @@ class Trainer:
     def fit(self, run: TrainedRun, *, key: str, settings: Mapping[str, Any], resume: bool = False) -> TrainingResult:
         """Train to the end, with metrics and checkpoints in the folder of a run.
 
-        Args:
-            run: Folder of the run.
-            key: Hash of the inputs of the run, stored in `last` and equal on all ranks.
-            settings: Config as plain values, for trackers.
-            resume: Continue from the `last` checkpoint, if there is one.
+        `key` is stored in `last` and equal on all ranks; `settings` are for trackers.
 
         Raises:
             TrainingError: The loss is not finite, or `last` does not fit the model.
@@ -291,11 +279,7 @@ class Trainer:
 def train_part(model: Model, config: TrainConfig, context: TrainingContext, schema: Schema) -> None:
     """Train a model in place, for all epochs of the config; the caller's random state is unchanged.
 
-    Args:
-        model: A gradient-trained model on its device.
-        config: The `train` section.
-        context: Interactions, for a model of users; or else one batch of rows.
-        schema: Columns of the rows.
+    The context has interactions for a model of users, or else one batch of rows.
 
     Raises:
         TrainingError: The loss is not finite.

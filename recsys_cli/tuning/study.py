@@ -28,14 +28,9 @@ from recsys_cli.tuning.trial import EpochFigure, State, Trial
 
 
 class Sampler(TPESampler):
-    """TPE (Bergstra et al., 2011), seeded per trial, so that processes need no shared state.
+    """TPE (Bergstra et al., 2011), seeded per trial, so that processes need no shared state; a key of no size is continuous.
 
     A sampled value without an untried combination is replaced by a random one with: no trial repeats an earlier one.
-
-    Args:
-        study_seed: Random seed.
-        sizes: Number of values of each key; None for a continuous range.
-        first: Values of the first trial.
     """
 
     def __init__(self, study_seed: int, sizes: Mapping[str, int | None], first: Mapping[str, Any]) -> None:
@@ -120,10 +115,7 @@ _DIGITS = 6
 class Study:
     """A hyperparameter study: its trials and its sampler. The number of trials may differ from earlier sessions.
 
-    Args:
-        journal: File of the trials.
-        config: Search space and pruning, with `pruning_epochs`.
-        first: Values of the first trial; keys without one are not sampled in it.
+    Keys without a first value are not sampled in the first trial.
     """
 
     def __init__(self, journal: Path, config: TuneConfig, first: Mapping[str, Any]) -> None:

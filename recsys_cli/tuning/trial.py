@@ -60,13 +60,7 @@ _ORDER: tuple[State, ...] = ("finished", "pruned", "running", "failed")
 
 
 def gather(trials: Sequence[Trial], config: TuneConfig, *, runs: Collection[str]) -> dict[str, Any]:
-    """Return search space, number of its combinations, number of trials by state, best trial and ranking.
-
-    Args:
-        trials: All trials.
-        config: The search space.
-        runs: Names of the existing runs.
-    """
+    """Return search space, number of its combinations, number of trials by state, best trial and ranking."""
     counted = Counter(trial.state for trial in trials)
     best = best_of(trials)
     return {

@@ -62,13 +62,6 @@ def parsed(
 ) -> Iterator[Row]:
     """Yield the parsed lines of a file; lines without a result are skipped, counted and reported.
 
-    Args:
-        file: Text file, compressed by suffix.
-        parse: Parser of a line; None for a malformed one.
-        emit: Receives progress, and a warning about skipped lines.
-        encoding: Character encoding.
-        header: Whether the first line has the column names.
-
     Raises:
         DataError: The file is unreadable, or most of its lines are malformed.
     """

@@ -116,11 +116,7 @@ def collect(downloads: Sequence[Download], given: Path, folder: Path, *, emit: E
 
     Plain files are linked where the disk allows it, and copied otherwise; archives are unpacked.
 
-    Args:
-        downloads: The publisher's files.
-        given: The publisher's archive or file, a folder with all of them, or one with their unpacked content.
-        folder: Folder to fill.
-        emit: Receives progress, and a warning for a file with another digest than the published one.
+    `given` is the publisher's archive or file, a folder with all of them, or one with their unpacked content.
 
     Raises:
         ConfigError: A file is missing, or its format has to be unpacked by hand.
@@ -239,15 +235,7 @@ FORMAT = 2  # version of the converted files
 
 
 class Published:
-    """A published dataset.
-
-    Args:
-        description: Files, tables and license.
-        options: Selection of parts.
-
-    Attributes:
-        info: The description, with the catalog entry.
-    """
+    """A published dataset, with a selection of its parts."""
 
     def __init__(self, description: Description, options: Options) -> None:
         self.info = description

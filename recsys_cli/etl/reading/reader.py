@@ -421,12 +421,7 @@ class Inputs:
 
     @classmethod
     def of(cls, config: RunConfig, raw: Path, *, limit: int | None = None) -> Inputs:
-        """Open the raw tables and compile the plan, with types by a sample of the first rows.
-
-        Args:
-            config: The config.
-            raw: Folder of the downloaded dataset.
-            limit: Number of interactions to read from the start; None for all.
+        """Open the raw tables, of the interactions the first `limit`, and compile the plan, with types by a sample.
 
         Raises:
             ConfigError: The plan does not fit the tables.

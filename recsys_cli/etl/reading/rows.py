@@ -323,11 +323,9 @@ def recent(
 
 
 def to_arrow(frame: Any) -> pa.Table:
-    """Return a dataframe as an Arrow table.
+    """Return a polars or pandas DataFrame, Arrow table or record batch, or a mapping of columns as an Arrow table.
 
-    Args:
-        frame: A polars or pandas DataFrame, an Arrow table or record batch, a mapping of columns, or an object with
-            `to_arrow()` or `__arrow_c_stream__`.
+    Other objects need `to_arrow()` or `__arrow_c_stream__`.
 
     Raises:
         ConfigError: The type is not supported, or a column mixes types.
@@ -363,10 +361,6 @@ def _series_to_arrow(series: Any) -> pa.Array:
 
 def write_frame(frame: Any, path: Path) -> None:
     """Write a dataframe to a Parquet file in plain types: no dictionaries, no float16, no run-end encoding.
-
-    Args:
-        frame: A dataframe; see `to_arrow`.
-        path: The file.
 
     Raises:
         ConfigError: The frame is not readable, or Parquet has no type for a column.

@@ -384,16 +384,10 @@ def compare_published(
     digests: Mapping[str, bool | None],
     variants: tuple[Variant, ...] = (),
 ) -> PublishedComparison:
-    """Compare the published figures of a protocol with the results of a bench.
+    """Compare the published figures of a protocol with the results of a bench, whose ranking metrics have the prefix `label`.
 
-    Args:
-        protocol: The published figures.
-        standings: Our models and baselines, best first.
-        names: Model name of each label of the bench.
-        label: Prefix of the names of ranking metrics.
-        rows: Number of rows by split of our data.
-        digests: Whether each raw file has its published digest; None where none is published.
-        variants: Our models on other splits.
+    `digests` tells whether each raw file has its published digest; None where none is published. `variants` are our models on
+    other splits.
     """
     differences = [
         *(

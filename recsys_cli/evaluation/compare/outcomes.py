@@ -60,13 +60,9 @@ def by_means(differences: Floats, seed_spread: Spread = NO_SPREAD) -> PairedTest
 
 
 def holm(p: Sequence[float], *, hypotheses: int | None = None) -> list[float]:
-    """Return Holm-corrected p-values: they limit the family-wise error rate (Holm, 1979).
+    """Return Holm-corrected p-values, chosen from `hypotheses` if given: they limit the family-wise error rate (Holm, 1979).
 
     The smallest of n p-values is multiplied by n, the next by n - 1, and so on; corrected values keep the order.
-
-    Args:
-        p: The p-values.
-        hypotheses: Number n of the family, for p-values chosen from more; None: these.
     """
     values = np.asarray(p, dtype=np.float64)
     order = np.argsort(values, kind="stable")

@@ -61,13 +61,7 @@ def embed(columns: Sequence[Column], dims: int | Mapping[str, int] | None) -> Em
 
 
 def quantize_tables(model: nn.Module, kind: TableType, *, values: bool = True) -> None:
-    """Quantize all embedding tables of a model in place.
-
-    Args:
-        model: The model.
-        kind: fp16 or int8.
-        values: Quantize the current rows; otherwise the rows are assigned next.
-    """
+    """Quantize all embedding tables of a model in place; without `values` the rows are assigned next."""
     for module in list(model.modules()):
         if isinstance(module, Embeddings):
             module.quantize(kind, values=values)

@@ -26,10 +26,6 @@ class ActivationUnit(nn.Module):
 
     The weights are not normalized: their sum is the strength of the interest. The activation is PReLU. Its data-dependent
     variant Dice (eq. 4) needs statistics of the batch, and e - v, which the authors' code adds, is linear in the others.
-
-    Args:
-        dim: Width of the embeddings.
-        dims: Widths of the MLP's layers.
     """
 
     def __init__(self, dim: int, dims: Sequence[int]) -> None:

@@ -281,10 +281,6 @@ class EventEmbeddings(nn.Module):
     """Concatenated embeddings of an item, its categorical features, and the label of its interaction, zero for the target.
 
     History and target share the tables, as one lookup.
-
-    Args:
-        reader: Reader of the histories.
-        embeddings: Tables of the model.
     """
 
     def __init__(self, reader: HistoryReader, embeddings: Embeddings) -> None:

@@ -37,10 +37,6 @@ class Plain:
 
     A vector becomes one column per element, and another list of numbers its mean. A single category is a categorical
     feature of the trees. A list of categories becomes one column per category, with its count in the row.
-
-    Args:
-        schema: The prepared columns.
-        categories: The categorical columns.
     """
 
     def __init__(self, schema: Schema, categories: Categories) -> None:

@@ -71,10 +71,6 @@ class ItemFeatures(nn.Module):
     of a sequence model; SASRec with features in the input alone is SASRecF in the comparison of Zhou et al., "S3-Rec"
     (2020). Categories c have a table each, of the width of the item's; x are numbers and given vectors, each vector
     divided by its length. A weighted list is a weighted sum, an empty list and a missing vector are zero.
-
-    Args:
-        columns: Features of items.
-        dim: Width of the vectors.
     """
 
     def __init__(self, columns: Sequence[Column], dim: int) -> None:

@@ -228,10 +228,6 @@ class ItemContent:
     """Categories and numbers of the items' dimension table.
 
     Columns of the interactions are absent: a candidate has no row. So statistics of labels, which are computed by row, are too.
-
-    Args:
-        schema: The prepared columns.
-        max_categories: Maximum cardinality of a categorical column.
     """
 
     def __init__(self, schema: Schema, *, max_categories: int) -> None:

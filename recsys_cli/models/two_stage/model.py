@@ -109,12 +109,7 @@ def _diverse(options: Mmr, scores: Tensor, similarities: Tensor) -> Ints:
 
 
 def _limited(options: AtMost, values: Sequence[Sequence[int]]) -> Ints:
-    """Return the order under a limit; without enough other items, those over the limit fill the top.
-
-    Args:
-        options: The rule.
-        values: Values of the feature of each candidate, best first.
-    """
+    """Return the order under a limit, by values of the best candidate first; without enough others, those over it fill the top."""
     counts: Counter[int] = Counter()
     chosen: list[int] = []
     for place, own in enumerate(values):
@@ -236,12 +231,7 @@ class TwoStage(ClosedFormModel):
     def training_rows(
         self, context: TrainingContext, step: Callable[[], None] = lambda: None
     ) -> LabeledCandidates | None:
-        """Return the rows of the ranker: candidates of generators fitted without the targets; None without targets.
-
-        Args:
-            context: All of train.
-            step: Called after each fitted generator.
-        """
+        """Return the rows of the ranker: candidates of generators fitted without the targets; None without targets."""
         parts: list[LabeledCandidates] = []
         for number, fold in enumerate(
             folds_of(context.interactions().counted(), self.config.holdout, rounds=self.num_rounds, seed=self._seed)

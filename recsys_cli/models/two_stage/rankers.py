@@ -210,11 +210,6 @@ class RowRanker(Ranker):
     A row has the item with its categorical columns, the standardized features of the candidate and, for a model that
     reads histories, that of the user: outside the hold-out in training, of the context in scoring.
 
-    Args:
-        part: The model, its options and its training.
-        schema: The prepared columns.
-        num_features: Number of the features of a candidate.
-
     Raises:
         ConfigError: The model is no gradient-trained ranking model, or an option needs rows of interactions.
     """

@@ -43,12 +43,7 @@ Run = Callable[[Mapping[str, Array]], npt.NDArray[np.float32]]
 
 
 class ExportedRows:
-    """Scores of raw rows: encoded by the plan of an exported folder, scored by its first program.
-
-    Args:
-        bundle: The exported folder.
-        run: The program.
-    """
+    """Scores of raw rows: encoded by the plan of an exported folder, scored by its first program."""
 
     def __init__(self, bundle: Bundle, run: Run) -> None:
         programs = read_json(bundle.signature, hint=bundle.remake, expected={"programs": list})["programs"]
@@ -59,11 +54,7 @@ class ExportedRows:
         self._encoder = RowEncoder(FittedPlan.read(bundle.data.folder), schema, only=names)
 
     def score(self, rows: Mapping[str, Sequence[Any]]) -> npt.NDArray[np.float32]:
-        """Return the scores of raw rows.
-
-        Args:
-            rows: Raw values by column, None for null; other columns are ignored.
-        """
+        """Return the scores of raw rows: values by column, None for null; other columns are ignored."""
         number = len(next(iter(rows.values())))
         scores = [np.empty(0, np.float32)]
         for start in range(0, number, MAX_ROWS):
@@ -75,14 +66,7 @@ class ExportedRows:
 def write_onnx(
     served: ServedModel, folder: Path, *, key: str, source: Mapping[str, Any], histories: bool = True
 ) -> Bundle:
-    """Write `<name>.onnx` for each program of a model, signature.json, the plan and a manifest.
-
-    Args:
-        served: The model.
-        folder: An existing folder.
-        key: Key of the folder.
-        source: Run, data, dataset and metrics.
-        histories: Not used; these programs need none.
+    """Write `<name>.onnx` for each program of a model, which needs no histories, signature.json, the plan and a manifest.
 
     Raises:
         ConfigError: The model has no exportable program.

@@ -25,9 +25,6 @@ _CALL_FIRST = "train the model, or call it on the features of a batch and load i
 class EncodedFeatures(tf.Module):
     """Encoded inputs to the features of `loader.tf_data`, with the dimension tables inside a graph.
 
-    Args:
-        data: Prepared data.
-
     Attributes:
         inputs: Encoded inputs, as in the programs of ONNX and torch.export: ids or table rows, numbers, padded lists.
     """
@@ -83,11 +80,6 @@ class _Join(tf.Module):
 
 def write_saved_model(data: PreparedData, model: Callable[..., Any], folder: Path) -> None:
     """Write a SavedModel from encoded inputs to the output of a model, signature.json, and the plan that encodes raw rows.
-
-    Args:
-        data: Prepared data.
-        model: Keras model, or another trackable function of the features.
-        folder: The folder; it may exist.
 
     Raises:
         ConfigError: The object is no model, has untrained weights, fails on the features, or gives no score per row.

@@ -243,13 +243,7 @@ def _failed(path: Path, error: OSError) -> RecsysError:
 
 
 class Tail:
-    """A reader of all files of a feedback folder except one. A server makes the files of its workers before it starts them.
-
-    Args:
-        folder: The folder.
-        own: The file of this worker.
-        state: Receives the events.
-    """
+    """A reader of all files of a feedback folder except one. A server makes the files of its workers before it starts them."""
 
     def __init__(self, folder: Path, *, own: Path, state: FeedbackState) -> None:
         self._state = state

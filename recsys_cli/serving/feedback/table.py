@@ -226,10 +226,6 @@ class Compacted:
 def compact(folder: Path, form: TableForm | None = None) -> Compacted:
     """Write the table of interactions, and rewrite the logs unless a server writes them.
 
-    Args:
-        folder: The feedback folder.
-        form: Format, columns and units of the table.
-
     Raises:
         MissingArtifactError: The folder does not exist.
         ConfigError: Likes have no label; the logs stay as they are.
@@ -250,14 +246,9 @@ def _tabled(folder: Path, form: TableForm, *, is_live: bool) -> Compacted:
 
 
 def rewrite(folder: Path, *, drops: Callable[[Event], bool] | None = None) -> int:
-    """Start a new generation with the live events only; the caller holds the lock of the folder.
+    """Start a new generation with the live events only, and return the number of removed ones; the caller holds the folder's lock.
 
-    Args:
-        folder: The feedback folder.
-        drops: Selects events to leave out, with all copies of damaged lines.
-
-    Returns:
-        The number of removed events.
+    Events that `drops` selects are left out, with all copies of damaged lines.
     """
     for path in outdated_files(folder):
         path.unlink()  # of an interrupted compaction

@@ -50,12 +50,7 @@ PUBLIC = frozenset({
 
 
 class Guard:
-    """ASGI middleware around the app.
-
-    Args:
-        app: The app.
-        service: The parts of the worker.
-    """
+    """ASGI middleware around the app."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service, self._settings = app, service, service.settings

@@ -108,13 +108,8 @@ class ModelThread:
     A batch starts with the oldest job, and takes what waits. While other requests are under way in the server, it waits for
     them up to the delay.
 
-    Args:
-        name: Name of the bundle, for metrics.
-        model: The recommender; no other thread uses it.
-        batching: Bounds.
-        work: Receives what waits and the time it takes; a request that would wait too long is rejected.
-        metrics: Receives sizes and waits.
-        under_way: Number of requests in the server.
+    No other thread uses the recommender. `work` receives what waits and the time it takes; a request that would wait too long
+    is rejected.
     """
 
     def __init__(
@@ -167,11 +162,7 @@ class ModelThread:
         return self._model.catalog
 
     async def close(self, *, grace: float = 0.0) -> None:
-        """Finish what waits, and end the thread.
-
-        Args:
-            grace: Seconds for further jobs, of requests that have chosen this thread already.
-        """
+        """Finish what waits, for `grace` seconds also jobs of requests that have chosen this thread already, and end the thread."""
         await asyncio.sleep(grace)
         self.stop()
         await asyncio.to_thread(self._thread.join)

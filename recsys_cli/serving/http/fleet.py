@@ -54,12 +54,7 @@ _GRACE = 1.0
 class Deployment:
     """A loaded bundle. After upserts, its recommender is replaced: once for all upserts since the last time.
 
-    Args:
-        name: Its name in answers.
-        folder: Its folder.
-        model: Its recommender.
-        thread: The thread of the recommender, the only one that uses it after the start.
-        metrics: Receives the numbers of applied and refused upserts.
+    After the start, only its thread uses the recommender.
 
     Attributes:
         about: Its manifest.
@@ -130,14 +125,7 @@ def _values_of(event: Event) -> ItemValues:
 
 
 class Fleet:
-    """All bundles of a worker.
-
-    Args:
-        settings: Folders and shares.
-        metrics: Receives reloads, and what the threads measure.
-        under_way: Number of requests in the server.
-        state: The feedback, with upserted items.
-    """
+    """All bundles of a worker."""
 
     def __init__(
         self, settings: Settings, metrics: Metrics, under_way: Callable[[], int], state: FeedbackState

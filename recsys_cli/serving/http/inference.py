@@ -34,14 +34,7 @@ _LENGTH = struct.Struct("<I")
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor.
-
-    Attributes:
-        name: Its name.
-        datatype: Its type, such as INT64; BYTES has text.
-        shape: Its shape.
-        values: Its values in row-major order.
-    """
+    """A tensor with its values in row-major order; the type BYTES has text."""
 
     name: str
     datatype: str

@@ -13,14 +13,7 @@ from recsys_cli.errors import ConfigError, DataError, RecsysError
 
 
 class RequestError(Exception):
-    """A request without a result.
-
-    Args:
-        status: HTTP status.
-        message: RequestError and location.
-        hint: The next step.
-        headers: Further headers.
-    """
+    """A request without a result."""
 
     def __init__(self, status: int, message: str, hint: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)

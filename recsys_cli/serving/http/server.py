@@ -42,11 +42,7 @@ Started = Callable[[str], None]
 
 
 def serve(settings: Settings, started: Started) -> None:
-    """Run the server until SIGTERM or SIGINT.
-
-    Args:
-        settings: The settings.
-        started: Receives the URL once the server takes connections.
+    """Run the server until SIGTERM or SIGINT; `started` receives the URL once it takes connections.
 
     Raises:
         ConfigError: The address is in use.
@@ -135,12 +131,7 @@ def _run(settings: Settings, worker: int, bound: socket.socket, ready: Callable[
 
 
 class _Workers:
-    """Processes that are started again after a crash, and stop with this one.
-
-    Args:
-        settings: The settings.
-        bound: The shared socket.
-    """
+    """Processes that are started again after a crash, and stop with this one."""
 
     def __init__(self, settings: Settings, bound: socket.socket) -> None:
         self._settings, self._bound = settings, bound

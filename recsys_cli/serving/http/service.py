@@ -30,13 +30,7 @@ _LOG = logging.getLogger("recsys.serve")
 
 
 class FeedbackDesk:
-    """Feedback for answers, with a log that survives the process.
-
-    Args:
-        settings: Folder and flushes.
-        worker: Number of this worker, for its file.
-        metrics: Receives acknowledged events.
-        upserted: Called after upserts of items, of this worker or of another one.
+    """Feedback for answers, with a log that survives the process; `upserted` is called after upserts of items by any worker.
 
     Attributes:
         is_current: Whether the events of other workers could be read at the last attempt.
@@ -180,10 +174,6 @@ def _features(item: CatalogItem) -> dict[str, list[str]]:
 
 class Service:
     """Everything behind the routes of one worker.
-
-    Args:
-        settings: The settings.
-        worker: Number of the worker.
 
     Attributes:
         under_way: Number of requests under way.

@@ -101,11 +101,7 @@ class Tensor:
         return [None if length < 0 else row[:length] for row, length in zip(lists, lengths, strict=True)]
 
     def write(self, kind: pa.DataType, values: Sequence[Any] | Array) -> dict[str, Array]:
-        """Return the tensors of a column; the inverse of `read`.
-
-        Args:
-            kind: Arrow type of the column.
-            values: Values as of JSON, None for null.
+        """Return the tensors of a column of an Arrow type from values as of JSON, None for null; the inverse of `read`.
 
         Raises:
             DataError: A value does not fit the type.

@@ -43,14 +43,9 @@ _SAFE = frozenset(range(0x20, 0x7F)) - set(b"\"'\\")
 
 
 def config_pbtxt(name: str, purpose: str, *, inputs: Sequence[Tensor], outputs: Sequence[Tensor], bundle: str) -> str:
-    """Return the configuration of a model.
+    """Return the configuration of a model with its purpose in the first line; inputs get their null masks and lengths.
 
-    Args:
-        name: Name of the model.
-        purpose: Comment in the first line.
-        inputs: Columns of requests; their null masks and lengths are added.
-        outputs: Tensors of answers.
-        bundle: Path of the bundle from the folder of the model.
+    The path of the bundle starts at the folder of the model.
 
     Raises:
         ConfigError: A column has the name of a null mask or of list lengths.
@@ -91,14 +86,7 @@ _KEYS = (Role.USER, Role.ITEM)
 def write_repository(
     served: ServedModel, folder: Path, *, key: str, source: Mapping[str, Any], histories: bool = True
 ) -> TritonRepository:
-    """Write a model repository, and then its manifest.
-
-    Args:
-        served: A model of a run.
-        folder: An empty folder; its name is the first part of the names of the models.
-        key: Key of the repository.
-        source: Run, data, dataset and metrics, for manifest and model card.
-        histories: Include the user histories.
+    """Write a model repository into an empty folder, whose name begins those of the models, and then its manifest.
 
     Raises:
         ConfigError: The model needs the histories, or a column has the name of a null mask.
@@ -141,15 +129,7 @@ def score_tensors(types: Mapping[str, pa.DataType], data: PreparedData) -> list[
 
 
 class RepositoryRows:
-    """Scores raw rows as the served model does: through tensors. For verification, and for requests of clients.
-
-    Args:
-        folder: Folder of the repository.
-
-    Attributes:
-        types: Raw columns with their Arrow types.
-        tensors: The inputs.
-    """
+    """Scores raw rows as the served model does: through tensors. For verification, and for requests of clients."""
 
     def __init__(self, folder: Path) -> None:
         bundle = TritonRepository(folder).bundle
