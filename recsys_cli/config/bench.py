@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from recsys_cli.config import yaml12
 from recsys_cli.config.document import Check, Document, Key
-from recsys_cli.config.section import MAX_SEED, Section, require_distinct
+from recsys_cli.config.section import MAX_SEED, Named, Section, require_distinct
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics import IMPRESSION, OPTIONAL
 from recsys_cli.metrics.foreign import foreign_path
@@ -22,16 +22,14 @@ SEARCHES = ("bench", "tune", "update", "protocol")
 """Sections of several runs, absent from the config of a single one."""
 
 
-class BenchModel(BaseModel):
+class BenchModel(Named):
     """A model of the bench: a replacement of the config's `model` section, with its options next to the name."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     name: str
     """Name of the model, as in `model.name`."""
     label: str | None = Field(None, max_length=60)
     """Label in leaderboards, and in `ours` of a protocol. None: the name, plus options if two entries share it."""
-    train: dict[str, Any] = {}
+    train: dict[str, Any] = Field(default_factory=dict)
     """Overrides of the train section for this model. Keys absent here and in the config's train section take the model's own
     defaults (`recsys ls models NAME`)."""
 
@@ -57,7 +55,7 @@ class BenchModel(BaseModel):
     @property
     def model(self) -> dict[str, Any]:
         """The model section of this entry."""
-        return {"name": self.name, **(self.model_extra or {})}
+        return {"name": self.name, **self.options}
 
     @property
     def differs(self) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pydantic import ConfigDict
+from pydantic import BaseModel, ConfigDict
 
 from recsys_cli.frozen import Frozen
 
@@ -19,6 +19,19 @@ class Section(Frozen):
     """Base of all sections: frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(allow_inf_nan=False)
+
+
+class Named(BaseModel):
+    """Base of the components by name; each defines and validates the other keys, its own options."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
+
+    name: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The component's own options."""
+        return dict(self.model_extra or {})
 
 
 def require_distinct(values: _T) -> _T:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from recsys_cli.config.bench import BenchConfig, not_measured
 from recsys_cli.config.protocol import ProtocolConfig
-from recsys_cli.config.section import MAX_COUNT, MAX_SEED, Section
+from recsys_cli.config.section import MAX_COUNT, MAX_SEED, Named, Section
 from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
 from recsys_cli.config.update import UpdateConfig
@@ -22,18 +22,11 @@ from recsys_cli.ops.plan import FeaturePlan
 from recsys_cli.registry import DEFAULT_MODEL, suggest
 
 
-class DatasetConfig(BaseModel):
+class DatasetConfig(Named):
     """The dataset: its name, plus options defined and validated by the dataset itself."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     name: str
     """Name of a dataset (`recsys ls datasets`), `files` for your own tables, or a plugin's dataset."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The dataset's own options."""
-        return dict(self.model_extra or {})
 
     @property
     def called(self) -> str:
@@ -90,21 +83,14 @@ class EmbeddingConfig(Section):
     `sharded`: split over the processes (TorchRec). `host` and `sharded` need train.sparse_embeddings=true."""
 
 
-class ModelConfig(BaseModel):
+class ModelConfig(Named):
     """The model: its name, plus options defined and validated by the model itself."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     name: str = DEFAULT_MODEL
     """Name of a model (`recsys ls models`), a plugin's model, or `auto`: the best of ease, item-knn, popularity (also with a
     half-life) and, with times, sasrec by NDCG@10 on valid."""
     embedding: EmbeddingConfig = EmbeddingConfig()
     """Placement of the embedding tables."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The model's own options."""
-        return dict(self.model_extra or {})
 
 
 class AutoConfig(Section):

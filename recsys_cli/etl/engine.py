@@ -193,6 +193,7 @@ class Engine(Protocol):
         Raises:
             DataError: The table has a duplicate key.
         """
+        return op.rows_by_id(table, keys)
 
 
 def state_of(step: PlanStep, fitted: FittedPlan) -> dict[str, pa.Table]:

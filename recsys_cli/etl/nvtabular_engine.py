@@ -11,16 +11,15 @@ from typing import Any
 import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.etl.engine import OWN, Aggregates, PassSteps, state_of
+from recsys_cli.etl.engine import OWN, Aggregates, Engine, PassSteps, state_of
 from recsys_cli.events import Emit, Message, ignore
-from recsys_cli.ops import JoinExternal
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.nvtabular import device, single_threaded
 from recsys_cli.ops.op import Op
 from recsys_cli.ops.program import PlanStep
 
 
-class NVTabularEngine:
+class NVTabularEngine(Engine):
     """NVTabular of NVIDIA Merlin: pandas on a CPU, cuDF on a GPU.
 
     Each op is a workflow of its own, because ties and nulls need handling between ops. Inputs have no nulls, no lists and
@@ -66,10 +65,6 @@ class NVTabularEngine:
             for position, step in enumerate(steps):
                 rows = step.op.nvtabular(state_of(step, fitted), rows, folder / str(position))
         return rows
-
-    def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
-        """See `Engine.join`."""
-        return op.rows_by_id(table, keys)
 
     def _report_device(self) -> None:
         """Warn once about another device than `etl.device`: NVTabular always uses a visible GPU."""

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.errors import DataError, MissingExtraError
-from recsys_cli.etl.engine import OWN, Aggregates, PassSteps, state_of
+from recsys_cli.etl.engine import OWN, Aggregates, Engine, PassSteps, state_of
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.columns import CODE, POSITION, ROW_WEIGHT, TRAIN_ROW, VALUE
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.spec import is_list, is_text
-from recsys_cli.ops import Categorify, JoinExternal
+from recsys_cli.ops import Categorify
 from recsys_cli.ops.fitted_plan import FittedPlan
 from recsys_cli.ops.grouping import canonical_key
 from recsys_cli.ops.op import Op, Tables
@@ -149,7 +149,7 @@ def _joined(vocabularies: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.Laz
     return frame.select(order)
 
 
-class PolarsEngine:
+class PolarsEngine(Engine):
     """Polars on the CPU, or on a GPU by cudf-polars, with the CPU for ops without GPU support."""
 
     def __init__(self, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> None:
@@ -233,10 +233,6 @@ class PolarsEngine:
             # The streaming engine sums floats in a different order on each run.
             tables = pl.collect_all(list(queries.values()), engine="in-memory")
         return {at: table.to_arrow() for at, table in zip(queries, tables, strict=True)}
-
-    def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
-        """See `Engine.join`."""
-        return op.rows_by_id(table, keys)
 
 
 def _units(steps: Sequence[PlanStep], fitted: FittedPlan, frame: pl.LazyFrame) -> Iterator[Unit]:

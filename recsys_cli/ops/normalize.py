@@ -122,7 +122,26 @@ def _mean_and_deviation(parts: pa.Table) -> tuple[float, float]:
     return mean, math.sqrt(squares / (count - 1))
 
 
-class NormalizeMinMax(NumericOp):
+class RangeOp(NumericOp):
+    """An op on the range of each column in train: `low` to `high`, integer or float; null without values."""
+
+    fitted: ClassVar[bool] = True
+
+    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Return the range over all parts; null if all are null."""
+        stacked = pa.concat_tables(parts)
+        low, high = pc.min(stacked.column("low")), pc.max(stacked.column("high"))
+        return pa.table({
+            "low": pa.array([low.as_py()], stacked.schema.field("low").type),
+            "high": pa.array([high.as_py()], stacked.schema.field("high").type),
+        })  # fmt: skip
+
+    def finalize(self, merged: Tables) -> dict[str, pa.Table]:
+        """Return the range of each column."""
+        return dict(merged)
+
+
+class NormalizeMinMax(RangeOp):
     """Scale numbers linearly: the minimum of train to 0, its maximum to 1.
 
     Fitted: minimum and maximum of each column in train; of joined columns over the train interactions, of lists over all
@@ -133,8 +152,6 @@ class NormalizeMinMax(NumericOp):
     Output: float64 (written as float32), named as the input.
     """
 
-    fitted: ClassVar[bool] = True
-
     op: Literal["NormalizeMinMax"] = "NormalizeMinMax"
     columns: DistinctNames
     """Numeric columns, each with its own range."""
@@ -143,14 +160,6 @@ class NormalizeMinMax(NumericOp):
         """Compute the range of each column, in one row; lists by element."""
         bounds = (pl.col(VALUE).min().alias("low"), pl.col(VALUE).max().alias("high"))
         return {column: finite_values(frame, column, weight).select(bounds) for column in self.columns}
-
-    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Return the range over all parts; null if all are null."""
-        return merged_range(parts)
-
-    def finalize(self, merged: Tables) -> dict[str, pa.Table]:
-        """Return the range of each column."""
-        return dict(merged)
 
     def on_numpy(self, name: str, kind: pa.DataType, state: Tables) -> Callable[[Array], Array]:
         """Scale by the range of train; NaN passes through."""
@@ -165,16 +174,6 @@ class NormalizeMinMax(NumericOp):
         if low == high:
             return pl.when(values.is_not_nan()).then(0.5)
         return (values - low) / (high - low)
-
-
-def merged_range(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return the range `low` to `high` over all parts, integer or float; null if all are null."""
-    stacked = pa.concat_tables(parts)
-    low, high = pc.min(stacked.column("low")), pc.max(stacked.column("high"))
-    return pa.table({
-        "low": pa.array([low.as_py()], stacked.schema.field("low").type),
-        "high": pa.array([high.as_py()], stacked.schema.field("high").type),
-    })  # fmt: skip
 
 
 def range_of(state: pa.Table) -> tuple[Any, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 from recsys_cli.features.spec import Spec
 from recsys_cli.ops.expression import Name, shown
-from recsys_cli.ops.normalize import merged_range
-from recsys_cli.ops.numeric import VALUE, DistinctNames, NumericOp, calculated_type, elements, finite_values
+from recsys_cli.ops.normalize import RangeOp
+from recsys_cli.ops.numeric import VALUE, DistinctNames, calculated_type, elements, finite_values
 from recsys_cli.ops.op import Tables, numbers
 from recsys_cli.ops.values import Apply, Types, Values, caster, element, mapped, numpy_type, retype
 from recsys_cli.packages import np, pa, pl
@@ -18,7 +18,7 @@ TYPES = ("int8", "int16", "int32", "int64")
 """Integer types, smallest first."""
 
 
-class ReduceDtypeSize(NumericOp):
+class ReduceDtypeSize(RangeOp):
     """Store integers in the smallest type for the range of train, other numbers as float32.
 
     Fitted: minimum and maximum of each integer column in train; of joined columns over the train interactions, of lists
@@ -28,8 +28,6 @@ class ReduceDtypeSize(NumericOp):
     Lists: element by element; a null list becomes an empty one.
     Output: the fitted type, named as the input; later ops calculate with this type.
     """
-
-    fitted: ClassVar[bool] = True
 
     op: Literal["ReduceDtypeSize"] = "ReduceDtypeSize"
     columns: DistinctNames
@@ -69,14 +67,6 @@ class ReduceDtypeSize(NumericOp):
             else finite_values(frame, column, weight, kind=kind).select(within)
             for column, kind in types.items()
         }
-
-    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Return the range over all parts; null if all are null."""
-        return merged_range(parts)
-
-    def finalize(self, merged: Tables) -> dict[str, pa.Table]:
-        """Return the range of each column."""
-        return dict(merged)
 
     def numpy(self, state: Tables, types: Types) -> Apply:
         """Cast to the smallest types for the values of train."""

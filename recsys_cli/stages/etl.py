@@ -12,7 +12,7 @@ from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.split import FilesSplit
 from recsys_cli.stages import StageResult, report_other_version
-from recsys_cli.stages.keys import by_content, code_of_dataset, code_of_op, files_in, source_key
+from recsys_cli.stages.keys import by_content, code_of, code_of_dataset, files_in, source_key
 from recsys_cli.workspace import PreparedData, Workspace, key_of
 
 _FORMAT = 3
@@ -114,7 +114,7 @@ def recipe(config: RunConfig) -> str:
         config.features.model_dump(mode="json"),
         {op.name: op.format for op in config.features.ops},
         config.etl.model_dump(mode="json", exclude=set(EXECUTION_KEYS)),
-        *(digest for op in config.features.ops for digest in code_of_op(op)),
+        *(digest for op in config.features.ops for digest in code_of(type(op).__module__)),
         *(["whole impressions"] if config.features.impression and "impression" in config.split.reads else []),
     )
 

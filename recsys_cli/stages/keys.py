@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recsys_cli.metrics.foreign import foreign_path
-from recsys_cli.ops.op import Op
 from recsys_cli.registry import DATASETS, find_model, is_own, lookup
 from recsys_cli.workspace import Workspace, key_of
 from recsys_cli.workspace.files import FileChecksums
@@ -55,11 +54,6 @@ def code_of_dataset(name: str) -> list[str]:
 def code_of_model(name: str) -> list[str]:
     """Return the digest of a model from another package."""
     return code_of(find_model(name).model.removesuffix(".model:Model"))
-
-
-def code_of_op(op: Op) -> list[str]:
-    """Return the digest of an op from another package."""
-    return code_of(type(op).__module__)
 
 
 def code_of_metrics(names: Iterable[str]) -> list[str]:

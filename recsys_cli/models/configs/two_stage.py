@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     PositiveFloat,
@@ -21,7 +20,7 @@ from pydantic import (
 from recsys_cli.config.document import Document
 from recsys_cli.config.load import model_config, model_config_type, train_defaults
 from recsys_cli.config.problems import describe
-from recsys_cli.config.section import Section
+from recsys_cli.config.section import Named, Section
 from recsys_cli.config.train import TrainConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.split import splits
@@ -32,21 +31,14 @@ _MOST_EPOCHS = 20
 """Upper bound of a default for epochs: defaults of many epochs rely on early stopping."""
 
 
-class Part(BaseModel):
+class Part(Named):
     """A registered model as a part of the stack: its name, its training, and its own options."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     name: str
     """Name of a model (`recsys ls models`)."""
     train: dict[str, Any] = Field(default_factory=dict)
     """Options of the `train` section for this part, such as epochs; others are the model's defaults, with at
     most 20 epochs. No early stopping."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The model's own options."""
-        return dict(self.model_extra or {})
 
     @property
     def training(self) -> TrainConfig:
