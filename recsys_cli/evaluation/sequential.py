@@ -70,6 +70,7 @@ def _evidence_against(ratio: Floats, arm: Hits, other: Hits) -> Floats:
 
 WARM_UP = 28
 """Days before the first bet."""
+_WEEK = 7  # days of the rhythm
 _DAYS = 7  # of a bet: slower drifts are no alarm, nor are slow trends and dependent days
 _SPREAD = 100.0  # s: day k has the share s / ((k + s - 1) (k + s)) of the stakes, which add up to 1
 _UNFITTED = 2  # latest days that no fit has, so that the first days of a shift do not make it usual
@@ -84,9 +85,7 @@ class Change:
     found: int
 
 
-def changes_of(
-    values: Sequence[float | None], *, level: float = LEVEL, least: float = 0.0, period: int = 7
-) -> list[Change]:
+def changes_of(values: Sequence[float | None], *, level: float = LEVEL, least: float = 0.0) -> list[Change]:
     """Return all changes; after each one the search starts anew with its first day, and needs `WARM_UP` days again.
 
     Without any change the chance of one is at most the level, however often somebody looks. For several figures,
@@ -97,11 +96,10 @@ def changes_of(
             logits of shares.
         level: Chance of a false alarm.
         least: Smallest standard error of a prediction: smaller changes than a few of it are of no interest.
-        period: Days of the rhythm.
     """
     changes, start = list[Change](), 0
     while True:
-        evidence, firsts = _evidence(values[start:], 1 / level, least, period)
+        evidence, firsts = _evidence(values[start:], 1 / level, least)
         alarms = np.flatnonzero(evidence >= 1 / level)
         if not len(alarms):
             return changes
@@ -109,9 +107,7 @@ def changes_of(
         start = changes[-1].first
 
 
-def _evidence(
-    values: Sequence[float | None], enough: float, least: float, period: int
-) -> tuple[Floats, npt.NDArray[np.int64]]:
+def _evidence(values: Sequence[float | None], enough: float, least: float) -> tuple[Floats, npt.NDArray[np.int64]]:
     """Return the e-value against "no change" after each day (T,), 1 before the first bet, and the day of its largest bet (T,).
 
     Each day is predicted from the days before, by least squares on the weekday, a trend and yesterday's value; its
@@ -121,7 +117,7 @@ def _evidence(
     """
     most = math.sqrt((1 + 2 * _SHIFT) / (2 * _SHIFT) * math.log(1.5 * enough * (_SPREAD + 1)))
     days = np.array([math.nan if one is None else one for one in values], float)
-    surprises = _surprises(days, most, least, period)
+    surprises = _surprises(days, most, least)
     sums, evidence = np.concatenate(([0.0], np.cumsum(surprises))), np.ones(len(surprises))
     firsts = np.zeros(len(surprises), np.int64)
     for day in range(WARM_UP, len(surprises)):
@@ -136,7 +132,7 @@ def _evidence(
     return evidence, firsts
 
 
-def _surprises(values: Floats, most: float, least: float, period: int) -> Floats:
+def _surprises(values: Floats, most: float, least: float) -> Floats:
     """Return the normal score of each day given the days before (T,), up to `most`; 0 without a figure or days before."""
     known, surprises = np.isfinite(values), np.zeros(len(values))
     if not known.any():
@@ -145,11 +141,11 @@ def _surprises(values: Floats, most: float, least: float, period: int) -> Floats
     scale = max(float(early.std()), 1e-9 * max(1.0, float(np.abs(early).max())))
     values = (values - early.mean()) / scale
     days = np.arange(len(values))
-    design = np.column_stack([np.eye(period)[days % period], days / 100, np.zeros(len(values))])
+    design = np.column_stack([np.eye(_WEEK)[days % _WEEK], days / 100, np.zeros(len(values))])
     for day in days[1:]:
         design[day, -1] = values[day - 1] if known[day - 1] else design[day - 1, -1]
         past = np.flatnonzero(known[: day - _UNFITTED])
-        if day < WARM_UP or not known[day] or len(past) < 2 * period:
+        if day < WARM_UP or not known[day] or len(past) < 2 * _WEEK:
             continue
         expected, error, freedom = _predicted(design[past], values[past], design[day])
         error = max(error, least / scale, 1e-6)

@@ -80,9 +80,9 @@ def _encoded(num_buckets: int, values: Values) -> Values:
     return values.with_data(ids)
 
 
-def hashed_ids(values: pa.Array, num_buckets: int, *, first: int = FIRST) -> Ids:
-    """Return the id of the hash bucket of each Arrow value, counted from `first`; NULL for null and NaN."""
-    ids = bucket_ids(hash_values(values), num_buckets, first)
+def hashed_ids(values: pa.Array, num_buckets: int) -> Ids:
+    """Return the id of the hash bucket of each Arrow value; NULL for null and NaN."""
+    ids = bucket_ids(hash_values(values), num_buckets)
     ids[missing(values)] = NULL
     return ids
 

@@ -48,6 +48,6 @@ def problem_of(error: Exception) -> RequestError:
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
-def json_response(value: Any, status: int = 200) -> Response:
+def json_response(value: Any) -> Response:
     """Return a JSON response; ids of other types, such as dates, become text."""
-    return Response(orjson.dumps(value, default=str, option=_OPTIONS), status, media_type="application/json")
+    return Response(orjson.dumps(value, default=str, option=_OPTIONS), media_type="application/json")
