@@ -82,6 +82,8 @@ def propose(task: Task, table: Table, joined: Sequence[Dimension]) -> Proposal:
             categories += of_tables[one.table.sample.name].categories
     for found in (own, *of_tables.values()):
         ops += number_ops(found)
+    absent = [name for name in (user, item) if name not in table.columns]
+    ops += [({"op": "LambdaOp", "expression": "0", "output": name, "dtype": "int8"}, "constant") for name in absent]
     rare = {"freq_threshold": 5 if table.sample.total < 1_000_000 else 15} if is_click else {}
     ops.append((
         {"op": "Categorify", "columns": categories, **rare},
@@ -156,8 +158,8 @@ def _stand_ins(table: Table, own: FeatureColumns) -> tuple[str, str]:
     plain = [name for name in own.categories if not table.columns[name].is_list]
     named = [table.roles[role].column for role in ("user", "item") if role in table.roles]
     ranked = sorted(plain, key=lambda name: -table.columns[name].unique)
-    first, second, *_ = [*dict.fromkeys((*named, *ranked)), *own.skewed, *own.numbers, "", ""]
-    return first, second
+    first, second, *_ = [*dict.fromkeys((*named, *ranked)), None, None]
+    return first or "no_user", second or "no_item"
 
 
 def _row_ops(
@@ -188,12 +190,8 @@ def _row_ops(
         ops += _deduplicated(task, table, user, item, repeats=repeats)
     if task.is_session and task.ranks and task.kind != "histories" and table.sample.total >= ENOUGH:
         core = {user: 2, **({item: _RARE} if _share_of_frequent(table, item) > _FREQUENT else {})}
-        ops.append(
-            (
-                {"op": "KCore", "columns": core},
-                "a session of one item has no history; rare items have too few neighbors",
-            )
-        )
+        why = "a session of one item has no history; rare items have too few neighbors"
+        ops.append(({"op": "KCore", "columns": core}, why))
     return ops
 
 

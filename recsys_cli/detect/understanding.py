@@ -249,10 +249,13 @@ def _questions(table: Table) -> tuple[Question, ...]:
 
 
 def problems_error(table: Table, problems: Sequence[str]) -> ConfigError:
-    """Return the error of problems with the columns of a table."""
+    """Return the error of problems with the columns of a table; labels with features need neither user nor item."""
+    binary = [name for name, one in table.columns.items() if one.is_binary]
+    is_open = not {"user", "session", "item", "label"} & set(table.roles)
+    alone = f"; to predict one from the others: --label {binary[0]}" if binary and is_open else ""
     return ConfigError(
         "\n  ".join([f"{table.sample.address}:", *problems, *table.sample.remarks]),
-        hint=f"its columns are {listed(table.columns)}",
+        hint=f"its columns are {listed(table.columns)}{alone}",
     )
 
 

@@ -205,6 +205,29 @@ def test_clicks_without_user_and_item_train_a_click_model(recsys):
     assert prepares(recsys) == ROWS
 
 
+@pytest.mark.parametrize("column", [lambda value: f"{value:.4f}", lambda value: str(int(1_000 * abs(value)))])
+def test_clicks_of_numbers_alone_get_constants_for_user_and_item(recsys, column):
+    rng = np.random.default_rng(6)
+    numbers, labels, codes = rng.normal(size=(ROWS, 3)), rng.integers(0, 2, ROWS), rng.integers(0, 9, ROWS)
+    rows = [[str(label), *map(column, own)] for label, own in zip(labels, numbers, strict=True)]
+    Path("clicks.csv").write_text("".join(",".join(row) + "\n" for row in [["y", "a", "b", "c"], *rows]))
+    coded = [[*row, str(code)] for row, code in zip(rows, codes, strict=True)]
+    Path("coded.csv").write_text("".join(",".join(row) + "\n" for row in [["y", "a", "b", "c", "code"], *coded]))
+    for table, user in (("clicks.csv", "no_user"), ("coded.csv", "code")):
+        config = proposed(recsys, table)
+        assert (config.features.user, config.features.item, config.features.label) == (user, "no_item", "y")
+        assert next(op for op in config.features.ops if op.name == "Normalize").reads == ("a", "b", "c")
+        done = recsys("run", "mine.yaml", "train.epochs=1")
+        assert "AUC" in done.out, done.err
+
+
+def test_a_table_of_numbers_without_a_known_name_is_told_of_its_label(recsys):
+    Path("t.csv").write_text("outcome,a,b,c\n" + "".join(f"{row % 2},0.{row},1.{row},2.{row}\n" for row in range(40)))
+    answer = recsys("init", "t.csv", "--yes")
+    assert (answer.code, recsys("init", "t.csv", "--label", "outcome").code) == (2, 0)
+    assert "its columns are outcome, a, b, c; to predict one from the others: --label outcome" in answer.err
+
+
 def test_tables_with_keys_of_one_name_are_both_joined(recsys):
     write("plays.csv", head="user_id,item_id,when", row=lambda u, i, t: f"{u},{i},{t}")
     Path("users.csv").write_text("id,country\n" + "".join(f"{u},c{u % 3}\n" for u in range(30)))

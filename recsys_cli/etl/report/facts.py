@@ -263,6 +263,9 @@ def _fitted(facts: Facts) -> Iterator[Finding]:
 
 def _repeated(facts: Facts) -> Iterator[Finding]:
     """Yield findings about repeated pairs, and about copies: rows with user, item and time of another row."""
+    train = facts.splits[_TRAIN]
+    if any(one is not None and one.distinct == 1 for one in (train.users, train.items)):
+        return  # a constant in the place of user or item
     if facts.pairs is not None:
         advice = "evaluate.repeats says whether rankings keep them"
         yield from _again(facts, facts.pairs, "repeat the (user, item) pair", advice, (_TRAIN,))

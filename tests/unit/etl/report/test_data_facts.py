@@ -55,6 +55,15 @@ def test_repeated_pairs_within_and_across_splits(report: Report) -> None:
     assert "2 of 5 (40.0 %) rows of train repeat the (user, item) pair of another row of train" in texts(facts, "note")
 
 
+def test_a_constant_in_the_place_of_the_user_or_item_repeats_nothing(report: Report) -> None:
+    for rows in ([(1, 2, 1.0, 1), (1, 3, 0.0, 1)], [(1, 2, 1.0, 1), (3, 2, 0.0, 1)]):
+        facts = report({"train": rows, "valid": rows, "test": rows})
+        assert facts.pairs is not None
+        assert facts.pairs.seen["valid"] == {"train": 2}
+        assert "(user, item)" not in texts(facts, "warning")
+        assert "have user, item and time" not in texts(facts, "warning")
+
+
 def test_overlap_in_time_of_a_files_split_is_a_warning(report: Report) -> None:
     train = [(1, 1, 1.0, 10), (1, 2, 0.0, 20), (2, 1, 1.0, 30), (2, 2, 0.0, 40)]
     facts = report({"train": train, "valid": [(1, 3, 1.0, 20), (2, 3, 0.0, 50)]})
