@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from recsys_cli.config import RunConfig, dump
+from recsys_cli.errors import TrainingError
+from recsys_cli.etl.report import Facts
 from recsys_cli.events import Emit, Progress
 from recsys_cli.serving.query import Query
 from recsys_cli.stages.recommend import open_recommender
@@ -62,3 +64,22 @@ def latency(run: TrainedRun, workspace: Workspace, *, emit: Emit) -> float:
         seconds.append(time.perf_counter() - started)
         emit(Progress("requests", done, len(users), "users"))
     return 1_000 * statistics.quantiles(seconds, n=20)[-1]
+
+
+def unmeasurable(data: PreparedData, metric: str, *, ranks: bool) -> TrainingError:
+    """Return the error of a metric that is undefined on valid for every model, with what the split left there."""
+    facts = Facts.read(data.facts)
+    valid, new = facts.splits["valid"], "split.method=random holds out other rows"
+    left = [f"{valid.rows:,} rows"]
+    if valid.users is not None:
+        left.append(f"{valid.users.distinct:,} users, {valid.users.cold:,} of them not in train")
+    if valid.label.binary:
+        left.append(f"{valid.label.mean or 0:.0%} positive labels")
+    if ranks and facts.pairs is not None and (seen := facts.pairs.seen.get("valid", {}).get("train")):
+        left.append(f"{seen:,} rows with a pair of user and item of train")
+        new = "evaluate.repeats=true keeps such pairs, and " + new
+    what = "no user of valid has a target for a ranking" if ranks else f"{metric} is undefined on valid"
+    return TrainingError(
+        f"{what}: the split left {'; '.join(left)}",
+        hint=f"recsys init TABLE writes a config; at the end of recsys auto CONFIG, {new}",
+    )

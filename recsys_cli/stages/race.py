@@ -25,7 +25,7 @@ from recsys_cli.features.split import SPLITS
 from recsys_cli.metrics.named import CutOff, check_reported, find_metric, sort_key
 from recsys_cli.registry import AUTO, DEFAULT_MODEL
 from recsys_cli.stages.auto import quick_models, value_on_valid
-from recsys_cli.stages.entrants import LABELS, QUICK_LABELS, STEPS, end_early, latency
+from recsys_cli.stages.entrants import LABELS, QUICK_LABELS, STEPS, end_early, latency, unmeasurable
 from recsys_cli.stages.etl import etl, warn_of
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.monitor import order_of
@@ -71,7 +71,7 @@ def race(
 
     Raises:
         ConfigError: The metric is unknown or does not fit the data.
-        TrainingError: No model was ready in time.
+        TrainingError: No model was ready in time, or valid has nothing to measure.
         KeyboardInterrupt: Interrupted; the next call goes on.
     """
     own = _Race(config, workspace, options, clock, write, emit)
@@ -96,6 +96,7 @@ class _Race:
 
     def __post_init__(self) -> None:
         check_reported(self.options.metric)
+        self.undefined = f"{self.options.metric} is undefined on valid"
         self.ranks = isinstance(find_metric(self.options.metric), CutOff)
         self.better = order_of(self.options.metric).better
         self.sections = race_sections(self.config, self.options)
@@ -281,6 +282,8 @@ class _Race:
             one.seconds += time.monotonic() - started
             self.journal.save(self.clock.spent)
             self._announce()
+            if one.note == self.undefined and self.leader is None:
+                raise unmeasurable(self.data, self.options.metric, ranks=self.ranks)
 
     def _train(self, one: Entrant, config: RunConfig, seconds: float) -> None:
         made = finished_run(self.workspace, run_key(config, self.data), self.emit)
@@ -297,7 +300,7 @@ class _Race:
         if run is not None:
             self._check_latency(one)
         if one.value is None and values:
-            one.note = one.note or f"{self.options.metric} is undefined on valid"
+            one.note = one.note or self.undefined
 
     def _train_run(self, data: PreparedData, config: RunConfig, seconds: float = math.inf) -> TrainedRun | None:
         """Train or continue a config."""

@@ -155,6 +155,31 @@ def test_no_time_is_an_error_with_the_reason(table, workspace):
         race(load(path), workspace, options, clock=Clock(0.6, start=time.monotonic()), write=print, emit=ignore)
 
 
+def test_a_race_without_a_target_in_valid_ends_with_its_first_model(tmp_path, workspace):
+    users, number = np.tile(np.arange(40), 12), np.arange(480)
+    pl.DataFrame({"user": users, "item": users % 7, "time": number, "click": number < 300}).write_csv(
+        tmp_path / "same.csv"
+    )
+    rank = written(tmp_path / "same.csv", "{name: auto}\nsplit: {method: leave-last-out}", time="time")
+    options = RaceOptions(minutes=1, metric="ndcg@10")
+    said = (
+        "40 rows; 40 users, 0 of them not in train; 100% positive labels; 40 rows with a pair of user and item of train"
+    )
+    with pytest.raises(TrainingError, match=said) as found:
+        race(load(rank), workspace, options, clock=Clock(60, start=time.monotonic()), write=print, emit=ignore)
+    assert "no user of valid has a target" in found.value.message
+    assert "evaluate.repeats=true" in found.value.hint
+    assert len(workspace.runs()) == 1
+    text = config_text(tmp_path / "same.csv", label="click", more="split: {method: temporal, valid: 0.1, test: 0.1}\n")
+    rank.write_text(text)
+    with pytest.raises(TrainingError, match="auc is undefined on valid: the split left 48 rows; ") as found:
+        race(load(rank), workspace, options.model_copy(update={"metric": "auc"}),
+             clock=Clock(60, start=time.monotonic()), write=print, emit=ignore)  # fmt: skip
+    assert "0% positive labels" in found.value.message
+    assert "evaluate.repeats" not in found.value.hint
+    assert len(workspace.runs()) == 2
+
+
 def test_tables_with_open_questions_and_files_of_others_are_refused(tmp_path, recsys, table):  # noqa: F811
     pl.DataFrame({"a": [1, 2, 3] * 40, "b": [4, 5, 6] * 40}).write_csv(tmp_path / "odd.csv")
     answer = recsys("auto", tmp_path / "odd.csv")
