@@ -85,7 +85,11 @@ class Ratings:
 
 
 class PlantedWorld:
-    """Items, users and popularity over time of a synthetic dataset; equal sizes and seeds give equal worlds and ratings."""
+    """Items, users and popularity over time of a synthetic dataset.
+
+    Args:
+        size: SyntheticOptions and seed; equal values give equal worlds and ratings.
+    """
 
     def __init__(self, size: SyntheticOptions) -> None:
         self.size = size
@@ -110,7 +114,13 @@ class PlantedWorld:
             yield self._chunk(first, last, np.random.Generator(np.random.PCG64(seed)))
 
     def score(self, user: Ints, item: Ints, time: Floats) -> Floats:
-        """Compute noise-free scores in stars, (N,); times go from -0.5 (first day) to 0.5 (last day)."""
+        """Compute noise-free scores in stars.
+
+        Args:
+            user: Indices of users, (N,).
+            item: Indices of items, (N,).
+            time: From -0.5 (first day) to 0.5 (last day), (N,).
+        """
         fit = np.einsum("nd,nd->n", self.user_vectors[user], self.item_vectors[item])
         total = MEAN + self.user_bias[user] + self.item_bias[item] + fit + self.item_drift[item] * time
         return total.astype(np.float32)
@@ -279,7 +289,16 @@ def write_movies(world: PlantedWorld, file: Path) -> None:
 
 
 def write_ratings(world: PlantedWorld, file: Path, report: Callable[[int], None]) -> dict[str, object]:
-    """Write ratings.csv in chunks; return the ceiling and the share of positives, for the label `rating > 3`."""
+    """Write ratings.csv in chunks.
+
+    Args:
+        world: The source of the ratings.
+        file: The file.
+        report: Receives the number of rows so far.
+
+    Returns:
+        The ceiling and the share of positives, for the label `rating > 3`.
+    """
     done = positives = 0
     every = -(-world.size.rows // SAMPLE_ROWS)
     scores, labels = [], []

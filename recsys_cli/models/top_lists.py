@@ -84,7 +84,11 @@ def rerank(
     Relevance is the score, scaled to 0 to 1 among the candidates; ties go to the first. Similarities are scaled to at most 1,
     and negative ones count as 0: opposite items are not redundant.
 
-    Scores are those of N candidates, best first; similarities have the shape (N, N), such as cosines or item-item weights.
+    Args:
+        scores: Scores of N candidates, best first.
+        similarities: Similarity of each pair, such as cosines or item-item weights; shape (N, N).
+        k: Number of items.
+        diversity: d, from 0 to 1.
     """
     span = float(scores[0] - scores[-1]) if len(scores) else 0.0
     relevance = (scores - scores[-1]) / span if span > 0 else np.ones_like(scores)

@@ -255,7 +255,11 @@ class VocabularyIndex:
         return found
 
     def positions(self, data: Array) -> npt.NDArray[np.int32]:
-        """Return the position of each number or text, shape (N,), int32; nulls are arbitrary."""
+        """Return the position of each value, int32; nulls are arbitrary.
+
+        Args:
+            data: Values of one column, shape (N,): numbers, or objects of text.
+        """
         if data.dtype == object or len(data) <= FEW_ROWS:
             found = (ABSENT if value is None else self.position(value) for value in data.tolist())
             return np.fromiter(found, np.int32, len(data))

@@ -45,6 +45,9 @@ class Catalog:
 
     A place is the position of an item in this order.
 
+    Args:
+        served: The model.
+
     Attributes:
         users: Index of the raw user ids.
         items: Index of the raw item ids.
@@ -152,7 +155,12 @@ class _Column:
 
 
 class ItemFilter:
-    """Filters of the catalog's items by expressions; `rows` are its encoded items or table rows by place, shape (I,)."""
+    """Filters of the catalog's items by expressions.
+
+    Args:
+        served: The model, with item features and titles.
+        rows: Encoded items or table rows of the catalog by place; shape (I,).
+    """
 
     def __init__(self, served: ServedModel, rows: npt.NDArray[np.int64]) -> None:
         self._served, self._rows = served, rows

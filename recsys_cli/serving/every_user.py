@@ -25,7 +25,15 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Block:
-    """N recommendations for `num_users`, best first for each: encoded user, encoded item or table row, score, and rank from 1."""
+    """Recommendations for some users, best first for each.
+
+    Attributes:
+        users: Encoded user of each row, shape (N,).
+        items: Encoded item or table row, shape (N,).
+        scores: Score, float32; shape (N,).
+        ranks: Rank, from 1; shape (N,).
+        num_users: Users of the block, with and without recommendations.
+    """
 
     users: Ints
     items: Ints
@@ -50,9 +58,15 @@ def recommend_to_all(
     exclude_seen: bool | None = None,
     diversity: float = 0.0,
 ) -> Iterator[Block]:
-    """Yield the top-k items of trained users, in their order, each once; `places` are the only candidates, ascending.
+    """Yield the top-k items of trained users, in their order.
 
-    The rest is as in `Query`.
+    Args:
+        recommender: A recommender whose model can rank.
+        users: Encoded users of train, each once; shape (U,).
+        k: Cut-off.
+        places: Places of the only candidates, ascending; None for the catalog.
+        exclude_seen: As in `Query`.
+        diversity: As in `Query`.
     """
     served, scorer = recommender.served, recommender.scorer
     size = MOST_USERS if served.model.folds_in else max(1, len(users))

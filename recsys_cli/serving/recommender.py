@@ -32,7 +32,12 @@ from recsys_cli.workspace import TrainedRun, Workspace
 
 
 class RowScorer:
-    """Scores raw rows of a served model; the catalog's scorer gives a model with fold-in the users of the rows."""
+    """Scores raw rows of a served model.
+
+    Args:
+        served: The model.
+        scorer: Its scores of the catalog; it gives a model with fold-in the users of the rows.
+    """
 
     def __init__(self, served: ServedModel, scorer: CatalogScorer) -> None:
         self._served, self._scorer = served, scorer
@@ -209,7 +214,11 @@ _LARGE_K = 1_000
 
 
 class Recommender:
-    """Answers queries with one model; not thread-safe, calls come from one thread."""
+    """Answers queries with one model; not thread-safe, calls come from one thread.
+
+    Args:
+        served: The model, its catalog and the user histories.
+    """
 
     def __init__(self, served: ServedModel) -> None:
         self.served = served
@@ -243,7 +252,11 @@ class Recommender:
         return [answers[row] for row in range(len(requests))]
 
     def score(self, rows: Mapping[str, Sequence[Any]], recent: Recent = NO_RECENT) -> npt.NDArray[np.float32]:
-        """Score raw rows, given as columns of equal length; shape (N,). Recent interactions are added to the histories by time.
+        """Score raw rows, given as columns of equal length; shape (N,).
+
+        Args:
+            rows: The columns.
+            recent: Interactions after training, added to the stored histories by time.
 
         Raises:
             DataError: A column is missing, or a value does not fit its type.

@@ -33,6 +33,10 @@ class CatalogScorer:
 
     A model with fold-in depends on a user only through the history. So its context has the users of a call only, with the
     ids FIRST, FIRST + 1, …; the cost of a call does not grow with the number of users.
+
+    Args:
+        served: The model.
+        catalog: Its catalog.
     """
 
     def __init__(self, served: ServedModel, catalog: Catalog) -> None:
@@ -63,7 +67,12 @@ class CatalogScorer:
         return self._model.scoring == "pairs"
 
     def trained(self, user_idx: Ints, places: Ints | None = None) -> Tensor:
-        """Return scores of all candidates, or of those at `places`, for encoded users or table rows of cold-start users; (U, I)."""
+        """Return scores for encoded users, or table rows of cold-start users of a content-based model; (U, I).
+
+        Args:
+            user_idx: The users, shape (U,).
+            places: Places of the only candidates to score, shape (I,); None for the catalog.
+        """
         scorer = self._scorer if places is None else self.over(self._catalog.candidates[places])
         return scorer(user_idx)
 
@@ -128,7 +137,12 @@ class CatalogScorer:
         )
 
     def between(self, places: Ints, others: Ints | None = None) -> npt.NDArray[np.float32] | None:
-        """Return similarities of H candidates to K or all, by the model or else by item features: (H, K); None without both."""
+        """Return similarities by the model if it has any, else by item features: shape (H, K); None without both.
+
+        Args:
+            places: Places of H candidates.
+            others: Places of K candidates; None for the catalog.
+        """
         by_model = self._by_model(places, others)
         if by_model is not None:
             return by_model.numpy()

@@ -31,7 +31,13 @@ _DIALECT = {"separator", "quote", "decimal", "encoding", "format"}
 
 @dataclass(frozen=True)
 class Scored:
-    """A file of scores, and whether they predict the label."""
+    """Result of `score`.
+
+    Attributes:
+        output: The file.
+        rows: Number of rows.
+        probabilistic: Whether scores predict the label.
+    """
 
     output: Path
     rows: int
@@ -49,8 +55,13 @@ def score(
 ) -> Scored:
     """Score rows in the format of the dataset's interactions, and write the column `score` in their order.
 
-    A run reads and prepares rows as by its config, a bundle detects the separator of text files. Label, weight and timestamp
-    may be missing.
+    Args:
+        source: A run, which reads and prepares rows as by its config, or a bundle, which detects the separator of text files.
+        rows: The file of rows; label, weight and timestamp may be missing.
+        output: A .parquet, .csv or .jsonl file, written atomically.
+        workspace: Workspace of the run.
+        force: Overwrite an existing file.
+        emit: Receives progress.
 
     Raises:
         ConfigError: The output exists, or its format is unknown.
@@ -93,7 +104,11 @@ def _read(rows: Path, recommender: Recommender) -> pa.Table:
 def score_by_run(
     run: TrainedRun, rows: Path, workspace: Workspace, *, emit: Emit = ignore
 ) -> tuple[npt.NDArray[np.float32], bool]:
-    """Return the scores of rows by the ETL and the model of a run, shape (N,), and whether they predict the label."""
+    """Score rows by the ETL and the model of a run.
+
+    Returns:
+        Scores, shape (N,), and whether they predict the label.
+    """
     with workspace.scratch() as scratch:
         applied = apply(str(run.folder), [str(rows)], workspace, output=scratch / "rows.prepared.parquet", emit=emit)
         return score_rows_by_run(run, workspace, applied)

@@ -30,6 +30,12 @@ class CollaborativeFeatures(nn.Module):
     User and item biases are fitted by alternating shrunken means. Three models fit their residuals: matrix factorization;
     leanings, regressions of a user's residuals on the items' co-occurrence embeddings, and vice versa; and tastes, mean residuals
     per user and category, and per item and category. Ids without rows have zeros, the overall mean.
+
+    Args:
+        config: Widths and penalties.
+        schema: The prepared columns.
+        categories: The other categorical columns.
+        persistent: Include the buffers in a checkpoint.
     """
 
     rows_of_user: Tensor
@@ -208,7 +214,17 @@ def fit_folds(
     seed: int,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[CollaborativeFeatures]:
-    """Return for each fold the features fitted to the rows of the other folds; `fold` is that of each row, shape (N,)."""
+    """Return for each fold the features fitted to the rows of the other folds.
+
+    Args:
+        config: Widths, penalties and the number of folds.
+        schema: The prepared columns.
+        categories: The categorical columns.
+        rows: Train rows, on the CPU.
+        fold: Fold of each row, shape (N,).
+        seed: Seed of the initial factors.
+        progress: Called with the number of fitted folds.
+    """
     parts = []
     for number in range(config.folds):
         part = CollaborativeFeatures(config, schema, categories)
@@ -264,7 +280,9 @@ class CollaborativeColumns(nn.Module):
     anew when training starts or resumes. Values outside of the folds' range are clipped: a column may be constant in training, such
     as the count of users with one row.
 
-    The schema is one of `with_collaborative_columns`.
+    Args:
+        config: Widths, penalties and the number of folds.
+        schema: Result of `with_collaborative_columns`.
 
     Raises:
         ConfigError: There is no label, or not one user and one item.

@@ -45,8 +45,17 @@ def factorize(
     Minimizes Σ (value - p_u q_i)² + l2 (Σ |p_u|² + Σ |q_i|²) (Zhou et al., "Large-scale parallel collaborative filtering for the
     Netflix prize", 2008; here with the same penalty for all ids).
 
-    Returns shapes (U, D) and (I, D), float64, for `sizes` (U, I); zeros for ids without rows. The seed is that of the initial
-    item factors.
+    Args:
+        pairs: Users and items of N rows, int64.
+        values: Shape (N,), float64.
+        sizes: U and I, exclusive upper bounds of the ids.
+        dim: D.
+        l2: The penalty.
+        rounds: Number of alternations.
+        seed: Seed of the initial item factors.
+
+    Returns:
+        Shapes (U, D) and (I, D), float64; zeros for ids without rows.
     """
     users, items = pairs
     generator = torch.Generator().manual_seed(seed)
@@ -60,7 +69,12 @@ def factorize(
 
 
 def grouped(ids: Tensor, size: int) -> list[Group]:
-    """Group row indices by id below `size`, for `ridge`."""
+    """Group row indices by id, for `ridge`.
+
+    Args:
+        ids: Id of each row, int64, shape (N,).
+        size: Exclusive upper bound of the ids.
+    """
     return list(_groups(ids, size))
 
 
@@ -90,9 +104,18 @@ def _cuts(lengths: list[int]) -> list[int]:
 
 
 def ridge(groups: list[Group], vectors: Tensor, other: Tensor, values: Tensor, *, size: int, l2: float) -> Tensor:
-    """Return a ridge regression per id: of its rows' values on the vectors of the other side; zeros for ids without rows.
+    """Return a ridge regression per id: of its rows' values on the vectors of the other side.
 
-    `other` has the id of the other side in each row, shape (N,). Weights have the shape (size, D).
+    Args:
+        groups: Row indices by id, from `grouped`.
+        vectors: Vectors of the other side, shape (O, D).
+        other: Id of the other side in each row, shape (N,).
+        values: Shape (N,), float64.
+        size: S, as for `grouped`.
+        l2: The penalty.
+
+    Returns:
+        Weights, shape (S, D); zeros for ids without rows.
     """
     weights = vectors.new_zeros(size, vectors.shape[1])
     for group in groups:
@@ -114,8 +137,14 @@ def positions(pairs: tuple[Tensor, Tensor], sizes: tuple[int, int], *, dim: int,
     They are singular vectors times singular values of the interaction matrix with 1 / sqrt(1 + rows of the user) per element, by
     subspace iteration (Halko, Martinsson and Tropp, "Finding structure with randomness", 2011).
 
-    Returns shapes (U, D) and (I, D), float64, for `sizes` (U, I); zeros for ids without rows. The seed affects the last digits
-    only.
+    Args:
+        pairs: Users and items of N rows, int64.
+        sizes: U and I, exclusive upper bounds of the ids.
+        dim: D.
+        seed: Seed of the initial subspace; affects the last digits only.
+
+    Returns:
+        Shapes (U, D) and (I, D), float64; zeros for ids without rows.
     """
     from scipy.sparse import csr_matrix  # a slow import, needed only to fit
 
@@ -142,6 +171,10 @@ class Categories:
     """The categorical columns except user and item, with one common range of category indices.
 
     Columns are sorted by name, low-cardinality ones first, independent of the order of the schema.
+
+    Args:
+        schema: The prepared columns.
+        max_categories: Maximum cardinality of a small column.
 
     Attributes:
         columns: Small columns, then the others.

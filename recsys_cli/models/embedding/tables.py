@@ -131,6 +131,11 @@ class QuantizedTable(nn.Module):
 
     int8 is symmetric: each row is divided by its own scale, its largest absolute value over 127, and rounded. Row 0, padding,
     stays zero.
+
+    Args:
+        num_rows: Number of rows.
+        dim: Width.
+        kind: fp16 or int8.
     """
 
     weight: Tensor
@@ -144,7 +149,12 @@ class QuantizedTable(nn.Module):
 
     @classmethod
     def of(cls, table: Tensor, kind: TableType) -> QuantizedTable:
-        """Return a table, float32 of shape (cardinality, D), with quantized rows."""
+        """Return a table with quantized rows.
+
+        Args:
+            table: Rows, float32, shape (cardinality, D).
+            kind: fp16 or int8.
+        """
         made = cls(0, 0, kind)
         rows = table.detach()
         if made.scale is None:
@@ -232,7 +242,12 @@ class Embeddings(nn.Module):
         return sum(table.weight.numel() for table in self.tables.values() if isinstance(table, QuantizedTable))
 
     def quantize(self, kind: TableType, *, values: bool = True) -> None:
-        """Replace the tables by quantized ones, without `values` for rows that are assigned next; training is impossible then."""
+        """Replace the tables by quantized ones; training is impossible then.
+
+        Args:
+            kind: fp16 or int8.
+            values: Quantize the current rows; otherwise the rows are assigned next.
+        """
         for name in self.names:
             table = self.table(name)
             made = QuantizedTable.of(table, kind) if values else QuantizedTable(table.shape[0], table.shape[1], kind)

@@ -45,7 +45,17 @@ class Encoder(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, vectors: Tensor, layout: Jagged, times: Tensor | None = None, at: Tensor | None = None) -> Tensor:
-        """Return the contextual states of items of sequences of up to `num_positions`; see `SequenceModel.states`."""
+        """Return the contextual states of items of sequences of up to `num_positions`.
+
+        Args:
+            vectors: Item vectors, shape (T, D).
+            layout: Of the items.
+            times: Of the items, shape (T,).
+            at: Ascending places of the items whose states are needed, shape (P,); None for all.
+
+        Returns:
+            Shape (P, D).
+        """
         index = layout.positions + (len(self.positions) - layout.counts)[layout.rows]
         states = self.dropout((vectors + F.embedding(index, self.positions)) * self._scale)
         *blocks, last = self.blocks
@@ -111,7 +121,11 @@ class Block(nn.Module):
     def _attention_at(self, group: Group, queries: Tensor, positions: Tensor, others: Tensor) -> Tensor:
         """Return the attended values of P items of each sequence of a group, shape (S, P, D).
 
-        Queries have the shape (S, P, D), their positions in the sequences (S, P), keys and values (S, L, 2D).
+        Args:
+            group: Of the keys and values.
+            queries: Shape (S, P, D).
+            positions: Of the queries in their sequences, shape (S, P).
+            others: Keys and values, shape (S, L, 2D).
         """
         (query,), (key, value) = heads(queries, 1, self._heads), heads(others, 2, self._heads)
         visible = self._visible(group)

@@ -59,7 +59,14 @@ class Input:
 
 
 def signature(inputs: Sequence[Input], *, output: str, width: int | None, program: str) -> dict[str, Any]:
-    """Return the signature of a program in a file as JSON values; without a width it gives one score per row."""
+    """Return the signature of a program as JSON values.
+
+    Args:
+        inputs: Inputs in order.
+        output: Name of the output.
+        width: Width of output vectors; None for one score per row.
+        program: Name of the file.
+    """
     shape: list[str | int] = ["batch"] if width is None else ["batch", width]
     return {
         "file": program,
@@ -78,7 +85,13 @@ Array = npt.NDArray[Any]
 
 
 class TableConstants(nn.Module):
-    """A dimension table as tensors: features by row, lists padded to the longest, and the encoded id of each row."""
+    """A dimension table as tensors: features by row, lists padded to the longest, and the encoded id of each row.
+
+    Args:
+        key: Key column.
+        tables: The dimension tables.
+        names: Features in use.
+    """
 
     def __init__(self, key: Column, tables: DimensionTables, names: frozenset[str]) -> None:
         super().__init__()
@@ -108,7 +121,12 @@ class TableConstants(nn.Module):
         self.register_buffer(f"{place}_weights", weights)
 
     def forward(self, rows: Tensor, kinds: Mapping[str, Kind]) -> dict[str, Tensor | Padded]:
-        """Return the features of table rows, int64, shape (B,)."""
+        """Return the features of table rows.
+
+        Args:
+            rows: Table rows, int64, shape (B,).
+            kinds: Kind of each column.
+        """
         features: dict[str, Tensor | Padded] = {}
         for name, place in self.columns.items():
             values = self.get_buffer(place).index_select(0, rows)
@@ -124,6 +142,13 @@ class Program(nn.Module):
     """A function of a batch as a function of plain tensors by name.
 
     An id or table row out of range counts as unseen. Elements of lists with id 0 are padding.
+
+    Args:
+        score: The function, such as `Model.score`.
+        model: The module with its weights.
+        schema: Prepared columns.
+        tables: Dimension tables.
+        names: Features in use.
     """
 
     def __init__(
@@ -141,7 +166,11 @@ class Program(nn.Module):
         self._rest = tuple(rest)
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Return the result of the function of the tensors by name, shape (B,) or (B, D)."""
+        """Return the result of the function, shape (B,) or (B, D).
+
+        Args:
+            inputs: Tensors by name, as in `inputs`.
+        """
         features: dict[str, Any] = {}
         for key, module in zip(self._keys, self.keys, strict=True):
             constants = cast("TableConstants", module)
@@ -155,7 +184,14 @@ class Program(nn.Module):
 
 
 class VectorProgram(nn.Module):
-    """Dot products of precomputed vectors by encoded user (U, D) and item (I, D), for models that score by ids."""
+    """Dot products of precomputed user and item vectors, for models that score by ids.
+
+    Args:
+        users: Vectors by encoded user, shape (U, D).
+        items: Vectors by encoded item, shape (I, D).
+        schema: Prepared columns.
+        names: User and item column.
+    """
 
     def __init__(self, users: Tensor, items: Tensor, schema: Schema, names: tuple[str, str]) -> None:
         super().__init__()
@@ -195,7 +231,13 @@ def _given(column: Column, inputs: Mapping[str, Tensor]) -> Tensor | Padded:
 
 
 def inputs_of(keys: Sequence[Column], sizes: Sequence[int], rest: Sequence[Column]) -> tuple[Input, ...]:
-    """Return the encoded inputs of a program: keys with the sizes of their tables, and further columns of the interactions."""
+    """Return the encoded inputs of a program.
+
+    Args:
+        keys: Columns with a dimension table.
+        sizes: Rows of each table.
+        rest: Further columns of the interactions.
+    """
     found = [
         Input(column.name, "int64", ("batch",), cardinality, size if size > cardinality else None)
         for column, size in zip(keys, sizes, strict=True)
@@ -213,7 +255,12 @@ def inputs_of(keys: Sequence[Column], sizes: Sequence[int], rest: Sequence[Colum
 
 
 def feed(inputs: Sequence[Input], features: Mapping[str, Feature]) -> dict[str, Array]:
-    """Return the inputs of a program as arrays, lists padded to the longest; table rows of keys are under `row_column`."""
+    """Return the inputs of a program as arrays, lists padded to the longest.
+
+    Args:
+        inputs: Inputs of the program.
+        features: Encoded features by column, with the table rows of keys under `row_column`.
+    """
     return {one.name: _array(one, features) for one in inputs}
 
 
