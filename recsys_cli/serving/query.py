@@ -97,9 +97,9 @@ class RecommendedItem:
 
     Attributes:
         item: The item.
-        score: Score of the model; of the fallback, the number of interactions.
-        because: Titles or ids of the nearest items of the history, or feature values; empty without `Query.explain`
-            and for popularity.
+        score: Score of the model; of the fallback, the number of interactions, or the score of the model `popularity`.
+        because: Titles or ids of the nearest items of the history, such as the item itself, or feature values; empty without
+            `Query.explain` and for the fallback.
     """
 
     item: CatalogItem

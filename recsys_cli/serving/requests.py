@@ -162,7 +162,9 @@ class Resolver:
             if has_history:
                 return "history", "model" if trained else "fold-in"
             notes.append(_lacking(query, "history of items in train", _GIVE))
-            return ("history", "model") if model.ranks_without_history else ("popularity", "popularity")
+            if model.ranks_without_history:  # popularity by its own options, such as a half-life
+                return "history", "popularity" if served.source.name == "popularity" else "model"
+            return "popularity", "popularity"
         if trained or (user >= served.users.cardinality and model.by_content):
             return "user", "model"
         refusal = f"{served.source.name} cannot fold in a history; train with rows of the user"

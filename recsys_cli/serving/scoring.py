@@ -161,7 +161,7 @@ class CatalogScorer:
         return None if similarities is None else rerank(scores, similarities, k=k, diversity=diversity)
 
     def reasons(self, history: History, places: Ints) -> list[tuple[str, ...]]:
-        """Return the reasons for recommended items: the nearest items of the history, else feature values in common."""
+        """Return the reasons for items: the nearest items of the history, else the item itself or feature values in common."""
         met = self._catalog.places(history.items[-_MOST_HISTORY:])
         met = np.unique(met[met >= 0])
         if not len(met) or not len(places):
@@ -177,7 +177,7 @@ class CatalogScorer:
         ]  # fmt: skip
 
     def _in_common(self, met: Ints, places: Ints) -> list[tuple[str, ...]]:
-        """Return the values of each item that are most frequent in the history."""
+        """Return the values of each item that are most frequent in the history; the name of an item that is in it."""
         features, rows = self._served.features, self._catalog.candidates
         counts = Counter(
             (name, value) for place in met for name, values in features.of(int(rows[place])).items() for value in values
@@ -186,5 +186,6 @@ class CatalogScorer:
         for place in places:
             own = [(name, v) for name, values in features.of(int(rows[place])).items() for v in values]
             best = sorted((pair for pair in own if counts[pair]), key=lambda pair: -counts[pair])
-            found.append(tuple(value for _, value in best[:_MOST_REASONS]))
+            values = tuple(value for _, value in best[:_MOST_REASONS])
+            found.append((self._catalog.label(int(rows[place])),) if place in met else values)
         return found

@@ -70,8 +70,13 @@ def test_own_items_come_first_in_the_figures_and_in_the_lists(recsys: Recsys) ->
     assert recsys("export", "--out", "bundle").code == 0
     own = {17 * 7 + 31 * kind for kind in range(KINDS)}
     for source in ([], ["bundle"]):
-        shown = recsys("--json", "recommend", *source, "--user", "7", "--k", str(KINDS)).json["items"]
+        answer = recsys("--json", "recommend", *source, "--user", "7", "--k", str(KINDS)).json
+        shown = answer["items"]
         assert {item["item"] for item in shown} == {item % 200 for item in own}
+        assert all(item["because"] == [str(item["item"])] for item in shown)  # of the history
+        new = recsys("--json", "recommend", *source, "--user", "nobody", "--k", str(KINDS)).json
+        assert (answer["source"], new["source"]) == ("model", "popularity")
+        assert not any(item["because"] for item in new["items"])
         left_out = recsys("--json", "recommend", *source, "--user", "7", "--exclude-seen").json["items"]
         assert not {item["item"] for item in left_out} & own
     assert recsys("recommend", "--all", "--out", "all.csv", "--k", "3").code == 0

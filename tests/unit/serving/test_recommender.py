@@ -117,7 +117,7 @@ def test_an_anonymous_user_gets_fold_in_or_popularity(name: str, recommenders: R
     assert "1 of 4 ids of the history are unknown: 777" in str(new.note)
     assert any(one.because for one in new.items) == folds_in
     for answer in (unknown, empty):
-        assert answer.source == ("model" if recommender.served.model.ranks_without_history else "popularity")
+        assert answer.source == "popularity"
         assert answer.note
         scores = [one.score for one in answer.items]
         assert scores == sorted(scores, reverse=True)
@@ -141,7 +141,7 @@ def test_a_history_with_items_that_are_not_in_train_says_so(name: str, recommend
     assert ("1 of 3 items of the history are not in train" in str(mixed.note)) == takes
     assert [pair for pair in pairs(mixed) if pair[0] != 43] == [pair for pair in pairs(known) if pair[0] != 43]
     assert mixed.source == known.source
-    assert none.source == ("model" if recommender.served.model.ranks_without_history else "popularity")
+    assert none.source == "popularity"
     assert ("no item of the history is in train" in str(none.note)) == takes
 
 

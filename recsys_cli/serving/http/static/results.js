@@ -74,7 +74,7 @@ function joined(names) {
 function score(value, source, share) {
   const bar = element("span", { class: "bar", hidden: share === null }, element("span"));
   bar.firstChild.style.inlineSize = `${Math.round(100 * share)}%`;
-  return element("span", { class: "score" }, source === "popularity" ? `${value.toLocaleString("en")}×` : value.toLocaleString("en", { minimumSignificantDigits: 3, maximumSignificantDigits: 3 }), bar);
+  return element("span", { class: "score" }, source === "popularity" && Number.isInteger(value) ? `${value.toLocaleString("en")}×` : value.toLocaleString("en", { minimumSignificantDigits: 3, maximumSignificantDigits: 3 }), bar);
 }
 
 async function toggle(opener, nearest, item, actions) {
