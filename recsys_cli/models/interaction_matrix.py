@@ -94,6 +94,11 @@ class InteractionMatrix:
         keep = items >= 0
         return InteractionMatrix(starts(self.users[keep], self.num_users), items[keep], num_items)
 
+    def first(self, number: int) -> InteractionMatrix:
+        """Return the first columns; the most popular items, if indices are by popularity."""
+        indices = torch.arange(self.num_items, device=self.items.device)
+        return self.renumbered(indices.where(indices < number, -1), num_items=min(number, self.num_items))
+
     def transpose(self) -> InteractionMatrix:
         """Return items × users; users ascend in each row."""
         lists = transpose(Ragged(self.items, self.offsets), self.num_items)

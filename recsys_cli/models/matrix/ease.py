@@ -1,4 +1,4 @@
-"""EASE in closed form, with all weights or those of near items, and its penalty by leave-one-out cross-validation."""
+"""EASE in closed form, with all weights or the largest, and its penalty by leave-one-out cross-validation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recsys_cli.models.configs.matrix import EASEConfig
 from recsys_cli.models.interaction_matrix import InteractionMatrix
 from recsys_cli.models.item_to_item import DenseWeights, ItemToItemModel, ItemWeights, add_rows, gram, rows_of
 from recsys_cli.models.matrix.inverse import dtype_of, inverse_of, invert_
-from recsys_cli.models.matrix.near_weights import Products, near_weights
+from recsys_cli.models.matrix.largest_weights import largest_weights
 from recsys_cli.models.matrix.neighbors import Neighbors
 from recsys_cli.models.model import Progress
 
@@ -34,19 +34,20 @@ _DENSE_BYTES = {torch.float64: 14, torch.float32: 6}
 """Bytes per item pair while fitting: the weights in float32, the matrix to invert unless in place, and 2 of the penalty search."""
 _BYTES_OF_A_USER = 20
 """Bytes per (item, user) pair with few users: a row and a vector in float64, and the final vector in float32."""
-_NEAR, _BYTES_OF_A_WEIGHT = 100, 80
-"""Weights per item between near items only, on average, and bytes per weight while fitting."""
-_BYTES_OF_A_COUNT = 32
-"""Memory of the most popular items of near weights: a sixteenth each for their counts and their inverse."""
+_LARGEST, _BYTES_OF_A_WEIGHT = 100, 160
+"""Weights per item where memory does not hold all, on average, and bytes per weight: half of the memory while fitting."""
+_BYTES_OF_A_COUNT, _BYTES_OF_AN_ELEMENT = 32, 64
+"""Bytes per pair of items of their penalty search, and per element of solved columns: the other half."""
 
 
-def choose_penalty(matrix: InteractionMatrix, counts: Tensor | None = None) -> float:
+def choose_penalty(matrix: InteractionMatrix, counts: Tensor | None = None, *, max_items: int | None = None) -> float:
     """Return the penalty of `GRID` with the best NDCG of held-out items, by hill climbing from 200.
 
-    Item indices of the matrix are by popularity, most popular first. `counts` is its XᵀX if already known.
+    Item indices of the matrix are by popularity, most popular first. `counts` is its XᵀX if already known. Of the items at most
+    `max_items` take part.
     """
-    number = _num_items(matrix)
-    popular = _most_popular(matrix, number)
+    number = min(_num_items(matrix), max_items or matrix.num_items)
+    popular = matrix.first(number)
     users, items = sample_held_out(popular)
     if len(users) == 0:
         return GRID[_FIRST]
@@ -141,13 +142,13 @@ class EASE(ItemToItemModel):
         elif self.num_items <= most_items(num_users, budget):
             self.learnt = DenseWeights(self.num_items)
         else:
-            number = min(_NEAR, budget // (_BYTES_OF_A_WEIGHT * self.num_items))
+            number = min(_LARGEST, budget // (_BYTES_OF_A_WEIGHT * self.num_items))
             self.learnt = Neighbors(self.num_items, max(1, number))
 
     def learn(self, matrix: InteractionMatrix, progress: Progress) -> None:
         """Choose the penalty if the config has none, and solve the linear system."""
         if isinstance(self.learnt, Neighbors):
-            self._learn_near(self.learnt, matrix, progress)
+            self._learn_largest(self.learnt, matrix, progress)
             return
         progress(0, 3)
         counts = gram(matrix, out=self.learnt.weights) if isinstance(self.learnt, DenseWeights) else None
@@ -165,25 +166,20 @@ class EASE(ItemToItemModel):
             counts.copy_(system)
         progress(3, 3)
 
-    def _learn_near(self, learnt: Neighbors, matrix: InteractionMatrix, progress: Progress) -> None:
-        number = min(self.num_items, math.isqrt(self._budget // _BYTES_OF_A_COUNT))
-        popular = _most_popular(matrix, number)
-        counts = gram(popular)
-        penalty = self._penalty(popular, counts)
-        learnt.keep(*near_weights(Products(matrix, counts), penalty, number=len(learnt.weights), progress=progress))
+    def _learn_largest(self, learnt: Neighbors, matrix: InteractionMatrix, progress: Progress) -> None:
+        penalty = self._penalty(matrix, max_items=math.isqrt(self._budget // _BYTES_OF_A_COUNT))
+        block = max(1, self._budget // (_BYTES_OF_AN_ELEMENT * (matrix.num_items + matrix.num_users)))
+        number = len(learnt.weights)
+        learnt.keep(*largest_weights(matrix, penalty, number=number, block=block, progress=progress))
 
-    def _penalty(self, matrix: InteractionMatrix, counts: Tensor | None) -> float:
+    def _penalty(
+        self, matrix: InteractionMatrix, counts: Tensor | None = None, *, max_items: int | None = None
+    ) -> float:
         if self.config.regularization is not None:
             return self.config.regularization
-        penalty = choose_penalty(matrix, counts)
+        penalty = choose_penalty(matrix, counts, max_items=max_items)
         self.chosen = {"regularization": penalty}
         return penalty
-
-
-def _most_popular(matrix: InteractionMatrix, number: int) -> InteractionMatrix:
-    """Return the columns of the most popular items; item indices are by popularity, most popular first."""
-    indices = torch.arange(matrix.num_items, device=matrix.items.device)
-    return matrix.renumbered(indices.where(indices < number, -1), num_items=number)
 
 
 def most_items(num_users: int, budget: int) -> int:

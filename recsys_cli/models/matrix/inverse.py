@@ -13,23 +13,9 @@ _BLOCK = 512
 
 def inverse_of(counts: Tensor, penalty: float) -> Tensor:
     """Return (counts + λ)⁻¹; shape (C, C), in the precision of `dtype_of`."""
-    return invert_(_system(counts, penalty))
-
-
-def columns_of_inverse(counts: Tensor, penalty: float, columns: Tensor) -> Tensor:
-    """Return some columns of (counts + λ)⁻¹, in less than half of the time of all; shape (C, S)."""
-    system = _system(counts, penalty)
-    torch.linalg.cholesky(system.mT, out=system.mT)
-    unit = system.new_zeros(len(system), len(columns))
-    unit[columns, torch.arange(len(columns), device=columns.device)] = 1
-    return torch.cholesky_solve(unit, system.mT)
-
-
-def _system(counts: Tensor, penalty: float) -> Tensor:
-    """Return counts + λ, a copy in the precision of `dtype_of`."""
     system = counts.to(dtype_of(counts, penalty), copy=True, memory_format=torch.contiguous_format)
     system.diagonal().add_(penalty)
-    return system
+    return invert_(system)
 
 
 def dtype_of(counts: Tensor, penalty: float) -> torch.dtype:

@@ -71,17 +71,18 @@ class Neighbors(ItemWeights):
 
 def multiply(left: Ragged, right: Ragged, *, out: Tensor) -> Tensor:
     """Return the product of two sparse matrices, given as lists of columns per row, in a dense output."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        first = _matrix(left, len(right.offsets) - 1)
-        second = _matrix(right, out.shape[1])
-        if out.device.type == "cpu" and torch.backends.mkl.is_available():
-            # Only MKL accumulates into the dense output: a quarter of the time of a sparse result and its conversion.
-            return torch.addmm(out, first, second, beta=0, out=out)
-        return out.copy_(torch.sparse.mm(first.to_sparse_coo(), second.to_sparse_coo()).to_dense())
+    first = sparse_matrix(left, len(right.offsets) - 1)
+    second = sparse_matrix(right, out.shape[1])
+    if out.device.type == "cpu" and torch.backends.mkl.is_available():
+        # Only MKL accumulates into the dense output: a quarter of the time of a sparse result and its conversion.
+        return torch.addmm(out, first, second, beta=0, out=out)
+    return out.copy_(torch.sparse.mm(first.to_sparse_coo(), second.to_sparse_coo()).to_dense())
 
 
-def _matrix(rows: Ragged, num_columns: int) -> Tensor:
+def sparse_matrix(rows: Ragged, num_columns: int) -> Tensor:
+    """Return a sparse matrix in CSR from lists of columns per row, with weights 1 if they have none."""
     weights = torch.ones(len(rows.values), device=rows.values.device) if rows.weights is None else rows.weights
     size = (len(rows.offsets) - 1, num_columns)
-    return torch.sparse_csr_tensor(rows.offsets, rows.values, weights, size, check_invariants=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(rows.offsets, rows.values, weights, size, check_invariants=False)

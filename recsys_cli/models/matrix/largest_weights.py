@@ -1,0 +1,110 @@
+"""The largest weights of EASE, for catalogs whose item pairs do not fit in memory.
+
+Columns of (XᵀX + λ)⁻¹ are solved by preconditioned conjugate gradients from sparse products with X (Hestenes and Stiefel, 1952),
+some at a time, and of all weights the largest are kept.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from recsys_cli.batch import Ragged
+from recsys_cli.models.interaction_matrix import InteractionMatrix, transpose
+from recsys_cli.models.item_to_item import gram
+from recsys_cli.models.matrix.inverse import inverse_of
+from recsys_cli.models.matrix.neighbors import sparse_matrix
+from recsys_cli.models.model import Progress
+
+_HEAD = 256
+"""Most popular items, whose exact inverse is in the preconditioner: their counts vary most."""
+_TOLERANCE = 0.05
+"""Residual of a solved column relative to that before the first step, in the norm of the preconditioner."""
+_MAX_STEPS = 100
+_BUFFERED = 3
+"""Multiple of the kept weights in memory."""
+
+
+def largest_weights(
+    matrix: InteractionMatrix, penalty: float, *, number: int, block: int, progress: Progress
+) -> tuple[Tensor, Tensor]:
+    """Return the `number` largest weights, from item s to item j, with the keys s C + j.
+
+    Item indices are by popularity, most popular first. `block` columns are solved at a time.
+    """
+    system, largest, size = System(matrix, penalty), Largest(number), matrix.num_items
+    rows = torch.arange(size, device=matrix.items.device)
+    for start in range(0, size, block):
+        columns = rows[start : start + block]
+        weights = system.solve(columns)
+        own = columns, columns - start
+        weights.div_(-weights[own])
+        weights[own] = 0
+        largest.add((rows.unsqueeze(1) * size + columns).flatten(), weights.flatten())
+        progress(int(columns[-1]) + 1, size)
+    return largest.kept()
+
+
+class System:
+    """The matrix XᵀX + λ, and its preconditioner: the inverse between the most popular items, and the diagonal of the others."""
+
+    def __init__(self, matrix: InteractionMatrix, penalty: float) -> None:
+        lists = Ragged(matrix.items, matrix.offsets)
+        self.rows = sparse_matrix(lists, matrix.num_items)
+        self.columns = sparse_matrix(transpose(lists, matrix.num_items), matrix.num_users)
+        self.penalty = penalty
+        self.diagonal = matrix.counts.unsqueeze(1) + penalty
+        self.head = inverse_of(gram(matrix.first(_HEAD)), penalty).float()
+
+    def times(self, vectors: Tensor) -> Tensor:
+        """Multiply the matrix with vectors, shape (C, S)."""
+        return (self.columns @ (self.rows @ vectors)).add_(vectors, alpha=self.penalty)
+
+    def precondition(self, vectors: Tensor) -> Tensor:
+        """Multiply the preconditioner with vectors, shape (C, S)."""
+        product, head = vectors / self.diagonal, len(self.head)
+        product[:head] = self.head @ vectors[:head]
+        return product
+
+    def solve(self, columns: Tensor) -> Tensor:
+        """Return some columns of the inverse by conjugate gradients; shape (C, S)."""
+        residual = torch.zeros(len(self.diagonal), len(columns), device=columns.device)
+        residual[columns, torch.arange(len(columns), device=columns.device)] = 1
+        solved = torch.zeros_like(residual)
+        direction = self.precondition(residual)
+        norm = first = (residual * direction).sum(0)
+        for _ in range(_MAX_STEPS):
+            product = self.times(direction)
+            step = norm / (direction * product).sum(0).clamp(min=torch.finfo(norm.dtype).tiny)
+            solved.addcmul_(direction, step)
+            residual.addcmul_(product, -step)
+            near = self.precondition(residual)
+            last, norm = norm, (residual * near).sum(0)
+            if bool((norm <= _TOLERANCE**2 * first).all()):
+                break
+            direction.mul_(norm / last.clamp(min=torch.finfo(norm.dtype).tiny)).add_(near)
+        return solved
+
+
+class Largest:
+    """The weights of the largest magnitude, in bounded memory."""
+
+    def __init__(self, number: int) -> None:
+        self._number, self._buffered, self._least = number, 0, 0.0
+        self._parts: list[tuple[Tensor, Tensor]] = []
+
+    def add(self, keys: Tensor, weights: Tensor) -> None:
+        """Add weights with their keys."""
+        keep = weights.abs() > self._least
+        self._parts.append((keys[keep], weights[keep]))
+        self._buffered += len(self._parts[-1][0])
+        if self._buffered > _BUFFERED * self._number:
+            self._parts = [self.kept()]
+            self._buffered = self._number
+            self._least = float(self._parts[0][1].abs().min())
+
+    def kept(self) -> tuple[Tensor, Tensor]:
+        """Return the keys and the weights."""
+        keys, weights = (torch.cat(column) for column in zip(*self._parts, strict=True))
+        top = weights.abs().topk(min(self._number, len(weights))).indices
+        return keys[top], weights[top]
