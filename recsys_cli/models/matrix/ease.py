@@ -34,10 +34,10 @@ _DENSE_BYTES = {torch.float64: 14, torch.float32: 6}
 """Bytes per item pair while fitting: the weights in float32, the matrix to invert unless in place, and 2 of the penalty search."""
 _BYTES_OF_A_USER = 20
 """Bytes per (item, user) pair with few users: a row and a vector in float64, and the final vector in float32."""
-_LARGEST, _BYTES_OF_A_WEIGHT = 100, 160
-"""Weights per item where memory does not hold all, on average, and bytes per weight: half of the memory while fitting."""
-_BYTES_OF_A_COUNT, _BYTES_OF_AN_ELEMENT = 32, 64
-"""Bytes per pair of items of their penalty search, and per element of solved columns: the other half."""
+_LARGEST, _BYTES_OF_A_WEIGHT = 100, 80
+"""Weights per item where memory does not hold all, on average, and bytes per weight while fitting."""
+_BYTES_OF_A_COUNT = 40
+"""Bytes per pair of the items that memory holds for the penalty search."""
 
 
 def choose_penalty(matrix: InteractionMatrix, counts: Tensor | None = None, *, max_items: int | None = None) -> float:
@@ -168,9 +168,7 @@ class EASE(ItemToItemModel):
 
     def _learn_largest(self, learnt: Neighbors, matrix: InteractionMatrix, progress: Progress) -> None:
         penalty = self._penalty(matrix, max_items=math.isqrt(self._budget // _BYTES_OF_A_COUNT))
-        block = max(1, self._budget // (_BYTES_OF_AN_ELEMENT * (matrix.num_items + matrix.num_users)))
-        number = len(learnt.weights)
-        learnt.keep(*largest_weights(matrix, penalty, number=number, block=block, progress=progress))
+        learnt.keep(*largest_weights(matrix, penalty, number=len(learnt.weights), progress=progress))
 
     def _penalty(
         self, matrix: InteractionMatrix, counts: Tensor | None = None, *, max_items: int | None = None

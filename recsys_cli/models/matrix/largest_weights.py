@@ -21,26 +21,30 @@ _HEAD = 256
 _TOLERANCE = 0.05
 """Residual of a solved column relative to that before the first step, in the norm of the preconditioner."""
 _MAX_STEPS = 100
+_BLOCK = 16, 512
+"""Columns solved at a time, on the CPU and on a GPU. On two cores 160 columns take twice the time of 16, which fit the cache."""
 _BUFFERED = 3
 """Multiple of the kept weights in memory."""
 
 
 def largest_weights(
-    matrix: InteractionMatrix, penalty: float, *, number: int, block: int, progress: Progress
+    matrix: InteractionMatrix, penalty: float, *, number: int, progress: Progress
 ) -> tuple[Tensor, Tensor]:
     """Return the `number` largest weights, from item s to item j, with the keys s C + j.
 
-    Item indices are by popularity, most popular first. `block` columns are solved at a time.
+    Item indices are by popularity, most popular first.
     """
     system, largest, size = System(matrix, penalty), Largest(number), matrix.num_items
     rows = torch.arange(size, device=matrix.items.device)
+    block = _BLOCK[matrix.items.device.type == "cuda"]
     for start in range(0, size, block):
         columns = rows[start : start + block]
         weights = system.solve(columns)
         own = columns, columns - start
         weights.div_(-weights[own])
         weights[own] = 0
-        largest.add((rows.unsqueeze(1) * size + columns).flatten(), weights.flatten())
+        large = (weights.abs() > largest.least).nonzero(as_tuple=True)
+        largest.add(large[0] * size + columns[large[1]], weights[large])
         progress(int(columns[-1]) + 1, size)
     return largest.kept()
 
@@ -87,21 +91,25 @@ class System:
 
 
 class Largest:
-    """The weights of the largest magnitude, in bounded memory."""
+    """The weights of the largest magnitude, in bounded memory.
+
+    Attributes:
+        least: Magnitude that weights must exceed.
+    """
 
     def __init__(self, number: int) -> None:
-        self._number, self._buffered, self._least = number, 0, 0.0
+        self.least = 0.0
+        self._number, self._buffered = number, 0
         self._parts: list[tuple[Tensor, Tensor]] = []
 
     def add(self, keys: Tensor, weights: Tensor) -> None:
-        """Add weights with their keys."""
-        keep = weights.abs() > self._least
-        self._parts.append((keys[keep], weights[keep]))
-        self._buffered += len(self._parts[-1][0])
+        """Add weights above `least`, with their keys."""
+        self._parts.append((keys, weights))
+        self._buffered += len(keys)
         if self._buffered > _BUFFERED * self._number:
             self._parts = [self.kept()]
             self._buffered = self._number
-            self._least = float(self._parts[0][1].abs().min())
+            self.least = float(self._parts[0][1].abs().min())
 
     def kept(self) -> tuple[Tensor, Tensor]:
         """Return the keys and the weights."""
