@@ -66,7 +66,7 @@ MODELS: dict[str, RegisteredModel] = {
     "ease": _own(
         "matrix.ease:EASE",
         RANK,
-        "a strong first choice: closed form, one hyperparameter; weights of near items for large catalogs",
+        "a strong first choice: closed form, one hyperparameter; the largest weights alone for large catalogs",
     ),
     "hstu": _own("sequence.hstu:HSTU", RANK, "like sasrec, with the time between interactions in its attention"),
     "slim": _own("matrix.slim:SLIM", RANK, "like ease, with sparse, interpretable item weights"),

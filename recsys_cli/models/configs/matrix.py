@@ -12,8 +12,8 @@ from recsys_cli.config.section import Section
 
 WORK = 5e11
 """Maximum multiplications of a baseline, or of a candidate of `auto`: about ten seconds on two cores, under one on a GPU."""
-NEAR_ITEMS, NEAR_MIB = 20_000, 512
-"""Items whose near weights take as long, and their memory budget."""
+SPARSE_WORK, SPARSE_MIB = 1e10, 512
+"""Maximum of items × (rows + 5 items) with the largest weights of EASE, about a minute on two cores, and their memory budget."""
 _WORK_OF_A_PAIR = 6_000
 """Multiplications in the time of a pair of items of one user, times 4: the mean square of lengths over the squared mean."""
 
@@ -121,28 +121,29 @@ class EASEConfig(HistoryOptions):
 
     search_space: ClassVar[Mapping[str, Any]] = {"model.regularization": {"low": 1.0, "high": 50_000.0, "log": True}}
 
-    format: ClassVar[int] = 4
+    format: ClassVar[int] = 5
 
     regularization: float | None = Field(None, gt=0)
     """L2 penalty λ of the weights. None: chosen by leave-one-out cross-validation on train, from 1, 2, 5, …, 50,000."""
     max_items: PositiveInt | None = None
     """Number of items with weights, by popularity; all others score 0. None for all."""
     memory_mib: PositiveInt = 2_048
-    """Memory budget of fitting in MiB: 2,048 MiB hold all weights of 18,900 items, or of few users. For more items, each item's
-    weights are fitted with those near to it, and the 100 largest per item are kept. Badly conditioned systems are solved in
+    """Memory budget of fitting in MiB: 2,048 MiB hold all weights of 18,900 items, or of few users. For more items, weights
+    are fitted by conjugate gradients, and the 100 largest per item are kept. Badly conditioned systems are solved in
     float64 where that fits, up to 12,300 items."""
 
 
 def affordable_ease(num_users: int, num_items: int, num_rows: int) -> dict[str, int]:
-    """Return the options of EASE within `WORK`: for all weights, those of near items, or, with long histories, of popular items."""
+    """Return the options of EASE within `WORK`: for all weights, the largest, or those of popular items."""
     pairs = _WORK_OF_A_PAIR * num_rows**2 / max(1, num_users)
     counts, factors = min(num_users * num_items**2, pairs), min(num_users, num_items) ** 2 * num_items
     if counts + factors <= WORK:
         return {}
-    most, near = max(1, math.isqrt(int(WORK / max(1, num_users)))), min(num_items, NEAR_ITEMS)
-    if pairs > WORK or most > near:
-        return {"max_items": most} if most < num_items else {}
-    return {"memory_mib": NEAR_MIB} | ({"max_items": near} if near < num_items else {})
+    dense = int(max(math.sqrt(WORK / max(1, num_users)), max(0.0, WORK - pairs) ** (1 / 3), 1))
+    sparse = int((math.sqrt(num_rows**2 + 20 * SPARSE_WORK) - num_rows) / 10)
+    memory = {"memory_mib": SPARSE_MIB} if sparse > dense else {}
+    most = max(dense, sparse)
+    return memory | ({"max_items": most} if most < num_items else {})
 
 
 class SLIMConfig(HistoryOptions):

@@ -79,7 +79,8 @@ def test_ranking_baseline_is_the_model_of_that_name_with_the_longer_history(labe
         (610, 9_700, 100_000, {}),  # few users
         (16_000, 7_000, 100_000, {}),
         (19_412, 11_924, 128_773, {"memory_mib": 512}),
-        (150_000, 100_000, 2_500_000, {"memory_mib": 512, "max_items": 20_000}),
+        (150_000, 100_000, 2_500_000, {"max_items": 6_299}),
+        (30_000, 60_000, 280_000, {"memory_mib": 512, "max_items": 24_763}),
         (162_541, 60_000, 25_000_000, {"max_items": 1_753}),  # long histories
         (10**9, 60_000, 10**11, {"max_items": 22}),
     ],
