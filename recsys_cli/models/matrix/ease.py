@@ -34,7 +34,7 @@ _DENSE_BYTES = {torch.float64: 14, torch.float32: 6}
 """Bytes per item pair while fitting: the weights in float32, the matrix to invert unless in place, and 2 of the penalty search."""
 _BYTES_OF_A_USER = 20
 """Bytes per (item, user) pair with few users: a row and a vector in float64, and the final vector in float32."""
-_LARGEST, _BYTES_OF_A_WEIGHT = 100, 80
+_LARGEST, _BYTES_OF_A_WEIGHT = 100, 180
 """Weights per item where memory does not hold all, on average, and bytes per weight while fitting."""
 _BYTES_OF_A_COUNT = 40
 """Bytes per pair of the items that memory holds for the penalty search."""

@@ -92,12 +92,28 @@ def test_the_penalty_is_that_of_all_weights(request: pytest.FixtureRequest) -> N
     assert largest.chosen == every.chosen
 
 
+@pytest.mark.parametrize("penalty", [5.0, 500.0, 50_000.0])
+def test_rare_items_have_weights_with_a_large_penalty(
+    monkeypatch: pytest.MonkeyPatch, no_memory: None, penalty: float
+) -> None:
+    """The weights of an item with few users are small against those of the diagonal of the inverse."""
+    matrix = groups(number=8, num_users=60, num_items=40)
+    monkeypatch.setattr(largest_weights, "_HEAD", 40)
+    monkeypatch.setattr(ease, "_LARGEST", 320)
+    exact = matrix @ weights_of(matrix, penalty)
+
+    scores = scores_after("ease", matrix, regularization=penalty)
+
+    assert (scores.any(axis=0) == exact.any(axis=0)).all()
+    assert np.linalg.norm(scores - exact) < 0.05 * np.linalg.norm(exact)
+
+
 def test_items_beyond_the_memory_budget_have_fewer_weights() -> None:
-    """A mebibyte holds all weights of 418 items, and 30 per item of 430."""
+    """A mebibyte holds all weights of 418 items, and 13 per item of 430."""
     model, scores = fitted("ease", some_matrix(500, 430), memory_mib=1, regularization=50.0)
 
     assert model.left_out is None
-    assert len(model.learnt.weights) == 30 * 430
+    assert len(model.learnt.weights) == 13 * 430
     assert scores.any(axis=0).all()
 
 
