@@ -16,6 +16,7 @@ from recsys_cli.page import is_date, moment, share
 
 _TRAIN = SPLITS[TRAIN]
 _MANY_COLD, _MANY_UNSEEN, _MANY_TARGETS, _MANY_LEFT_OUT, _MANY_DATES, _MANY_TIED = 0.5, 0.05, 0.5, 0.5, 0.5, 0.05
+_FEW_USERS = 30
 
 
 class OpRows(Frozen):
@@ -459,6 +460,14 @@ def _cold(facts: Facts) -> Iterator[Finding]:
         cold = {name: (one.cold, one.distinct) for name, one in found.items() if one.cold > _MANY_COLD * one.distinct}
         if cold:
             yield Finding(level="note", text=f"{_of_splits(cold, role)} are cold-start: absent from train")
+    valid = facts.splits.get("valid")
+    if valid is not None and valid.users is not None:
+        known = valid.users.distinct - valid.users.cold
+        if 0 < known < _FEW_USERS and valid.users.cold > _MANY_COLD * valid.users.distinct:
+            text = f"valid has only {known} of its users in train, and its metrics tell little: "
+            yield Finding(
+                level="warning", text=f"{text}set split.method to leave-last-out, random, or user for new users"
+            )
     unseen = {
         name: (missing.unseen + missing.null, missing.values)
         for name, missing in facts.missing.get(facts.item or "", {}).items()

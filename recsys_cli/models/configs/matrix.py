@@ -129,8 +129,8 @@ class EASEConfig(HistoryOptions):
     """Number of items with weights, by popularity; all others score 0. None for all."""
     memory_mib: PositiveInt = 2_048
     """Memory budget of fitting in MiB: 2,048 MiB hold all weights of 18,900 items, or of few users. For more items, weights
-    are fitted by conjugate gradients, and the 100 largest per item are kept. Badly conditioned systems are solved in
-    float64 where that fits, up to 12,300 items."""
+    are fitted by conjugate gradients, and at most the 100 largest per item are kept, too few for users with very many items.
+    Badly conditioned systems are solved in float64 where that fits, up to 12,300 items."""
 
 
 def affordable_ease(num_users: int, num_items: int, num_rows: int) -> dict[str, int]:

@@ -105,6 +105,7 @@ def test_cold_users_and_items_are_counted(report: Report) -> None:
     assert facts.missing["user"]["train"].model_dump(exclude_defaults=True) == {"null": 1, "values": 3}
     assert facts.missing["user"]["valid"].model_dump(exclude_defaults=True) == {"null": 1, "unseen": 2, "values": 4}
     assert "2 of 3 (66.7 %) users of valid are cold-start: absent from train" in texts(facts, "note")
+    assert "valid has only 1 of its users in train, and its metrics tell little" in texts(facts, "warning")
 
 
 @pytest.mark.parametrize("options", [{"freq_threshold": 2}, {"freq_threshold": 2, "num_buckets": 4}])
