@@ -63,7 +63,7 @@ def auto(
     session: Session = ctx.obj
     from recsys_cli.data import open_source
 
-    config, source = _config(tables, session)
+    config, source, again = _config(tables, session)
     chosen = _metric(config, metric)
     path = output or Path(f"{source.partition('.')[0]}.auto.yaml")
     _check(path, chosen)
@@ -84,30 +84,30 @@ def auto(
             from recsys_cli.stages.timed import Clock
 
             clock = Clock(60 * minutes, start=started)
-            found = race(config, session.workspace, options, clock=clock, write=write, emit=emit)
+            found = race(config, session.workspace, options, clock=clock, write=write, emit=emit, again=again)
     if found.on_all_rows:
         with current_config(session, [str(path)]):
             pass  # it is that of later commands
     session.report(_result(found, path), _draw)
 
 
-def _config(tables: list[str], session: Session) -> tuple[RunConfig, str]:
-    """Return the given config, or that of `recsys init` for the tables, and the name of its source."""
+def _config(tables: list[str], session: Session) -> tuple[RunConfig, str, str]:
+    """Return the given config, or that of `recsys init` for the tables, the name of its source, and a command to change it."""
     from recsys_cli.config import load
     from recsys_cli.detect import understand
     from recsys_cli.detect.understanding import problems_error
 
     if is_config(tables[0]) and Path(tables[0]).suffix in {".yaml", ".yml"}:
         path = shipped.resolve(tables[0])
-        return load(path, tables[1:]), path.name
+        return load(path, tables[1:]), path.name, f"recsys auto {shlex.join(tables)}"
     found = understand(tables, dict.fromkeys(("user", "item", "rating", "label", "timestamp")), None)
     if found.questions:
-        error = problems_error(found.interactions, [question.problem for question in found.questions])
-        roles = " ".join(f"--{question.role} COLUMN" for question in found.questions)
-        raise ConfigError(
-            error.message,
-            hint=f"{error.hint}; recsys init {shlex.join(tables)} {roles}, then recsys auto {found.config_name}",
-        )
+        init = f"recsys init {shlex.join(tables)} "
+        problems = [question.problem for question in found.questions]
+        error = problems_error(found.interactions, problems, command=init)
+        roles = " ".join(f"--{question.role} COLUMN" for question in found.questions if question.role != "label")
+        rank = f"; to rank items: {init}{roles}" if roles else ""
+        raise ConfigError(error.message, hint=f"{error.hint}{rank}; then recsys auto {found.config_name}")
     with TemporaryDirectory(prefix="recsys-") as folder:
         path = Path(folder) / found.config_name
         notes = [*found.notes, *write_config(found, path, session)]
@@ -115,7 +115,8 @@ def _config(tables: list[str], session: Session) -> tuple[RunConfig, str]:
             session.report(
                 {**understood(found, path), "model": "a race", "notes": notes, "next": None}, draw_understanding
             )
-        return load(path), found.config_name
+        own = shlex.quote(found.config_name)
+        return load(path), found.config_name, f"recsys init {shlex.join(tables)}, then recsys auto {own}"
 
 
 def _metric(config: RunConfig, given: str | None) -> str:

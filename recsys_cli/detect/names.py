@@ -30,7 +30,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "items itemids itemidlist history products movies tracks songs sequence itemseq",
         "impression": "impressionid impression impid displayid requestid searchid srchid slateid listid auctionid pageviewid "
         "logid queryid",
-        "label": "label clicked click liked like target purchased isclick converted conversion bought y",
+        "label": "label clicked click liked like target purchased isclick converted conversion bought y response outcome purchase",
         "rating": "rating stars vote score overall bookrating ratingvalue reviewoverall ratings",
         "count": "plays playcount count numplays listens listencount quantity qty weight frequency freq purchases "
         "units anzahl cantidad playtime playtimeforever playtimehours hours menge views clicks visits numclicks numviews n",

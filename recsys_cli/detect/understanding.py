@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from recsys_cli.data.raw_files import is_url, unpacked_name
 from recsys_cli.detect.features import SEPARATES, with_times_before
 from recsys_cli.detect.names import ALIASES, simplified
+from recsys_cli.detect.profiles import Profile
 from recsys_cli.detect.proposal import MANY_REPEATED, Proposal, config_text, propose
 from recsys_cli.detect.roles import ENOUGH, TARGETS, positive_text
 from recsys_cli.detect.sampling import tables as sampled
@@ -238,21 +239,29 @@ def _refuse_infinite(table: Table) -> None:
 
 
 def _questions(table: Table) -> tuple[Question, ...]:
-    taken = {role.column for role in table.roles.values()}
+    binary = _binary(table)
+    taken = {role.column for role in table.roles.values()} | {one.name for one in binary}
     free = [one for name, one in table.columns.items() if name not in taken and (one.may_be_id or one.is_list)]
     free.sort(key=lambda one: one.time is not None or not 2 < one.unique < one.rows)  # values that recur first
-    choices, samples = tuple(one.name for one in free), tuple(next(iter(one.samples), "") for one in free)
     open_roles = [role for role in ("user", "item") if role not in table.roles]
     if "session" in table.roles:
         open_roles.remove("user")
+    if binary and not free and not {"user", "session", "item", "label"} & set(table.roles):
+        free, open_roles = binary, ["label"]
+    choices, samples = tuple(one.name for one in free), tuple(next(iter(one.samples), "") for one in free)
     return tuple(Question(role, choices, samples) for role in open_roles)
 
 
-def problems_error(table: Table, problems: Sequence[str]) -> ConfigError:
+def _binary(table: Table) -> list[Profile]:
+    """Return the columns of 0 and 1, or of two texts such as yes and no."""
+    return [one for one in table.columns.values() if one.unique == 2 and (one.is_binary or positive_text(one))]
+
+
+def problems_error(table: Table, problems: Sequence[str], *, command: str = "") -> ConfigError:
     """Return the error of problems with the columns of a table; labels with features need neither user nor item."""
-    binary = [name for name, one in table.columns.items() if one.is_binary]
+    binary = [shlex.quote(one.name) for one in _binary(table)]
     is_open = not {"user", "session", "item", "label"} & set(table.roles)
-    alone = f"; to predict one from the others: --label {binary[0]}" if binary and is_open else ""
+    alone = f"; to predict one from the others: {command}--label {binary[0]}" if binary and is_open else ""
     return ConfigError(
         "\n  ".join([f"{table.sample.address}:", *problems, *table.sample.remarks]),
         hint=f"its columns are {listed(table.columns)}{alone}",

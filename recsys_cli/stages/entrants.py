@@ -66,10 +66,13 @@ def latency(run: TrainedRun, workspace: Workspace, *, emit: Emit) -> float:
     return 1_000 * statistics.quantiles(seconds, n=20)[-1]
 
 
-def unmeasurable(data: PreparedData, metric: str, *, ranks: bool) -> TrainingError:
-    """Return the error of a metric that is undefined on valid for every model, with what the split left there."""
+def unmeasurable(data: PreparedData, metric: str, *, ranks: bool, again: str) -> TrainingError:
+    """Return the error of a metric that is undefined on valid for every model, with what the split left there.
+
+    The hint is the command `again` with other keys.
+    """
     facts = Facts.read(data.facts)
-    valid, new = facts.splits["valid"], "split.method=random holds out other rows"
+    valid, new = facts.splits["valid"], "split.method=random, which holds out other rows"
     left = [f"{valid.rows:,} rows"]
     if valid.users is not None:
         left.append(f"{valid.users.distinct:,} users, {valid.users.cold:,} of them not in train")
@@ -77,9 +80,8 @@ def unmeasurable(data: PreparedData, metric: str, *, ranks: bool) -> TrainingErr
         left.append(f"{valid.label.mean or 0:.0%} positive labels")
     if ranks and facts.pairs is not None and (seen := facts.pairs.seen.get("valid", {}).get("train")):
         left.append(f"{seen:,} rows with a pair of user and item of train")
-        new = "evaluate.repeats=true keeps such pairs, and " + new
+        new = f"evaluate.repeats=true, which keeps such pairs, or {new}"
+    if facts.users is not None and facts.users.most == 1 and not valid.rows + facts.splits["test"].rows:
+        left.append("each user has one row, from which nothing personal can be learned")
     what = "no user of valid has a target for a ranking" if ranks else f"{metric} is undefined on valid"
-    return TrainingError(
-        f"{what}: the split left {'; '.join(left)}",
-        hint=f"recsys init TABLE writes a config; at the end of recsys auto CONFIG, {new}",
-    )
+    return TrainingError(f"{what}: the split left {'; '.join(left)}", hint=f"{again} {new}")

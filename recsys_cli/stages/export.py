@@ -16,6 +16,7 @@ from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, Recs
 from recsys_cli.etl.reading.reader import Inputs
 from recsys_cli.etl.titles import read_item_values
 from recsys_cli.evaluation.loaded_run import config_of
+from recsys_cli.evaluation.ranking import cannot_rank
 from recsys_cli.evaluation.result import Evaluation
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.schema import FIRST, Role
@@ -143,7 +144,9 @@ def export(  # noqa: PLR0913 - all but two are keywords with a default
             )
     manifest = Artifact(target).manifest
     num_bytes = sum(size for size, _ in manifest["files"].values())
-    return Exported(target, manifest, num_bytes, verified, FORMATS[kind].use.format(target))
+    has_lists = served.items.num_train > 1 and not cannot_rank(served.model, served.tables, served.schema, device="cpu")
+    use = FORMATS[kind].use if has_lists or kind != "bundle" else "recsys score {} ROWS"
+    return Exported(target, manifest, num_bytes, verified, use.format(target))
 
 
 def bundle_key(

@@ -57,7 +57,7 @@ _MARGIN = 1.3
 
 def race(
     config: RunConfig, workspace: Workspace, options: RaceOptions, *,
-    clock: Clock, write: Callable[[str], None], emit: Emit,
+    clock: Clock, write: Callable[[str], None], emit: Emit, again: str = "recsys auto CONFIG",
 ) -> RaceResult:  # fmt: skip
     """Prepare the data, run the race, and train the winner on all rows; a later call goes on, within the same minutes or more.
 
@@ -68,13 +68,14 @@ def race(
         clock: Started by the caller: imports and the look at the table count.
         write: Receives the config of each new leader.
         emit: Receives messages and progress.
+        again: Command that takes other keys of the config at its end.
 
     Raises:
         ConfigError: The metric is unknown or does not fit the data.
         TrainingError: No model was ready in time, or valid has nothing to measure.
         KeyboardInterrupt: Interrupted; the next call goes on.
     """
-    own = _Race(config, workspace, options, clock, write, emit)
+    own = _Race(config, workspace, options, clock, write, emit, again)
     try:
         own.prepare()
         own.fit_quick()
@@ -93,6 +94,7 @@ class _Race:
     clock: Clock
     write: Callable[[str], None]
     emit: Emit
+    again: str = ""
 
     def __post_init__(self) -> None:
         check_reported(self.options.metric)
@@ -283,7 +285,7 @@ class _Race:
             self.journal.save(self.clock.spent)
             self._announce()
             if one.note == self.undefined and self.leader is None:
-                raise unmeasurable(self.data, self.options.metric, ranks=self.ranks)
+                raise unmeasurable(self.data, self.options.metric, ranks=self.ranks, again=self.again)
 
     def _train(self, one: Entrant, config: RunConfig, seconds: float) -> None:
         made = finished_run(self.workspace, run_key(config, self.data), self.emit)

@@ -58,6 +58,13 @@ def test_a_terminal_is_asked_for_each_unclear_role():
     assert (features.user, features.item) == ("a0", "b0")
 
 
+def test_a_table_with_a_binary_column_and_numbers_is_asked_for_its_label():
+    Path("t.csv").write_text("ctr,a,b,c\n" + "".join(f"{k % 2},0.{k},1.{k},2.{k}\n" for k in range(100)))
+    code, shown = dialog("ctr")
+    assert (code, "Which column has the label?" in shown, "the user?" in shown) == (0, True, False), shown
+    assert load(Path("t.yaml")).features.label == "ctr"
+
+
 def test_yes_asks_nothing_even_in_a_terminal():
     code, shown = dialog(more=("--yes",))
     assert code == 2

@@ -177,6 +177,7 @@ def test_histories_become_a_row_per_item(recsys, shape):
     assert recsys("train", "mine.yaml", "model.name=popularity").code == 0
     exported = recsys("export")
     assert "raw rows have equal scores by the run and by the export" in exported.out, exported.err
+    assert "next: recsys recommend" in exported.out
 
 
 def test_baskets_with_times_are_ordered_by_the_time(recsys):
@@ -219,13 +220,28 @@ def test_clicks_of_numbers_alone_get_constants_for_user_and_item(recsys, column)
         assert next(op for op in config.features.ops if op.name == "Normalize").reads == ("a", "b", "c")
         done = recsys("run", "mine.yaml", "train.epochs=1")
         assert "AUC" in done.out, done.err
+        exported = recsys("export")
+        assert "next: recsys score" in exported.out, exported.err
 
 
-def test_a_table_of_numbers_without_a_known_name_is_told_of_its_label(recsys):
-    Path("t.csv").write_text("outcome,a,b,c\n" + "".join(f"{row % 2},0.{row},1.{row},2.{row}\n" for row in range(40)))
+@pytest.mark.parametrize("values", [(0, 1), ("no", "yes")])
+def test_a_table_of_numbers_without_a_known_name_is_told_of_its_label(recsys, values):
+    rows = [f"{values[row % 2]},0.{row},1.{row},2.{row}" for row in range(40)]
+    Path("t.csv").write_text("ctr,a,b,c\n" + "\n".join(rows))
     answer = recsys("init", "t.csv", "--yes")
-    assert (answer.code, recsys("init", "t.csv", "--label", "outcome").code) == (2, 0)
-    assert "its columns are outcome, a, b, c; to predict one from the others: --label outcome" in answer.err
+    assert (answer.code, recsys("init", "t.csv", "--label", "ctr").code) == (2, 0)
+    assert f"cannot guess the label column; set it with --label, such as ctr ({values[0]})" in answer.err
+    assert "its columns are ctr, a, b, c; to predict one from the others: --label ctr" in answer.err
+    assert "--user" not in answer.err
+    Path("t.csv").write_text("ctr,a,b,c,age\n" + "\n".join(f"{row},30" for row in rows))
+    assert "such as age (30)\n" in recsys("init", "t.csv", "--yes", "--force").err
+
+
+@pytest.mark.parametrize("label", ["Outcome", "response", "purchase"])
+def test_a_label_is_known_by_its_name(recsys, label):
+    rows = "".join(f"{row % 2},0.{row},1.{row},2.{row}\n" for row in range(40))
+    Path("t.csv").write_text(f"{label},a,b,c\n{rows}")
+    assert proposed(recsys, "t.csv").features.label == label
 
 
 def test_tables_with_keys_of_one_name_are_both_joined(recsys):

@@ -155,7 +155,7 @@ def test_no_time_is_an_error_with_the_reason(table, workspace):
         race(load(path), workspace, options, clock=Clock(0.6, start=time.monotonic()), write=print, emit=ignore)
 
 
-def test_a_race_without_a_target_in_valid_ends_with_its_first_model(tmp_path, workspace):
+def test_a_race_without_a_target_in_valid_ends_with_its_first_model(tmp_path, workspace, recsys):  # noqa: F811
     users, number = np.tile(np.arange(40), 12), np.arange(480)
     pl.DataFrame({"user": users, "item": users % 7, "time": number, "click": number < 300}).write_csv(
         tmp_path / "same.csv"
@@ -168,7 +168,7 @@ def test_a_race_without_a_target_in_valid_ends_with_its_first_model(tmp_path, wo
     with pytest.raises(TrainingError, match=said) as found:
         race(load(rank), workspace, options, clock=Clock(60, start=time.monotonic()), write=print, emit=ignore)
     assert "no user of valid has a target" in found.value.message
-    assert "evaluate.repeats=true" in found.value.hint
+    assert found.value.hint.startswith("recsys auto CONFIG evaluate.repeats=true")
     assert len(workspace.runs()) == 1
     text = config_text(tmp_path / "same.csv", label="click", more="split: {method: temporal, valid: 0.1, test: 0.1}\n")
     rank.write_text(text)
@@ -178,13 +178,25 @@ def test_a_race_without_a_target_in_valid_ends_with_its_first_model(tmp_path, wo
     assert "0% positive labels" in found.value.message
     assert "evaluate.repeats" not in found.value.hint
     assert len(workspace.runs()) == 2
+    once = tmp_path / "once.csv"
+    pl.DataFrame({"user": range(200), "item": np.arange(200) % 7, "time": range(10**9, 10**9 + 200)}).write_csv(once)
+    answer = recsys("auto", once)
+    assert answer.code == 6
+    assert "each user has one row, from which nothing personal can be learned" in answer.err
+    assert f"hint: recsys init {once}, then recsys auto once.yaml split.method=random, which" in answer.err
+    assert recsys("init", once).code == 0
+    assert "hint: recsys auto once.yaml split.method=random, which" in recsys("auto", "once.yaml").err
 
 
 def test_tables_with_open_questions_and_files_of_others_are_refused(tmp_path, recsys, table):  # noqa: F811
     pl.DataFrame({"a": [1, 2, 3] * 40, "b": [4, 5, 6] * 40}).write_csv(tmp_path / "odd.csv")
     answer = recsys("auto", tmp_path / "odd.csv")
     assert answer.code == 2
-    assert "recsys init" in answer.err
+    assert f"a, b; to rank items: recsys init {tmp_path / 'odd.csv'} --user COLUMN --item COLUMN; then" in answer.err
+    pl.DataFrame({"a": [0, 1] * 40, "b": np.arange(80) / 7, "c": np.arange(80) / 9}).write_csv("click2.csv")
+    answer = recsys("auto", "click2.csv")
+    assert "from the others: recsys init click2.csv --label a; then recsys auto click2.yaml" in answer.err
+    assert "--user" not in answer.err
     (tmp_path / "visits.auto.yaml").write_text("mine: 1\n")
     answer = recsys("auto", table)
     assert answer.code == 2
