@@ -222,6 +222,8 @@ def test_clicks_of_numbers_alone_get_constants_for_user_and_item(recsys, column)
         assert "AUC" in done.out, done.err
         exported = recsys("export")
         assert "next: recsys score" in exported.out, exported.err
+    assert recsys("train", "mine.yaml", "model.name=popularity").code == 0  # it ranks, but one item
+    assert "next: recsys score" in recsys("export", "popularity").out
 
 
 @pytest.mark.parametrize("values", [(0, 1), ("no", "yes")])
