@@ -13,8 +13,7 @@ from recsys_cli.features.schema import Schema
 from recsys_cli.models.configs.matrix import GraphFilterConfig
 from recsys_cli.models.interaction_matrix import InteractionMatrix
 from recsys_cli.models.item_to_item import ItemToItemModel, add_rows
-from recsys_cli.models.matrix.near_weights import Largest
-from recsys_cli.models.matrix.neighbors import Neighbors
+from recsys_cli.models.matrix.neighbors import Largest, Neighbors
 from recsys_cli.models.model import Progress
 
 _BLOCK = 1 << 22

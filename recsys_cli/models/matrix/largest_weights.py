@@ -13,7 +13,7 @@ from recsys_cli.batch import Ragged
 from recsys_cli.models.interaction_matrix import InteractionMatrix, transpose
 from recsys_cli.models.item_to_item import gram
 from recsys_cli.models.matrix.inverse import inverse_of
-from recsys_cli.models.matrix.neighbors import sparse_matrix
+from recsys_cli.models.matrix.neighbors import Largest, sparse_matrix
 from recsys_cli.models.model import Progress
 
 _HEAD = 256
@@ -24,8 +24,6 @@ the identity; in the norm of the preconditioner."""
 _MAX_STEPS = 100
 _BLOCK = 16, 128
 """Columns solved at a time, on the CPU and on a GPU. On two cores 160 columns take twice the time of 16, which fit the cache."""
-_BUFFERED = 3
-"""Multiple of the kept weights in memory."""
 
 
 def largest_weights(
@@ -92,31 +90,3 @@ class System:
                 bound = bound.maximum(_TOLERANCE**2 * norm)
             direction.mul_(norm / last.clamp(min=torch.finfo(norm.dtype).tiny)).add_(near)
         return solved
-
-
-class Largest:
-    """The weights of the largest magnitude, in bounded memory.
-
-    Attributes:
-        least: Magnitude that weights must exceed.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.least = 0.0
-        self._number, self._buffered = number, 0
-        self._parts: list[tuple[Tensor, Tensor]] = []
-
-    def add(self, keys: Tensor, weights: Tensor) -> None:
-        """Add weights above `least`, with their keys."""
-        self._parts.append((keys, weights))
-        self._buffered += len(keys)
-        if self._buffered > _BUFFERED * self._number:
-            self._parts = [self.kept()]
-            self._buffered = self._number
-            self.least = float(self._parts[0][1].abs().min())
-
-    def kept(self) -> tuple[Tensor, Tensor]:
-        """Return the keys and the weights."""
-        keys, weights = (torch.cat(column) for column in zip(*self._parts, strict=True))
-        top = weights.abs().topk(min(self._number, len(weights))).indices
-        return keys[top], weights[top]

@@ -12,6 +12,8 @@ from recsys_cli.models.item_to_item import ItemWeights, rows_of
 
 _FEW = 4
 """Items per element of histories from which on their rows are added one by one."""
+_BUFFERED = 3
+"""Multiple of the kept weights in memory."""
 
 
 class Neighbors(ItemWeights):
@@ -86,3 +88,32 @@ def sparse_matrix(rows: Ragged, num_columns: int) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(rows.offsets, rows.values, weights, size, check_invariants=False)
+
+
+class Largest:
+    """The weights of the largest magnitude, in bounded memory.
+
+    Attributes:
+        least: Magnitude that added weights must exceed to be kept.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.least = 0.0
+        self._number, self._buffered = number, 0
+        self._parts: list[tuple[Tensor, Tensor]] = []
+
+    def add(self, keys: Tensor, weights: Tensor) -> None:
+        """Add weights with their keys."""
+        large = weights.abs() > self.least
+        self._parts.append((keys[large], weights[large]))
+        self._buffered += len(self._parts[-1][0])
+        if self._buffered > _BUFFERED * self._number:
+            self._parts = [self.kept()]
+            self._buffered = self._number
+            self.least = float(self._parts[0][1].abs().min())
+
+    def kept(self) -> tuple[Tensor, Tensor]:
+        """Return the keys and the weights."""
+        keys, weights = (torch.cat(column) for column in zip(*self._parts, strict=True))
+        top = weights.abs().topk(min(self._number, len(weights))).indices
+        return keys[top], weights[top]

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from recsys_cli.models.matrix import ease, largest_weights
-from recsys_cli.models.matrix.largest_weights import Largest
-from recsys_cli.models.matrix.neighbors import Neighbors
+from recsys_cli.models.matrix.neighbors import Largest, Neighbors
 from recsys_cli.models.model import Model
 from tests.unit.models.matrix_fixtures import fitted, scores_after, some_matrix
 
@@ -126,8 +125,7 @@ def test_the_largest_weights_are_kept_in_bounded_memory() -> None:
     largest = Largest(50)
 
     for start in range(0, 1_000, 40):
-        keys = torch.arange(start, start + 40)[weights[start : start + 40].abs() > largest.least]
-        largest.add(keys, weights[keys])
+        largest.add(torch.arange(start, start + 40), weights[start : start + 40])
         assert largest._buffered <= 50 * 3 + 40
     keys, kept = largest.kept()
 
