@@ -198,6 +198,7 @@ def test_work_of_candidates_has_a_bound(tmp_path, config, workspace, monkeypatch
     assert (found.configs["sasrec"].train.epochs, found.configs["sasrec"].train.early_stopping) == (100, 3)
 
     monkeypatch.setattr("recsys_cli.models.configs.matrix.WORK", 80 * 25**2)
+    monkeypatch.setattr("recsys_cli.models.configs.matrix.SPARSE_WORK", 0)
     monkeypatch.setattr("recsys_cli.stages.auto._ROWS", 7 * data.rows("train") + 1)
     found = candidates_of(timed, data)
     assert found.configs["ease"].model.options["max_items"] == 25
