@@ -90,7 +90,7 @@ def test_errors_come_as_they_are_and_the_process_goes_on(timed):
 def test_a_call_over_its_time_is_interrupted_and_may_save(timed, tmp_path):
     own, _ = timed
     first = own.call(number)
-    assert own.call(wait, tmp_path / "saved", seconds=0.3) is None
+    assert own.call(wait, tmp_path / "saved", seconds=2) is None
     assert (tmp_path / "saved").read_text() == "saved"
     assert own.call(number) != first  # imports of the interrupted one may be partial
 
@@ -98,15 +98,15 @@ def test_a_call_over_its_time_is_interrupted_and_may_save(timed, tmp_path):
 def test_a_call_with_events_ends_at_one_and_its_process_goes_on(timed):
     own, events = timed
     first = own.call(number)
-    assert own.call(talk, seconds=0.3) is None
-    assert 5 < len(events) < 100
+    assert own.call(talk, seconds=2) is None
+    assert 5 < len(events) < 1_000
     assert own.call(number) == first
 
 
 def test_a_call_that_ends_when_interrupted_has_its_result(timed):
     own, _ = timed
     own.call(number)  # started
-    assert own.call(last_step, seconds=0.3) == "done"
+    assert own.call(last_step, seconds=2) == "done"
 
 
 def test_a_call_that_ignores_the_interrupt_is_killed(tmp_path):
