@@ -23,6 +23,7 @@ from recsys_cli.detect.task import Asked, Task, task_of
 from recsys_cli.errors import ConfigError, DataError, listed
 from recsys_cli.registry import suggest
 
+_ROLES = frozenset({"user", "session", "item", "label"})
 _LONGEST_NAME = 100
 _CHOICES = 8
 """Columns named where a role is open."""
@@ -246,7 +247,7 @@ def _questions(table: Table) -> tuple[Question, ...]:
     open_roles = [role for role in ("user", "item") if role not in table.roles]
     if "session" in table.roles:
         open_roles.remove("user")
-    if binary and not free and not {"user", "session", "item", "label"} & set(table.roles):
+    if binary and not free and _ROLES.isdisjoint(table.roles):
         free, open_roles = binary, ["label"]
     choices, samples = tuple(one.name for one in free), tuple(next(iter(one.samples), "") for one in free)
     return tuple(Question(role, choices, samples) for role in open_roles)
@@ -260,12 +261,10 @@ def _binary(table: Table) -> list[Profile]:
 def problems_error(table: Table, problems: Sequence[str], *, command: str = "") -> ConfigError:
     """Return the error of problems with the columns of a table; labels with features need neither user nor item."""
     binary = [shlex.quote(one.name) for one in _binary(table)]
-    is_open = not {"user", "session", "item", "label"} & set(table.roles)
-    alone = f"; to predict one from the others: {command}--label {binary[0]}" if binary and is_open else ""
-    return ConfigError(
-        "\n  ".join([f"{table.sample.address}:", *problems, *table.sample.remarks]),
-        hint=f"its columns are {listed(table.columns)}{alone}",
-    )
+    hint = f"its columns are {listed(table.columns)}"
+    if binary and _ROLES.isdisjoint(table.roles):
+        hint += f"; to predict one from the others: {command}--label {binary[0]}"
+    return ConfigError("\n  ".join([f"{table.sample.address}:", *problems, *table.sample.remarks]), hint=hint)
 
 
 def _check_given(table: Table, given: Mapping[str, str | None]) -> None:

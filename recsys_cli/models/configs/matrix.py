@@ -140,6 +140,7 @@ def affordable_ease(num_users: int, num_items: int, num_rows: int) -> dict[str, 
     if counts + factors <= WORK:
         return {}
     dense = int(max(math.sqrt(WORK / max(1, num_users)), max(0.0, WORK - pairs) ** (1 / 3), 1))
+    # most items n with n (rows + 5 n) within the work, the root of a quadratic
     sparse = int((math.sqrt(num_rows**2 + 20 * SPARSE_WORK) - num_rows) / 10)
     memory = {"memory_mib": SPARSE_MIB} if sparse > dense else {}
     most = max(dense, sparse)

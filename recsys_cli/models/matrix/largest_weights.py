@@ -42,6 +42,7 @@ def largest_weights(
         own = columns, columns - start
         weights.div_(-weights[own])
         weights[own] = 0
+        # keys only of those that may stay: most weights of a column are small
         large = (weights.abs() > largest.least).nonzero(as_tuple=True)
         largest.add(large[0] * size + columns[large[1]], weights[large])
         progress(int(columns[-1]) + 1, size)
@@ -76,10 +77,10 @@ class System:
         solved = torch.zeros_like(residual)
         direction = self.precondition(residual)
         norm = (residual * direction).sum(0)
-        bound = _ROUNDING**2 * norm
+        bound, tiny = _ROUNDING**2 * norm, torch.finfo(norm.dtype).tiny
         for steps in range(1, _MAX_STEPS + 1):
             product = self.times(direction)
-            step = norm / (direction * product).sum(0).clamp(min=torch.finfo(norm.dtype).tiny)
+            step = norm / (direction * product).sum(0).clamp(min=tiny)
             solved.addcmul_(direction, step)
             residual.addcmul_(product, -step)
             near = self.precondition(residual)
@@ -88,5 +89,5 @@ class System:
                 break
             if steps == 1:
                 bound = bound.maximum(_TOLERANCE**2 * norm)
-            direction.mul_(norm / last.clamp(min=torch.finfo(norm.dtype).tiny)).add_(near)
+            direction.mul_(norm / last.clamp(min=tiny)).add_(near)
         return solved
